@@ -36,8 +36,11 @@ HIGHER_INDEX = """    m.z = pyo.Var(m.t)
 SETTINGS = '''
 
 def settings():
-    """Step 5 by a program that is not installed."""
-    return igpe.Settings(correction=igpe.Collocation(igpe.solvers.AmplProgram("no-such-solver")))
+    """Step 3 by a program that is not installed."""
+    missing = igpe.solvers.AmplProgram("no-such-solver")
+    return igpe.Settings(
+        routes=igpe.algebraic.RouteSelection(proven=igpe.algebraic.GlobalSolver(solver=missing))
+    )
 '''
 ESTIMATE = ("estimate", "model.py")
 NEW = ("new", "new.py", "--data", "my.csv")

@@ -19,7 +19,7 @@ from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsuppo
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
-from igpe.dynamics.shooting.multiple.chains import shootings
+from igpe.dynamics.shooting.multiple.chains import chains_of
 from igpe.dynamics.shooting.residuals import Broken, deviations, simulate
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
@@ -221,7 +221,7 @@ def tangent(problem: Problem, x: FloatArray) -> Tangent:
     if not names:
         return nothing
     try:
-        experiments = shootings(problem, INTEGRATOR, 1)
+        experiments = chains_of(problem, INTEGRATOR, 1).shootings
     except (Unsupported, ModelError):
         return nothing
     rows = [nothing.rows]
@@ -232,7 +232,7 @@ def tangent(problem: Problem, x: FloatArray) -> Tangent:
         if shooting.limits is None or chain.limits is None:
             continue
         free = Linearised(np.zeros(0), nothing.rows)
-        along = chain.limits.along(condensed(Chained((chain,), free)).moves[0])[:, :-1]
+        along = chain.limits.along(condensed(Chained((chain,), free)).moves[0][:, :, :-1])
         wanted = np.array([n in names for n in shooting.limits.names])
         rows.append(along[wanted & _are_active(chain.limits, along, x)])
     return Tangent(np.vstack(rows), names)

@@ -25,9 +25,8 @@ class Settings:
     ladder       step 1: the first smoother is the paper's, the others give further candidates
     weights      step 3: how its residuals count
     routes       step 3: how algebraic problems are solved
-    complement   step 4: search for what algebra cannot reach; `Collocation(solver=Scip())` proves
-                 a bound. Where algebra reaches nothing and 8 or more unknowns are free,
-                 `IteratedSearch()` takes the place of the default
+    complement   step 4: search for what algebra cannot reach. Where algebra reaches nothing and 8
+                 or more unknowns are free, `IteratedSearch()` takes the place of the default
     correction   step 5: the estimator that corrects all unknowns at once. Where the default cannot
                  (robust losses, estimated standard deviations) shooting takes its place
     integrator   with which the final fit is simulated
@@ -37,7 +36,7 @@ class Settings:
     ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
     weights: ResidualWeights = StateErrors()
     routes: RouteSelection = RouteSelection()
-    complement: MultiStart | IteratedSearch | Collocation = MultiStart()
+    complement: MultiStart | IteratedSearch = MultiStart()
     correction: Estimator = Collocation()
     integrator: Integrator = Sundials(rtol=1e-10, atol=1e-12)
     confidence: float = 0.95

@@ -255,7 +255,7 @@ def _columns(base: Likelihood) -> dict[str, IntArray]:
     """Measured name -> places of its residuals in all experiments."""
     parts: dict[str, list[IntArray]] = {}
     begin = 0
-    for m in (one.measurements for one in base.residuals.all_of.runs):
+    for m in (one.measurements for one in base.residuals.runs):
         for k, name in enumerate(m.names):
             parts.setdefault(name, []).append(begin + np.flatnonzero(m.column == k))
         begin += len(m.value)

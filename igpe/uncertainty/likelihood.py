@@ -39,17 +39,6 @@ NO_ERRORS = (
 )
 
 
-class CountedResiduals:
-    """A problem's residuals, and how often they were asked for."""
-
-    def __init__(self, all_of: Residuals) -> None:
-        self.all_of, self.calls = all_of, 0
-
-    def __call__(self, x: FloatArray) -> Linearised | None:
-        self.calls += 1
-        return self.all_of(x)
-
-
 @dataclass(frozen=True)
 class Likelihood:
     """A problem compiled, and the optimum next to the estimate that was given.
@@ -59,7 +48,7 @@ class Likelihood:
     """
 
     problem: Problem
-    residuals: CountedResiduals
+    residuals: Residuals
     search: Search
     x: FloatArray
     at: Linearised
@@ -110,11 +99,11 @@ def likelihood(
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values)
     start = problem.box.clip(problem.box.vector(values))
-    residuals = CountedResiduals(Residuals(problem, method.integrator))
+    residuals = Residuals(problem, method.integrator)
     fit = method.search.fit(residuals, start, problem.box)
     fit = refitted_on_bounds(residuals, fit, problem.box, method.search)
     if fit.at is None:
-        broken = residuals.all_of.broken
+        broken = residuals.broken
         reason = broken.sentence if broken else fit.status.value
         raise EstimationFailed(
             f"The model could not be integrated at the estimate. {reason} Give the estimate of a "

@@ -30,12 +30,12 @@ import pyomo.environ as pyo
 
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
-from igpe.core.errors import EstimationFailed, Unsupported
+from igpe.core.errors import EstimationFailed
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
+from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau
-from igpe.dynamics.collocation.transcription import Transcription, transcribe
+from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.residuals import Simulated, profiles
@@ -44,8 +44,7 @@ from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.optima import Landscape, profiled
 from igpe.problem.problem import Problem
-from igpe.solvers.base import name_of
-from igpe.solvers.ipopt import Ipopt, PreparedModel
+from igpe.solvers.ipopt import PreparedModel
 from igpe.uncertainty.likelihood import Likelihood
 
 
@@ -209,23 +208,17 @@ class Collocated:
 def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]) -> Collocated:
     """Build the program and go to its optimum next to the start.
 
-    raises Unsupported if the problem is not least squares, or the solver not IPOPT;
+    raises Unsupported if the problem is not least squares;
            EstimationFailed if there is no optimum to be found
     """
     require_plain(problem, "The profile likelihood by collocation", constraints_too=False)
-    if not isinstance(method.solver, Ipopt):
-        raise Unsupported(
-            f"Profiles by collocation are local: they want Collocation(igpe.solvers.Ipopt()), not "
-            f"{name_of(method.solver)}."
-        )
     guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
     radau = Radau(method.points)
-    program = transcribe(
-        problem, first_meshes(problem, guesses, radau, method.tolerance, start=start)
-    )
-    begin(program, start, guesses)
+    meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)
+    program = Transcription(problem, meshes)
+    program.begin(start, guesses)
     solver = replace(method.solver, options=(*NEAR, *method.solver.options))
-    prepared = solver.prepare(program.model, sizes(program, [start]))
+    prepared = solver.prepare(program.model, program.sizes([start]))
     answer = prepared.solve()
     if answer.status is not Status.CONVERGED:
         raise EstimationFailed(

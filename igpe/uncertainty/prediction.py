@@ -186,7 +186,7 @@ def predict(
     """
     require_confidence("predict", confidence)
     base = likelihood(problem, estimate, method, confidence=confidence)
-    runs = base.residuals.all_of.runs
+    runs = base.residuals.runs
     of_runs = [list(dict.fromkeys((*r.measurements.names, *r.ivp.states))) for r in runs]
     known = list(dict.fromkeys(n for own in of_runs for n in own))
     given = known if names is None else [names] if isinstance(names, str) else list(names)

@@ -39,7 +39,7 @@ class Posterior:
         self.base = base
         self._runs = [
             (run, run.integrator.simulation(run.ivp, run.measurements.times, sensitivities=False))
-            for run in base.residuals.all_of.runs
+            for run in base.residuals.runs
         ]
         names, priors = base.box.names, base.problem.priors
         self._priors = [(names.index(n), p) for n, p in priors.items() if n in names]

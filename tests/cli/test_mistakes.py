@@ -49,6 +49,7 @@ def test_settings_that_are_none(tmp_path, monkeypatch):
 
 def test_only_solvers_that_were_chosen_are_required():
     igpe.Settings().require_solvers()
-    chosen = igpe.Settings(complement=igpe.Collocation(igpe.solvers.AmplProgram("no-such-solver")))
+    missing = igpe.algebraic.GlobalSolver(solver=igpe.solvers.AmplProgram("no-such-solver"))
+    chosen = igpe.Settings(routes=igpe.algebraic.RouteSelection(proven=missing))
     with pytest.raises(igpe.errors.SolverMissing, match="no-such-solver"):
         chosen.require_solvers()

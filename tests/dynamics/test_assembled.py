@@ -12,9 +12,10 @@ from pyomo import dae
 
 from igpe.core.status import Status
 from igpe.dynamics.collocation.assembled import Assembled, parts
-from igpe.dynamics.collocation.collocation import Collocation, Poser, Transcribed
+from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau
+from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.shooting.base import constraints
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import linear_input
@@ -70,7 +71,7 @@ def posed(builder=model, names=("x", "square"), **options):
 def assembled(problem, radau=RADAU):
     ready = parts(problem, radau)
     assert ready is not None
-    return Assembled(ready, first_meshes(problem, (), radau, 1e-3))
+    return Assembled(problem, ready, first_meshes(problem, (), radau, 1e-3))
 
 
 def start_of(problem):
@@ -121,7 +122,7 @@ def test_derivatives_against_central_differences(monkeypatch):
 def test_the_optimum_is_that_of_the_pyomo_program(builder):
     problem = posed(builder, priors={"b": NormalPrior(1.0, 0.5)})
     one, found = assembled(problem, Radau(3)), []
-    for program in (one, Transcribed(problem, one.meshes)):
+    for program in (one, Transcription(problem, one.meshes)):
         program.begin(start_of(problem), ())
         program.prepare(Ipopt(), [start_of(problem)])
         answer = program.solve(None, ())
@@ -152,7 +153,7 @@ def test_the_first_mesh_of_known_problems_gives_the_same_in_both(name, monkeypat
     sys.modules.pop(name)
     optimum = start_of(problem)
     one, costs = assembled(problem), []
-    for program in (one, Transcribed(problem, one.meshes)):
+    for program in (one, Transcription(problem, one.meshes)):
         program.begin(optimum, ())
         program.prepare(Ipopt(), [optimum])
         costs.append(program.solve(None, ()).objective)
@@ -183,8 +184,7 @@ def test_what_wants_the_pyomo_model_is_left_to_it():
     assert constraints(posed(with_end))
     for builder in (changing, with_end, steep, own_times):
         assert parts(posed(builder), RADAU) is None
-        assert not Poser(posed(builder), RADAU).assembled
-    assert Poser(posed(), RADAU).assembled
+    assert parts(posed(), RADAU) is not None
     assert parts(posed(names=("x", "z")), RADAU) is None  # z is measured at the start
 
 

@@ -11,9 +11,9 @@ from pyomo import dae
 
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.collocation.guess import begin, first_meshes, sizes
+from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Mesh, Radau
-from igpe.dynamics.collocation.transcription import transcribe
+from igpe.dynamics.collocation.transcription import Transcription
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
@@ -67,9 +67,9 @@ def test_units_do_not_matter(scale: float, unit: float, sigma: bool, reference: 
 
 def test_sizes_are_in_the_problems_units() -> None:
     problem = consecutive(1e-12, 1e9)
-    program = transcribe(problem, first_meshes(problem, [], Radau(), 1e-5))
-    begin(program, {"k1": 2e-9, "k2": 0.0}, [])
-    found = sizes(program, [{"k1": 2e-9, "k2": 0.0}])
+    program = Transcription(problem, first_meshes(problem, [], Radau(), 1e-5))
+    program.begin({"k1": 2e-9, "k2": 0.0}, [])
+    found = program.sizes([{"k1": 2e-9, "k2": 0.0}])
     run = program.runs[0]
     assert found.variables[run.states["A"][3]] == pytest.approx(1e-12, rel=0.05)
     assert 0.5e-12 < found.variables[run.states["C"][3]] < 2e-12  # as the others
@@ -96,8 +96,8 @@ def test_prior_on_a_fixed_unknown_does_not_count() -> None:
 def test_a_guess_of_zero_is_a_guess() -> None:
     start = {"A": 1.0, "B": 0.0, "C": Unknown(-1.0, 5.0, guess=0.0)}
     problem = consecutive(start=start)
-    program = transcribe(problem, first_meshes(problem, [], Radau(), 1e-5))
-    begin(program, START, [])
+    program = Transcription(problem, first_meshes(problem, [], Radau(), 1e-5))
+    program.begin(START, [])
     assert {v.value for v in program.runs[0].states["C"]} == {0.0}
 
 

@@ -306,19 +306,19 @@ def test_methods_are_compared():
 
 
 def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
-    solve, poser, meshes = collocation._solve, collocation.Poser, []
+    solve, first, meshes = collocation._solve, collocation.first_meshes, []
 
-    def counted(problem, *arguments):
+    def counted(problem, *arguments, **named):
         meshes.append(problem)
-        return poser(problem, *arguments)
+        return first(problem, *arguments, **named)
 
     def interrupted(*arguments):
-        first = meshes[0].experiments[0].measurements.sigma
-        if not np.array_equal(meshes[-1].experiments[0].measurements.sigma, first):
+        sigma = meshes[0].experiments[0].measurements.sigma
+        if not np.array_equal(meshes[-1].experiments[0].measurements.sigma, sigma):
             raise KeyboardInterrupt
         return solve(*arguments)
 
-    monkeypatch.setattr(collocation, "Poser", counted)
+    monkeypatch.setattr(collocation, "first_meshes", counted)
     monkeypatch.setattr(collocation, "_solve", interrupted)
     result = igpe.estimate(noisy("consecutive"), QUICK)
     assert result.status is Status.INTERRUPTED

@@ -22,14 +22,25 @@ DECAY = next(c for c in ZOO if c.name == "decay")
 @pytest.mark.parametrize(
     ("made", "field", "value", "wanted"),
     [
-        *[(MultipleShooting, "integrator", v, "Automatic()") for v in ("x", Automatic)],
-        *[(MultipleShooting, "rough", v, "Automatic()") for v in (None, LockStep)],
+        *[
+            (MultipleShooting, "integrator", v, "an object of class Integrator")
+            for v in ("x", Automatic)
+        ],
+        *[
+            (MultipleShooting, "rough", v, "an object of class Integrator")
+            for v in (None, LockStep)
+        ],
         *[
             (MultipleShooting, n, v, "a whole number, 1 or more")
             for n in ("intervals", "finer")
             for v in (0, -3, 2.5, True, "9", None)
         ],
-        (MultipleShooting, "search", GaussNewton(), "a GeneralisedGaussNewton(...)"),
+        (
+            MultipleShooting,
+            "search",
+            GaussNewton(),
+            "an object of class GeneralisedGaussNewton or BackwardLifting",
+        ),
         *[
             (BackwardLifting, n, v, wanted)
             for names, values, wanted in (
@@ -39,13 +50,17 @@ DECAY = next(c for c in ZOO if c.name == "decay")
             for n in names
             for v in values
         ],
-        *[(MultipleShooting, "restarts", v, "a Restarts(...)") for v in (3, None)],
+        *[(MultipleShooting, "restarts", v, "an object of class Restarts") for v in (3, None)],
         *[(MultipleShooting, "links", v, "a tuple of") for v in (None, "x", (1,), SoftLinks())],
         *[
             (MultipleShooting, "unobserved", v, "a finite number")
             for v in ("x", math.nan, {"A": "x"}, {"A": math.inf})
         ],
-        *[(SoftLinks, n, v, "above 0") for n in ("first", "last", "size") for v in (0, -1, "1")],
+        *[
+            (SoftLinks, n, v, "a positive number")
+            for n in ("first", "last", "size")
+            for v in (0, -1, "1")
+        ],
         *[(SoftLinks, "factor", v, "above 1") for v in (1.0, 0.5, math.nan, math.inf)],
         *[(SoftLinks, "enough", v, "0 or more") for v in (-0.1, math.nan)],
         *[

@@ -10,7 +10,7 @@ from scipy.special import erf
 import igpe
 from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau
-from igpe.dynamics.collocation.transcription import transcribe
+from igpe.dynamics.collocation.transcription import Transcription
 
 TIMES = np.array([0.0, 0.2, 0.8, 1.0])  # none of them near the pulse
 
@@ -56,5 +56,5 @@ def test_meshes_have_edges_in_the_pulse_whoever_writes_the_program():
     posed = problem(1e-3)
     (mesh,) = first_meshes(posed, (), Radau(3), 1e-5, start={"k": 1.0})
     assert (abs(mesh.edges - 0.5) < 2e-3).any()
-    (run,) = transcribe(posed, [mesh]).runs
+    (run,) = Transcription(posed, [mesh]).runs
     assert (abs(run.mesh.edges - 0.5) < 2e-3).any()

@@ -11,7 +11,7 @@ import igpe
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import Attempt, Restarts, distinct_points, ranked
-from igpe.dynamics.shooting.incremental.horizons import SlopeSampling
+from igpe.dynamics.shooting.incremental.horizons import SamplingDensity
 from igpe.numerics.least_squares.base import Fit, Linearised
 
 CASE = {case.name: case for case in ZOO}
@@ -65,7 +65,7 @@ def test_a_decay_does_not_oscillate_overnight(sigma):
     assert found.parameters["k"] == pytest.approx(0.0998, rel=1e-2)
     assert found.notes == ()
     prepared = igpe.IncrementalShooting().prepare(problem)
-    assert not SlopeSampling(prepared.residuals.runs[0]).too_sparse(np.array([0.1]))
+    assert not SamplingDensity(prepared.residuals.runs[0]).too_sparse(np.array([0.1]))
 
 
 def attempt(cost, *, sparse=False, status=Status.CONVERGED, x=1.0):

@@ -254,11 +254,6 @@ def test_structure_judges_constants_alone():
         (igpe.estimate, Unsupported, "igpe.estimate estimates constant.*MultipleShooting"),
         (lambda p: SingleShooting().estimate(p, {"k": 1.0}), ProblemError, r"'feed\(0\)'"),
         (lambda p: p.fixing({"feed": 1.0}), ProblemError, r"\['feed'\] are no unknowns"),
-        (
-            lambda p: Collocation(solver=igpe.solvers.Scip()).estimate(p, START),
-            Unsupported,
-            "by a global solver estimates constant",
-        ),
     ],
 )
 def test_what_cannot_be_done_is_said(ask, error, says):

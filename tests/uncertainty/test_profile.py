@@ -240,7 +240,6 @@ def test_no_degrees_of_freedom_are_told():
         ({"estimate": {"vmax": 1.0, "km": np.nan}}, ProblemError, "finite"),
         ({"estimate": 3.0}, ProblemError, "mapping"),
         ({"method": igpe.MultipleShooting()}, ProblemError, "SingleShooting"),
-        ({"method": igpe.Collocation(solver=igpe.solvers.Scip())}, Unsupported, "Ipopt"),
         ({"problem": decay(loss=igpe.losses.Huber())}, Unsupported, "Huber"),
         ({"problem": decay().fixing(DECAY_TRUTH)}, ProblemError, "held"),
     ],

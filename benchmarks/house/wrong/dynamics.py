@@ -69,7 +69,7 @@ def likelihood_without_priors() -> None:
     around("petab_objective", given(priors=lambda _: False))
 
 
-@fault("test_global_solver test_estimate_form test_global_collocation")
+@fault("test_global_solver test_estimate_form")
 def gap_relative_to_the_bound() -> None:
     """The gap of an estimate is relative to its bound, not to its objective."""
 

@@ -1,11 +1,8 @@
 """The discretised problem straight in CasADi, without a Pyomo model on the mesh.
 
-The same program as `transcription`, less what can be eliminated: slopes, and algebraic
-variables that the equations define.
-
-What a discretised problem is made of whatever the mesh, translated and differentiated once.
-
-One experiment on its mesh: where its variables stand, and its equations and squares.
+The same program as `transcription`, less what can be eliminated: slopes, and algebraic variables
+that the equations define. What it is made of whatever the mesh is translated and differentiated
+once (`parts`).
 """
 
 import time
@@ -23,7 +20,6 @@ from igpe.core.errors import ModelError
 from igpe.dynamics.collocation.element import (
     Assembly,
     Copies,
-    Linear,
     Piece,
     Squares,
     element,
@@ -75,7 +71,7 @@ class Part:
     index: IntArray
     element: Piece
     start: Piece
-    linear: Mapping[int, Linear]
+    linear: Mapping[int, tuple[float, FloatArray]]
     residuals: Mapping[int, Piece]
     states: Bounds
     implicit: Bounds
@@ -83,16 +79,8 @@ class Part:
     values: FloatArray
 
 
-@dataclass(frozen=True)
-class ProgramParts:
-    """All experiments of a problem, ready for meshes."""
-
-    problem: Problem
-    each: tuple[Part, ...]
-
-
-def parts(problem: Problem, radau: Radau) -> ProgramParts | None:
-    """The problem made ready; None where it needs the user's Pyomo model on the mesh.
+def parts(problem: Problem, radau: Radau) -> list[Part] | None:
+    """Each experiment made ready; None where it needs the user's Pyomo model on the mesh.
 
     Constraints beyond the equations do, bounds that change with time, or of slopes, a model with
     times of its own, and what is measured or bounded at the start by way of implicit variables.
@@ -106,14 +94,12 @@ def parts(problem: Problem, radau: Radau) -> ProgramParts | None:
     if not all(system.any_times for system in equations.systems):
         return None
     found = []
-    pairs = zip(problem.experiments, problem.instances, strict=True)
-    for k, (experiment, instance) in enumerate(pairs):
-        ivp = equations.initial_value_problem(k)
-        part = _part(problem, experiment, instance, ivp, radau)
+    for k in range(len(problem.experiments)):
+        part = _part(problem, k, equations.initial_value_problem(k), radau)
         if part is None:
             return None
         found.append(part)
-    return ProgramParts(problem, tuple(found))
+    return found
 
 
 def _has_constant_bounds(instance: Instance) -> bool:
@@ -136,13 +122,8 @@ def _bounds(series: Any) -> tuple[float, float] | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _part(
-    problem: Problem,
-    experiment: Experiment,
-    instance: Instance,
-    ivp: InitialValueProblem,
-    radau: Radau,
-) -> Part | None:
+def _part(problem: Problem, k: int, ivp: InitialValueProblem, radau: Radau) -> Part | None:
+    experiment, instance, names = problem.experiments[k], problem.instances[k], problem.box.names
     families = {**instance.states, **instance.series}
     own = {n: _bounds(s) or (-np.inf, np.inf) for n, s in families.items()}
     bounded = [
@@ -150,12 +131,12 @@ def _part(
     ]
     outputs = dict.fromkeys(experiment.measurements.column.tolist())
     lines = {k: line for k in outputs if (line := linear(ivp, k)) is not None}
-    early = experiment.measurements.times[experiment.measurements.row] <= ivp.t0
-    at_start = set(experiment.measurements.column[early].tolist())
+    m = experiment.measurements
+    at_start = set(m.column[m.times[m.row] <= ivp.t0].tolist())
     there = [*(ivp.measured[k] for k in at_start), *(ivp.algebraic[n] for n in bounded)]
     if any(any(ca.which_depends(output, ivp.y, 1)) for output in there):
         return None
-    names = problem.box.names
+    values = (instance.states[n][instance.first].value for n in ivp.states)
     return Part(
         experiment,
         ivp,
@@ -167,16 +148,12 @@ def _part(
         states=_of(own, ivp.states),
         implicit=Bounds(ivp.lower, ivp.upper),
         bounded=_of(own, bounded),
-        values=np.array([_value(instance.states[n][instance.first]) for n in ivp.states]),
+        values=np.array([NO_IDEA if v is None else v for v in values], dtype=float),
     )
 
 
 def _of(bounds: Mapping[str, tuple[float, float]], names: Sequence[str]) -> Bounds:
     return Bounds(np.array([bounds[n][0] for n in names]), np.array([bounds[n][1] for n in names]))
-
-
-def _value(variable: Any) -> float:
-    return NO_IDEA if variable.value is None else float(variable.value)
 
 
 @dataclass(frozen=True)
@@ -269,16 +246,16 @@ class Run:
         """Linear residuals, of n variables."""
         m = self.part.experiment.measurements
         matrices, known = [sparse.csc_matrix((0, n))], [np.zeros(0)]
-        for k, line in self.part.linear.items():
+        for k, (constant, factors) in self.part.linear.items():
             mine = np.flatnonzero(m.column == k)
             weight, at = 1 / m.sigma[mine], np.searchsorted(self.mesh.times, m.times[m.row[mine]])
             rows = np.arange(len(mine))
             own = sparse.csc_matrix((len(mine), n))
-            for i in np.flatnonzero(line.factors):
+            for i in np.flatnonzero(factors):
                 places = rows, self.states[i, at]
-                own = own + sparse.csc_matrix((line.factors[i] * weight, places), own.shape)
+                own = own + sparse.csc_matrix((factors[i] * weight, places), own.shape)
             matrices.append(own)
-            known.append((m.value[mine] - line.constant) * weight)
+            known.append((m.value[mine] - constant) * weight)
         return Squares(sparse.vstack(matrices), np.concatenate(known))
 
     def _unknowns(self, count: int) -> IntArray:
@@ -299,10 +276,10 @@ class Assembled:
 
     refinable = True
 
-    def __init__(self, ready: ProgramParts, meshes: Sequence[Mesh]) -> None:
-        self.problem, self.meshes = ready.problem, list(meshes)
-        first, runs = len(self.problem.box), []
-        for part, mesh in zip(ready.each, meshes, strict=True):
+    def __init__(self, problem: Problem, ready: Sequence[Part], meshes: Sequence[Mesh]) -> None:
+        self.problem, self.meshes = problem, list(meshes)
+        first, runs = len(problem.box), []
+        for part, mesh in zip(ready, meshes, strict=True):
             runs.append(Run(part, mesh, first))
             first += runs[-1].size
         self.runs = tuple(runs)
@@ -334,7 +311,16 @@ class Assembled:
         size[: len(box)] = [of_unknowns[name] for name in box.names]
         lower[: len(box)], upper[: len(box)] = box.lower, box.upper
         for run in self.runs:
-            self._describe(run, size, lower, upper)
+            part, ivp = run.part, run.part.ivp
+            courses = {n: self.values[run.states[i]] for i, n in enumerate(ivp.states)}
+            sizes = state_sizes(part.experiment, courses).values()
+            size[run.states] = np.array(list(sizes))[:, None]
+            lower[run.states[:, 1:]] = part.states.lower[:, None]
+            upper[run.states[:, 1:]] = part.states.upper[:, None]
+            lower[run.implicit] = part.implicit.lower[:, None]
+            upper[run.implicit] = part.implicit.upper[:, None]
+            for places in run.implicit:
+                size[places] = largest(self.values[places]) or NO_IDEA
         constraints = [c for run in self.runs for c in (run.equations(), run.beginning())]
         bounds = [
             np.concatenate(side) for side in zip(*(r.bounds() for r in self.runs), strict=True)
@@ -354,18 +340,6 @@ class Assembled:
         )
         self._cost = ca.Function("cost", [scaled.program["x"]], [scaled.program["f"]])
         self._compiled = CompiledProgram(scaled, {**SCALED, **solver.settings}, assembly.functions)
-
-    def _describe(self, run: Run, size: FloatArray, lower: FloatArray, upper: FloatArray) -> None:
-        """Sizes and bounds of the courses."""
-        ivp, part = run.part.ivp, run.part
-        courses = {n: self.values[run.states[i]] for i, n in enumerate(ivp.states)}
-        size[run.states] = np.array(list(state_sizes(part.experiment, courses).values()))[:, None]
-        lower[run.states[:, 1:]] = part.states.lower[:, None]
-        upper[run.states[:, 1:]] = part.states.upper[:, None]
-        lower[run.implicit] = part.implicit.lower[:, None]
-        upper[run.implicit] = part.implicit.upper[:, None]
-        for places in run.implicit:
-            size[places] = largest(self.values[places]) or NO_IDEA
 
     def _squares(self) -> Squares:
         n, hang = len(self.values), unmeasured(self.problem)
@@ -401,10 +375,8 @@ class Assembled:
         """As the variables now stand."""
         found = []
         for run in self.runs:
-            states = {n: self.values[run.states[i]] for i, n in enumerate(run.part.ivp.states)}
-            implicit = {
-                n: self.values[run.implicit[i]] for i, n in enumerate(run.part.ivp.implicit)
-            }
-            padded = {n: np.array([v[0], *v]) for n, v in implicit.items()}
-            found.append(Course(run.mesh, states, padded))
+            ivp, y = run.part.ivp, self.values[run.implicit]
+            states = dict(zip(ivp.states, self.values[run.states], strict=True))
+            implicit = dict(zip(ivp.implicit, np.hstack([y[:, :1], y]), strict=True))
+            found.append(Course(run.mesh, states, implicit))
         return found

@@ -55,14 +55,15 @@ def piece(v: Any, d: Any, values: Any) -> Piece:
     lam = ca.SX.sym("lam", values.numel())
     jacobian = ca.jacobian(values, v)
     hessian = ca.triu(ca.hessian(ca.dot(lam, values), v)[0])
+    triplets = (matrix.sparsity().get_triplet() for matrix in (jacobian, hessian))
+    patterns = (Pattern(*(np.array(p, dtype=np.intp) for p in both)) for both in triplets)
     return Piece(
         v.numel(),
         values.numel(),
         ca.Function("values", [v, d], [values]),
-        ca.Function("jacobian", [v, d], [_nonzeros(jacobian)]),
-        ca.Function("hessian", [v, d, lam], [_nonzeros(hessian)]),
-        _pattern(jacobian),
-        _pattern(hessian),
+        ca.Function("jacobian", [v, d], [jacobian.nz[:]]),
+        ca.Function("hessian", [v, d, lam], [hessian.nz[:]]),
+        *patterns,
     )
 
 
@@ -87,22 +88,15 @@ def element(ivp: InitialValueProblem, radau: Radau, bounded: Sequence[str]) -> P
     return piece(v, ca.vertcat(t, ca.vec(u), h), ca.vertcat(*slopes, *remaining, *values))
 
 
-class Linear(NamedTuple):
-    """A measured quantity that is constant + factors' x."""
-
-    constant: float
-    factors: FloatArray
-
-
-def linear(ivp: InitialValueProblem, output: int) -> Linear | None:
-    """The quantity as a linear function of the states with numbers as factors, if it is one."""
+def linear(ivp: InitialValueProblem, output: int) -> tuple[float, FloatArray] | None:
+    """The constant and the factors (n_x,) of a quantity that is linear in the states; else None."""
     expression = ivp.measured[output]
     factors = ca.jacobian(expression, ivp.x)
     others = ca.vertcat(ivp.t, ivp.y, ivp.u, ivp.q)
     if not factors.is_constant() or any(ca.which_depends(expression, others, 1)):
         return None
     rest = ca.substitute(expression, ivp.x, ca.DM.zeros(ivp.x.numel()))
-    return Linear(float(ca.evalf(rest)), np.array(ca.DM(factors), dtype=float).ravel())
+    return float(ca.evalf(rest)), np.array(ca.DM(factors), dtype=float).ravel()
 
 
 def residual(ivp: InitialValueProblem, output: int) -> Piece:
@@ -124,15 +118,6 @@ def start(ivp: InitialValueProblem, bounded: Sequence[str]) -> Piece:
     at_start = stack(ivp.algebraic[name] for name in bounded)
     output = ca.substitute(at_start, ivp.t, ivp.t0)
     return piece(ca.vertcat(ivp.x, ivp.q), ivp.u, ca.vertcat(ivp.x - ivp.start, output))
-
-
-def _nonzeros(matrix: Any) -> Any:
-    return matrix.nz[:]
-
-
-def _pattern(matrix: Any) -> Pattern:
-    rows, columns = matrix.sparsity().get_triplet()
-    return Pattern(np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp))
 
 
 class Copies(NamedTuple):
@@ -207,14 +192,12 @@ class Assembly:
         return ca.MX.sym("x", len(self.size))
 
     def _objective(self, x: Any) -> Any:
-        return _sum([ca.sumsqr(self._linear(x)), *(ca.sum2(c) for c in self._costs(x))]) / self.unit
+        costs = (ca.sum2(_called(c, c.piece.values, x * ca.DM(self.size))) for c in self.costs)
+        return sum(costs, start=ca.sumsqr(self._linear(x))) / self.unit
 
     def _linear(self, x: Any) -> Any:
         scaled = _dm(self.squares.matrix @ sparse.diags(self.size))
         return ca.mtimes(scaled, x) - ca.DM(self.squares.known)
-
-    def _costs(self, x: Any) -> list[Any]:
-        return [_called(c, c.piece.values, x * ca.DM(self.size)) for c in self.costs]
 
     def _values(self, x: Any) -> Any:
         unscaled = x * ca.DM(self.size)
@@ -224,12 +207,12 @@ class Assembly:
     def _gradient(self, x: Any) -> Any:
         n, unscaled = len(self.size), x * ca.DM(self.size)
         scaled = _dm((self.squares.matrix @ sparse.diags(self.size)).T)
-        found = [2 * ca.mtimes(scaled, self._linear(x))]
+        gradient = 2 * ca.mtimes(scaled, self._linear(x))
         for c in self.costs:
             to = c.at[c.piece.of_jacobian.columns].ravel(order="F")
             values = ca.vec(_called(c, c.piece.jacobian, unscaled))
-            found.append(ca.mtimes(_gathering(to, n), values) * ca.DM(self.size))
-        return ca.densify(_sum(found) / self.unit)
+            gradient += ca.mtimes(_gathering(to, n), values) * ca.DM(self.size)
+        return ca.densify(gradient / self.unit)
 
     def _jacobian(self, x: Any) -> Any:
         unscaled = x * ca.DM(self.size)
@@ -256,18 +239,18 @@ class Assembly:
         unscaled, weighted = x * ca.DM(self.size), lam_g * ca.DM(self.rows)
         lam_f /= self.unit
         linear = sparse.triu(2 * self.squares.matrix.T @ self.squares.matrix).tocoo()
+        multipliers, first = [lam_f] * len(self.costs), 0
+        for c in self.constraints:
+            count = c.at.shape[1]
+            size = c.piece.m * count
+            multipliers.append(ca.reshape(weighted[first : first + size], c.piece.m, count))
+            first += size
         values = [ca.DM(linear.data) * lam_f]
         places = [Pattern(linear.row, linear.col)]
-        for c in self.costs:
-            values.append(ca.vec(_called(c, c.piece.hessian, unscaled, lam_f)))
-            places.append(_upper(c))
-        first = 0
-        for c in self.constraints:
-            size = c.piece.m * c.at.shape[1]
-            lam = ca.reshape(weighted[first : first + size], c.piece.m, c.at.shape[1])
+        for c, lam in zip((*self.costs, *self.constraints), multipliers, strict=True):
             values.append(ca.vec(_called(c, c.piece.hessian, unscaled, lam)))
-            places.append(_upper(c))
-            first += size
+            one, other = (c.at[part].ravel(order="F") for part in c.piece.of_hessian)
+            places.append(Pattern(np.minimum(one, other), np.maximum(one, other)))
         all_places = Pattern(*(np.concatenate(part) for part in zip(*places, strict=True)))
         factors = self.size[all_places.rows] * self.size[all_places.columns]
         n = len(self.size)
@@ -282,12 +265,6 @@ def _called(copies: Copies, function: Any, variables: Any, lam: Any = None) -> A
     if lam is not None:
         arguments.append(ca.repmat(lam, 1, count) if lam.shape[1] != count else lam)
     return function.map(count)(*arguments)
-
-
-def _upper(copies: Copies) -> Pattern:
-    own = copies.piece.of_hessian
-    one, other = (copies.at[part].ravel(order="F") for part in own)
-    return Pattern(np.minimum(one, other), np.maximum(one, other))
 
 
 def _matrix(values: Any, places: Pattern, shape: tuple[int, int]) -> Any:
@@ -310,10 +287,3 @@ def _dm(matrix: Any) -> Any:
     found.sort_indices()
     sparsity = ca.Sparsity(*found.shape, found.indptr.tolist(), found.indices.tolist())
     return ca.DM(sparsity, found.data)
-
-
-def _sum(terms: Sequence[Any]) -> Any:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total

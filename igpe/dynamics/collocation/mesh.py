@@ -124,14 +124,14 @@ class Mesh:
         courses    states' values at `times`
         tolerance  relative accuracy asked at the ends of elements
         """
-        pieces = self._wanted(courses, tolerance)
+        pieces = self._needed(courses, tolerance)
         return self.split(pieces if (pieces > 1).any() else np.full(self.n_elements, 2))
 
     def resolves(self, courses: list[FloatArray], tolerance: float) -> bool:
         """Whether no element is too large for the states' polynomials; see `refined`."""
-        return bool((self._wanted(courses, tolerance) == 1).all())
+        return bool((self._needed(courses, tolerance) == 1).all())
 
-    def _wanted(self, courses: list[FloatArray], tolerance: float) -> IntArray:
+    def _needed(self, courses: list[FloatArray], tolerance: float) -> IntArray:
         """(n_elements,) pieces that each element should be cut into."""
         error = np.zeros(self.n_elements)
         for values in courses:

@@ -5,8 +5,6 @@ Expression and bound of the model is there as the user wrote it; only the equati
 to states are added. (pyomo.dae's own transformation rounds its points to six decimals, which a
 horizon of microseconds does not survive, and an equation with explicit time is wrong at.) A model
 that insists on times of its own, as parmest's do, is discretised by pyomo.dae, or kept as it is.
-
-What makes a user's model one experiment: parameters, start values, inputs, residuals.
 """
 
 from collections import Counter
@@ -21,212 +19,27 @@ from pyomo.common.modeling import unique_component_name
 from pyomo.core.expr.numeric_expr import LinearExpression
 from pyomo.core.expr.visitor import identify_variables, replace_expressions
 
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import Unsupported
+from igpe.dynamics.collocation.guess import (
+    NO_IDEA,
+    Course,
+    guess,
+    largest,
+    objective_size,
+    state_sizes,
+    unknown_sizes,
+)
 from igpe.dynamics.collocation.mesh import Mesh, Radau
+from igpe.dynamics.shooting.base import Profile
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.losses import ROUNDING
 from igpe.problem.model import Instance, build, model_starts, read
 from igpe.problem.problem import Problem
-
-
-class Scalars:
-    """The unknowns as Pyomo variables, gathered experiment by experiment.
-
-    unknowns  name -> variables, one for each experiment that has it
-    links     pairs of variables that are the same unknown
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.unknowns: dict[str, list[Any]] = {}
-        self.links: list[tuple[Any, Any]] = []
-        box = problem.unknowns
-        self._fixed = problem.fixed
-        self._bounds = dict(zip(box.names, zip(box.lower, box.upper, strict=True), strict=True))
-
-    def take(self, name: str, variable: Any) -> None:
-        """From now on the variable is the unknown of this name."""
-        lower, upper = (float(b) for b in self._bounds[name])
-        variable.domain = pyo.Reals
-        variable.unfix()
-        known = self.unknowns.setdefault(name, [])
-        known.append(variable)
-        if name in self._fixed:
-            variable.setlb(None)
-            variable.setub(None)
-            variable.fix(self._fixed[name])
-            return
-        # Bounds stand once; IPOPT would count them twice.
-        variable.setlb(lower if len(known) == 1 else None)
-        variable.setub(upper if len(known) == 1 else None)
-        if len(known) > 1:
-            self.links.append((known[0], variable))
-
-
-def set_conditions(
-    problem: Problem, experiment: Experiment, instance: Instance, scalars: Scalars
-) -> list[Any]:
-    """Turn the instance into the experiment; returns its weighted squared residuals."""
-    replaced = _parameters(problem, experiment, instance, scalars)
-    replaced |= _pieces(problem, experiment, instance, scalars)
-    _inputs(experiment, instance)
-    _starts(problem, experiment, instance, scalars)
-    residuals = _residuals(experiment, instance, replaced)
-    if replaced:
-        _replace(instance.model, replaced)
-    _leave_out(instance, residuals)
-    return [r**2 for r in residuals]
-
-
-def _parameters(
-    problem: Problem, experiment: Experiment, instance: Instance, scalars: Scalars
-) -> dict[int, Any]:
-    """Hand the parameters out; id(mutable Param) -> the variable that takes its place."""
-    replaced: dict[int, Any] = {}
-    for name in problem.parameters:
-        component = instance.scalars[name]
-        if not component.is_variable_type():
-            home = unique_component_name(instance.model, "parameter")
-            instance.model.add_component(home, pyo.Var(initialize=pyo.value(component, False)))
-            replaced[id(component)] = component = getattr(instance.model, home)
-        scalars.take(problem.unknown_of(name, experiment), component)
-        instance.scalars[name] = component  # type: ignore[index]
-    return replaced
-
-
-def _pieces(
-    problem: Problem, experiment: Experiment, instance: Instance, scalars: Scalars
-) -> dict[int, Any]:
-    """Id of what varies with time, at each time -> the variable of its piece there.
-
-    An element owns its right end: at a break the piece before it.
-    """
-    replaced: dict[int, Any] = {}
-    for name in problem.time_varying:
-        pieces = problem.pieces(name, experiment)
-        home = unique_component_name(instance.model, "pieces")
-        instance.model.add_component(home, pyo.Var(range(len(pieces))))
-        variables = list(getattr(instance.model, home).values())
-        for unknown, variable in zip(pieces, variables, strict=True):
-            scalars.take(unknown, variable)
-        begins = np.array(list(pieces.values())) + ROUNDING * (
-            experiment.times[-1] - instance.first
-        )
-        for t, data in instance.series[name].items():
-            place = max(int(np.searchsorted(begins, t, side="left")) - 1, 0)
-            replaced[id(data)] = variables[place]
-    return replaced
-
-
-def _inputs(experiment: Experiment, instance: Instance) -> None:
-    first = instance.first
-    for name, value in experiment.inputs.items():
-        if name in instance.scalars:
-            _set(instance.scalars[name], evaluate(value, first))
-            continue
-        for t, data in instance.series[name].items():
-            # An element owns its right end: there a jump has not happened yet.
-            _set(data, evaluate(value, float(t), before=t > first))
-
-
-def _set(data: Any, value: float) -> None:
-    if data.is_variable_type():
-        data.fix(value, skip_validation=True)
-    else:
-        data.set_value(value)
-
-
-def _starts(
-    problem: Problem,
-    experiment: Experiment,
-    instance: Instance,
-    scalars: Scalars,
-) -> None:
-    own = model_starts(instance)
-    home = unique_component_name(instance.model, "start")
-    equal = pyo.ConstraintList()
-    instance.model.add_component(home, equal)
-    for state, value in experiment.start.items():
-        x = instance.states[state][instance.first]
-        if state in own.conditions:
-            own.conditions[state].deactivate()
-        x.unfix()
-        if isinstance(value, Unknown):
-            scalars.take(problem.start_unknown(state, experiment), x)
-        elif isinstance(value, str):
-            equal.add(x == instance.scalars[value])
-        else:
-            x.fix(value, skip_validation=True)
-
-
-def _residuals(experiment: Experiment, instance: Instance, replaced: dict[int, Any]) -> list[Any]:
-    found = []
-    m = experiment.measurements
-    for row, column, value, sigma in zip(m.row, m.column, m.value, m.sigma, strict=True):
-        series = instance.over_time(m.names[column])
-        if series is None:
-            raise AssertionError("Problem checks that everything measured is in the model")
-        quantity = series[float(m.times[row])]
-        if replaced:
-            quantity = _replaced(quantity, replaced)
-        found.append((quantity - float(value)) / float(sigma))
-    return found
-
-
-def _replace(model: Any, replaced: dict[int, Any]) -> None:
-    for constraint in model.component_data_objects(pyo.Constraint, active=True):
-        constraint.set_value(_replaced(constraint.expr, replaced))
-
-
-def _replaced(expression: Any, replaced: dict[int, Any]) -> Any:
-    return replace_expressions(
-        expression, replaced, descend_into_named_expressions=True, remove_named_expressions=True
-    )
-
-
-def _leave_out(instance: Instance, residuals: Iterable[Any]) -> None:
-    """Deactivate equations of the first time that only determine what nothing else uses.
-
-    A Radau method has no equation for slopes at the first time. There the model's right-hand side
-    may be undefined (0/0), and nothing depends on it.
-    """
-    first = instance.first
-    families = (instance.slopes, instance.series)
-    spare = {
-        id(series[first])
-        for family in families
-        for series in family.values()
-        if _is_spare(series[first], is_slope=family is instance.slopes)
-    }
-    here = {c for c in (s.get(first) for s in instance.equations.values()) if c is not None}
-    inside = {c: _variables(c.expr) & spare for c in here if c.active}
-    uses = Counter(v for found in inside.values() for v in found)
-    for constraint in instance.model.component_data_objects(pyo.Constraint, active=True):
-        if constraint not in inside:
-            uses.update(_variables(constraint.expr) & spare)
-    for residual in residuals:
-        uses.update(_variables(residual) & spare)
-    _peel(inside, uses)
-
-
-def _is_spare(data: Any, *, is_slope: bool) -> bool:
-    if not data.is_variable_type() or data.fixed:
-        return False
-    return is_slope or (data.lb is None and data.ub is None)
-
-
-def _variables(expression: Any) -> set[int]:
-    return {id(v) for v in identify_variables(expression, include_fixed=False)}
-
-
-def _peel(inside: dict[Any, set[int]], uses: Counter[int]) -> None:
-    while True:
-        alone = [c for c, found in inside.items() if any(uses[v] == 1 for v in found)]
-        if not alone:
-            return
-        for constraint in alone:
-            constraint.deactivate()
-            uses.subtract(inside.pop(constraint))
+from igpe.solvers.base import Answer
+from igpe.solvers.ipopt import Ipopt, KnownOptimum, PreparedModel
+from igpe.solvers.nl import Sizes
 
 
 @dataclass(frozen=True)
@@ -246,104 +59,310 @@ class Run:
     algebraics: dict[str, list[Any]]
 
 
-@dataclass(frozen=True)
 class Transcription:
-    """The nonlinear program.
+    """The nonlinear program on one mesh for each experiment, as variables that have values.
 
-    unknowns  name -> the Pyomo variables that it is, one or one for each experiment
+    unknowns   name -> the Pyomo variables that it is, one or one for each experiment
+    meshes     with the model's own times among the edges
+    refinable  whether other meshes are possible: no model keeps its own
     """
 
-    problem: Problem
-    model: Any
-    runs: tuple[Run, ...]
-    unknowns: Mapping[str, Sequence[Any]]
+    def __init__(self, problem: Problem, meshes: Sequence[Mesh]) -> None:
+        self.problem, self.model = problem, pyo.ConcreteModel()
+        scalars = _Scalars(problem)
+        runs, cost = [], []
+        for k, (experiment, mesh) in enumerate(zip(problem.experiments, meshes, strict=True)):
+            run, instance = _run(problem, experiment, mesh)
+            _require_breaks(problem, run)
+            for objective in instance.model.component_data_objects(pyo.Objective, active=True):
+                objective.deactivate()
+            cost += _set_conditions(problem, experiment, instance, scalars)
+            if run.is_ours:
+                _add_polynomials(run, instance.model)
+            self.model.add_component(f"experiment_{k}", instance.model)
+            runs.append(run)
+        self.runs, self.unknowns = tuple(runs), scalars.unknowns
+        self.meshes = [run.mesh for run in runs]
+        self.refinable = all(run.is_ours for run in runs)
+        self.model.links = pyo.ConstraintList()
+        for one, other in scalars.links:
+            self.model.links.add(one == other)
+        free = problem.box.names
+        cost += [
+            ((self.unknowns[n][0] - prior.mean) / prior.deviation) ** 2
+            for n, prior in problem.priors.items()
+            if n in free
+        ]
+        cost += [
+            varying.penalty * (self.unknowns[after][0] - self.unknowns[before][0]) ** 2
+            for name, varying in problem.time_varying.items()
+            for experiment in (problem.experiments if varying.penalty else ())
+            for before, after in pairwise(problem.pieces(name, experiment))
+            if before in free or after in free
+        ]
+        self.model.sum_of_squares = pyo.Objective(expr=sum(cost))
+        self._prepared: PreparedModel | None = None
+
+    def begin(self, start: Mapping[str, float], profiles: Sequence[Profile]) -> None:
+        """Give the variables the values a solve begins at.
+
+        start     unknown -> value; those left out keep the model's value
+        profiles  one per experiment, or none
+        """
+        for k, run in enumerate(self.runs):
+            profile, times = profiles[k] if profiles else None, run.mesh.times
+            for name, variables in (run.states | run.algebraics).items():
+                otherwise = _values(variables)
+                _put(variables, guess(name, run.experiment, times, profile, otherwise))
+        # Last, because an unknown start value is a state's variable too.
+        for name in start.keys() & self.unknowns.keys():
+            _put(self.unknowns[name], np.full(len(self.unknowns[name]), start[name]))
+        for run in self.runs:
+            for name, x in run.states.items():
+                _put(run.slopes[name], run.mesh.slope(_values(x)))
+
+    def sizes(self, starts: Sequence[Mapping[str, float]]) -> Sizes:
+        """Magnitudes of all variables, from the measurements and where the variables now stand.
+
+        starts  all unknowns' values that solves will begin at
+
+        A problem in other units has the sizes in these units.
+        """
+        sizes = pyo.ComponentMap()
+        for run in self.runs:
+            of_state = state_sizes(run.experiment, {n: _values(x) for n, x in run.states.items()})
+            width = np.diff(run.mesh.edges)
+            width = np.array([width[0], *np.repeat(width, run.mesh.radau.points)])
+            for name, size in of_state.items():
+                sizes.update((x, size) for x in run.states[name])
+                # What a slope does to its state within the element is what matters.
+                sizes.update(zip(run.slopes[name], size / width, strict=True))
+            for variables in run.algebraics.values():
+                size = largest(_values(variables)) or NO_IDEA
+                sizes.update((z, size) for z in variables)
+        for name, size in unknown_sizes(self.problem, starts).items():
+            sizes.update((v, size) for v in self.unknowns[name] if v not in sizes)
+        return Sizes(sizes, objective_size(self.problem))
+
+    def prepare(self, solver: Ipopt, starts: Sequence[Mapping[str, float]]) -> None:
+        """See `Assembled.prepare`."""
+        self._prepared = solver.prepare(self.model, self.sizes(starts))
+
+    def solve(self, time_limit: float | None, known: Sequence[KnownOptimum]) -> Answer:
+        """See `Assembled.solve`."""
+        assert self._prepared is not None, "prepared before it is solved"
+        return self._prepared.solve(time_limit, known)
 
     @property
-    def n_elements(self) -> int:
-        """Of all experiments."""
-        return sum(run.mesh.n_elements for run in self.runs)
-
-    @property
-    def refinable(self) -> bool:
-        """Whether other meshes are possible: no model keeps its own."""
-        return all(run.is_ours for run in self.runs)
-
-    @property
-    def meshes(self) -> list[Mesh]:
-        """One for each experiment; with the model's own times among the edges."""
-        return [run.mesh for run in self.runs]
+    def handles(self) -> tuple[object, ...]:
+        """What `KnownOptimum` names the unknowns by: Pyomo variables."""
+        return tuple(self.unknowns[n][0] for n in self.problem.box.names)
 
     def parameters(self) -> dict[str, float]:
         """The free unknowns' present values."""
         return {n: float(self.unknowns[n][0].value) for n in self.problem.box.names}
 
+    def courses(self) -> list[Course]:
+        """As the variables now stand."""
+        families = ((run.mesh, run.states, run.algebraics) for run in self.runs)
+        return [
+            Course(mesh, *({n: _values(v) for n, v in family.items()} for family in both))
+            for mesh, *both in families
+        ]
 
-def transcribe(problem: Problem, meshes: Sequence[Mesh]) -> Transcription:
-    """Build the program on one mesh for each experiment."""
-    whole = pyo.ConcreteModel()
-    scalars = Scalars(problem)
-    runs, cost = [], []
-    for k, (experiment, mesh) in enumerate(zip(problem.experiments, meshes, strict=True)):
-        run, instance = _run(problem, experiment, mesh)
-        _require_breaks(problem, run)
-        for objective in instance.model.component_data_objects(pyo.Objective, active=True):
-            objective.deactivate()
-        cost += set_conditions(problem, experiment, instance, scalars)
-        if run.is_ours:
-            _add_polynomials(run, instance.model)
-        whole.add_component(f"experiment_{k}", instance.model)
-        runs.append(run)
-    whole.links = pyo.ConstraintList()
-    for one, other in scalars.links:
-        whole.links.add(one == other)
-    cost += [
-        ((scalars.unknowns[n][0] - prior.mean) / prior.deviation) ** 2
-        for n, prior in problem.priors.items()
-        if n in problem.box.names
-    ]
-    cost += _jumps(problem, scalars)
-    whole.sum_of_squares = pyo.Objective(expr=sum(cost))
-    return Transcription(problem, whole, tuple(runs), scalars.unknowns)
+
+def _put(variables: Sequence[Any], values: FloatArray) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        if not variable.fixed:
+            variable.set_value(float(value), skip_validation=True)
+
+
+def _values(variables: Sequence[Any]) -> FloatArray:
+    return np.array([NO_IDEA if v.value is None else v.value for v in variables], dtype=float)
+
+
+class _Scalars:
+    """The unknowns as Pyomo variables, gathered experiment by experiment.
+
+    unknowns  name -> variables, one for each experiment that has it
+    links     pairs of variables that are the same unknown
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.unknowns: dict[str, list[Any]] = {}
+        self.links: list[tuple[Any, Any]] = []
+        box, self._fixed = problem.unknowns, problem.fixed
+        self._bounds = dict(zip(box.names, zip(box.lower, box.upper, strict=True), strict=True))
+
+    def take(self, name: str, variable: Any) -> None:
+        """From now on the variable is the unknown of this name."""
+        lower, upper = (float(b) for b in self._bounds[name])
+        variable.domain = pyo.Reals
+        variable.unfix()
+        known = self.unknowns.setdefault(name, [])
+        known.append(variable)
+        # Bounds stand once; IPOPT would count them twice.
+        is_bounded = len(known) == 1 and name not in self._fixed
+        variable.setlb(lower if is_bounded else None)
+        variable.setub(upper if is_bounded else None)
+        if name in self._fixed:
+            variable.fix(self._fixed[name])
+        elif len(known) > 1:
+            self.links.append((known[0], variable))
+
+
+def _set_conditions(
+    problem: Problem, experiment: Experiment, instance: Instance, scalars: _Scalars
+) -> list[Any]:
+    """Turn the instance into the experiment; returns its weighted squared residuals."""
+    replaced = _parameters(problem, experiment, instance, scalars)
+    replaced |= _pieces(problem, experiment, instance, scalars)
+    first = instance.first
+    for name, value in experiment.inputs.items():
+        if name in instance.scalars:
+            _set(instance.scalars[name], evaluate(value, first))
+            continue
+        for t, data in instance.series[name].items():
+            # An element owns its right end: there a jump has not happened yet.
+            _set(data, evaluate(value, float(t), before=t > first))
+    _set_starts(problem, experiment, instance, scalars)
+    residuals, m = [], experiment.measurements
+    for row, column, value, sigma in zip(m.row, m.column, m.value, m.sigma, strict=True):
+        series = instance.over_time(m.names[column])
+        assert series is not None, "Problem checks that everything measured is in the model"
+        quantity = _replaced(series[float(m.times[row])], replaced)
+        residuals.append((quantity - float(value)) / float(sigma))
+    if replaced:
+        for constraint in instance.model.component_data_objects(pyo.Constraint, active=True):
+            constraint.set_value(_replaced(constraint.expr, replaced))
+    _leave_out(instance, residuals)
+    return [r**2 for r in residuals]
+
+
+def _parameters(
+    problem: Problem, experiment: Experiment, instance: Instance, scalars: _Scalars
+) -> dict[int, Any]:
+    """Hand the parameters out; id(mutable Param) -> the variable that takes its place."""
+    replaced: dict[int, Any] = {}
+    for name in problem.parameters:
+        component = instance.scalars[name]
+        if not component.is_variable_type():
+            home = unique_component_name(instance.model, "parameter")
+            instance.model.add_component(home, pyo.Var(initialize=pyo.value(component, False)))
+            replaced[id(component)] = component = getattr(instance.model, home)
+        scalars.take(problem.unknown_of(name, experiment), component)
+        instance.scalars[name] = component  # type: ignore[index]
+    return replaced
+
+
+def _pieces(
+    problem: Problem, experiment: Experiment, instance: Instance, scalars: _Scalars
+) -> dict[int, Any]:
+    """Id of what varies with time, at each time -> the variable of its piece there.
+
+    An element owns its right end: at a break the piece before it.
+    """
+    replaced: dict[int, Any] = {}
+    near = ROUNDING * (experiment.times[-1] - instance.first)
+    for name in problem.time_varying:
+        pieces = problem.pieces(name, experiment)
+        home = unique_component_name(instance.model, "pieces")
+        instance.model.add_component(home, pyo.Var(range(len(pieces))))
+        variables = list(getattr(instance.model, home).values())
+        for unknown, variable in zip(pieces, variables, strict=True):
+            scalars.take(unknown, variable)
+        begins = np.array(list(pieces.values())) + near
+        for t, data in instance.series[name].items():
+            replaced[id(data)] = variables[max(int(np.searchsorted(begins, t)) - 1, 0)]
+    return replaced
+
+
+def _set(data: Any, value: float) -> None:
+    if data.is_variable_type():
+        data.fix(value, skip_validation=True)
+    else:
+        data.set_value(value)
+
+
+def _set_starts(
+    problem: Problem, experiment: Experiment, instance: Instance, scalars: _Scalars
+) -> None:
+    conditions, equal = model_starts(instance).conditions, pyo.ConstraintList()
+    instance.model.add_component(unique_component_name(instance.model, "start"), equal)
+    for state, value in experiment.start.items():
+        x = instance.states[state][instance.first]
+        if state in conditions:
+            conditions[state].deactivate()
+        x.unfix()
+        if isinstance(value, Unknown):
+            scalars.take(problem.start_unknown(state, experiment), x)
+        elif isinstance(value, str):
+            equal.add(x == instance.scalars[value])
+        else:
+            x.fix(value, skip_validation=True)
+
+
+def _replaced(expression: Any, replaced: dict[int, Any]) -> Any:
+    if not replaced:
+        return expression
+    return replace_expressions(
+        expression, replaced, descend_into_named_expressions=True, remove_named_expressions=True
+    )
+
+
+def _leave_out(instance: Instance, residuals: Iterable[Any]) -> None:
+    """Deactivate equations of the first time that only determine what nothing else uses.
+
+    A Radau method has no equation for slopes at the first time. There the model's right-hand side
+    may be undefined (0/0), and nothing depends on it.
+    """
+    first = instance.first
+    slopes = [series[first] for series in instance.slopes.values()]
+    others = [series[first] for series in instance.series.values()]
+    spare = {id(v) for v in slopes if v.is_variable_type() and not v.fixed}
+    spare |= {
+        id(v)
+        for v in others
+        if v.is_variable_type() and not v.fixed and v.lb is None and v.ub is None
+    }
+    here = {c for c in (s.get(first) for s in instance.equations.values()) if c is not None}
+    inside = {c: _variables(c.expr) & spare for c in here if c.active}
+    uses = Counter(v for used in inside.values() for v in used)
+    for constraint in instance.model.component_data_objects(pyo.Constraint, active=True):
+        if constraint not in inside:
+            uses.update(_variables(constraint.expr) & spare)
+    for residual in residuals:
+        uses.update(_variables(residual) & spare)
+    while alone := [c for c, used in inside.items() if any(uses[v] == 1 for v in used)]:
+        for constraint in alone:
+            constraint.deactivate()
+            uses.subtract(inside.pop(constraint))
+
+
+def _variables(expression: Any) -> set[int]:
+    return {id(v) for v in identify_variables(expression, include_fixed=False)}
 
 
 def _run(problem: Problem, experiment: Experiment, mesh: Mesh) -> tuple[Run, Instance]:
     instance = build(problem.model, mesh.times, experiment)
-    own = sorted({float(t) for t in instance.time} - set(mesh.times))
-    if own and set(mesh.times) <= {float(t) for t in instance.time}:  # some more: they become edges
+    times = {float(t) for t in instance.time}
+    own = times - set(mesh.times)
+    if own and set(mesh.times) <= times:  # some more: they become edges
         mesh = Mesh(np.unique([*mesh.edges, *own]), mesh.radau)
         instance = build(problem.model, mesh.times, experiment)
     is_ours = sorted(float(t) for t in instance.time) == list(mesh.times)
     if not is_ours:
         instance, mesh = _as_it_is(instance, mesh.radau)
-    run = Run(
-        experiment,
-        mesh,
-        is_ours,
-        states=_in_order(instance.states, instance.time),
-        slopes=_in_order(instance.slopes, instance.time),
-        algebraics=_in_order(
-            {
-                n: s
-                for n, s in instance.series.items()
-                if n not in {*experiment.inputs, *problem.time_varying}
-                and s[instance.first].is_variable_type()
-            },
-            instance.time,
-        ),
-    )
-    return run, instance
-
-
-def _jumps(problem: Problem, scalars: Scalars) -> list[Any]:
-    """Penalties of the jumps of what varies with time, but for those between what is held."""
-    found = []
-    for name, course in problem.time_varying.items():
-        for experiment in problem.experiments if course.penalty else ():
-            for pair in pairwise(problem.pieces(name, experiment)):
-                if any(unknown in problem.box.names for unknown in pair):
-                    before, after = (scalars.unknowns[unknown][0] for unknown in pair)
-                    found.append(course.penalty * (after - before) ** 2)
-    return found
+    given = {*experiment.inputs, *problem.time_varying}
+    algebraics = {
+        n: s
+        for n, s in instance.series.items()
+        if n not in given and s[instance.first].is_variable_type()
+    }
+    families = (instance.states, instance.slopes, algebraics)
+    times_in_order = sorted(instance.time)
+    columns = ({n: [s[t] for t in times_in_order] for n, s in f.items()} for f in families)
+    return Run(experiment, mesh, is_ours, *columns), instance
 
 
 def _require_breaks(problem: Problem, run: Run) -> None:
@@ -375,15 +394,10 @@ def _as_it_is(instance: Instance, radau: Radau) -> tuple[Instance, Mesh]:
     return instance, Mesh(edges, Radau(points))
 
 
-def _in_order(family: Mapping[str, Any], time: Any) -> dict[str, list[Any]]:
-    return {name: [series[t] for t in sorted(time)] for name, series in family.items()}
-
-
 def _add_polynomials(run: Run, model: Any) -> None:
     """Slopes are the derivatives of the states' polynomials, at all collocation points."""
-    name = unique_component_name(model, "collocation")
     equations = pyo.ConstraintList()
-    model.add_component(name, equations)
+    model.add_component(unique_component_name(model, "collocation"), equations)
     rows = run.mesh.radau.slopes
     for state, x in run.states.items():
         dx = run.slopes[state]

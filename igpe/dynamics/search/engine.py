@@ -91,8 +91,12 @@ def searched(
     begins  receives the name of a method before its first search
     raises  what the methods and `igpe.tasks.run` raise; ProblemError for profiles with a store
     """
-    box = job.problem.box
-    series = "" if backend.store is None else _series(job)
+    box, series = job.problem.box, ""
+    if backend.store is not None:
+        kept = "none where results are kept: trajectories that are functions cannot be compared"
+        require(not job.profiles, "store", "profiles", job.profiles, kept)
+        steps = () if job.steps is None else (job.steps,)
+        series = digest("searches", fingerprint(job.problem), job.trails, *steps)
     keys = {name: digest(name, method)[:SHORT] for name, method in job.methods.items()}
     numbers: dict[str, tuple[str, int]] = {}
 
@@ -113,13 +117,6 @@ def searched(
             yield found
         if cut_short:
             raise KeyboardInterrupt
-
-
-def _series(job: SearchJob) -> str:
-    wanted = "none where results are kept: trajectories that are functions cannot be compared"
-    require(not job.profiles, "store", "profiles", job.profiles, wanted)
-    steps = () if job.steps is None else (job.steps,)
-    return digest("searches", fingerprint(job.problem), job.trails, *steps)
 
 
 def prepared(job: SearchJob, done: Mapping[str, Search] = MappingProxyType({})) -> Function:
@@ -283,16 +280,22 @@ class Restarts(Checked):
         """
         others = distinct_points(self._elsewhere(start, box), start)
         found = [attempt(start)]
-        while len(found) <= self.count and not self._enough(found, box, gate) and not deadline.over:
+        interrupted = found[0].fit.status is Status.INTERRUPTED
+        while len(found) <= self.count and not (
+            interrupted or deadline.over or self._enough(found, box, gate)
+        ):
             another = next(others, None)
-            if another is None or found[-1].fit.status is Status.INTERRUPTED:
+            if another is None:
                 break
             try:
                 found.append(attempt(another))
+                interrupted = found[-1].fit.status is Status.INTERRUPTED
             except KeyboardInterrupt:
-                return _cut_short(ranked(found, gate))
-        is_whole = found[-1].fit.status is not Status.INTERRUPTED
-        return ranked(found, gate) if is_whole else _cut_short(ranked(found, gate))
+                interrupted = True
+        best, *rest = ranked(found, gate)
+        if interrupted and best.fit.status.usable:
+            best = best._replace(fit=best.fit._replace(status=Status.INTERRUPTED))
+        return [best, *rest]
 
     def _enough(self, found: Sequence[Attempt], box: Box, gate: float) -> bool:
         best = ranked(found, gate)[0]
@@ -301,7 +304,8 @@ class Restarts(Checked):
         explained = best.fit.cost <= (gate if np.isfinite(gate) else PERFECT)
         if explained and not best.sparse:
             return True
-        agreeing = sum(_agree(best, other, box) for other in found)
+        usable = [other.fit for other in found if other.fit.status.usable]
+        agreeing = sum(has_same_values(best.fit.x, fit.x, box) for fit in usable)
         return agreeing >= (2 if best.limited or gate == np.inf else self.agreeing)
 
     def _elsewhere(self, start: FloatArray, box: Box) -> Iterator[FloatArray]:
@@ -344,14 +348,6 @@ def ranked(found: Sequence[Attempt], gate: float) -> list[Attempt]:
     return sorted(found, key=backend)
 
 
-def _cut_short(found: list[Attempt]) -> list[Attempt]:
-    """The attempts, the best of them with the status of an interrupted search."""
-    best = found[0]
-    if best.fit.status.usable:
-        best = best._replace(fit=best.fit._replace(status=Status.INTERRUPTED))
-    return [best, *found[1:]]
-
-
 def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:
     """The first attempt as an estimate; residuals are in units of one standard deviation."""
     best, several = attempts[0], len(attempts) > 1
@@ -370,9 +366,3 @@ def concluded(attempts: Sequence[Attempt], box: Box, method: str) -> Estimate:
         iterations=sum(h.iterations for h in best.trail) or best.fit.steps,
         reached=tuple(a.fit.cost if a.fit.status.usable else np.inf for a in attempts),
     )
-
-
-def _agree(one: Attempt, other: Attempt, box: Box) -> bool:
-    if not (one.fit.status.usable and other.fit.status.usable):
-        return False
-    return has_same_values(one.fit.x, other.fit.x, box)

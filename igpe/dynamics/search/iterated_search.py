@@ -169,7 +169,8 @@ class _Search:
         method, box = self.method, self.rough.problem.box
         for x in (*given, *box.sobol(method.starts, method.seed)):
             self._search(x)
-        if not self.pool or self._agreeing() >= method.agreeing:
+        agreeing = sum(not _below(self.pool[0].cost, cost) for cost in self.reached if self.pool)
+        if not self.pool or agreeing >= method.agreeing:
             return
         others = box.sobol(method.most, method.seed + 1) if method.most else ()
         random, idle = np.random.default_rng(method.seed), 0
@@ -181,29 +182,20 @@ class _Search:
             if idle >= method.patience:
                 return
 
-    def _agreeing(self) -> int:
-        """How many searches ended at the best optimum."""
-        best = self.pool[0].cost
-        return sum(not _below(best, cost) for cost in self.reached)
-
     def _search(self, start: FloatArray) -> None:
+        """Keep where it ends, if it is among the best and none of them is the same."""
         fit = self.rough.fit(self.rough.problem.box.mapping(start))
-        if fit.at is not None and (len(self.pool) < self.method.pool or self._better(fit)):
+        has_room = len(self.pool) < self.method.pool
+        if fit.at is not None and (has_room or _below(fit.cost, self.pool[-1].cost)):
             fit = _continued(self.rough, fit, LONGER - 1)
         self.reached.append(fit.cost)
-        if fit.at is not None:
-            self._add(fit)
-
-    def _better(self, fit: Fit) -> bool:
-        return _below(fit.cost, self.pool[-1].cost)
-
-    def _add(self, end: Fit) -> None:
-        """Keep it, if it is among the best and none of them is the same."""
-        same = match(self.landscape, self.pool, end, level=True)
+        if fit.at is None:
+            return
+        same = match(self.landscape, self.pool, fit, level=True)
         if same is None:
-            self.pool.append(end)
-        elif end.cost < self.pool[same].cost:
-            self.pool[same] = end
+            self.pool.append(fit)
+        elif fit.cost < self.pool[same].cost:
+            self.pool[same] = fit
         self.pool = sorted(self.pool, key=lambda one: one.cost)[: self.method.pool]
 
 

@@ -115,14 +115,29 @@ class MultiStart(Checked):
             return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
 
     def _concluded(self, problem: Problem, runs: Iterator[Run], began: float) -> Estimate:
-        """The best of the searches."""
-        found, complete = _until_interrupted(runs)
-        seconds = time.perf_counter() - began
+        """The best of the searches, also at Ctrl-C if one of them is usable."""
+        finished: list[Run] = []
+        complete = True
+        try:
+            for one in runs:
+                finished.append(one)
+        except KeyboardInterrupt:
+            if not any(one.estimate.status.usable for one in finished):
+                raise
+            complete = False
+        found = [one.estimate for one in sorted(finished, key=lambda one: one.number)]
         best = best_of(found, problem.box, f"{len(found)} starts", complete=complete)
-        if best is None:
-            reached = (np.inf,) * len(found)
-            return replace(self._nothing(problem, found), seconds=seconds, reached=reached)
-        return replace(best, seconds=seconds)
+        if best is None:  # why the first one has no usable parameters
+            middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
+            method = f"none of {self.trials} trials could be simulated"
+            best = Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
+            answered = [e for e in found if e.status not in UNANSWERED]
+            if answered:
+                best = replace(answered[0], notes=(*answered[0].notes, *missing(found)))
+            elif found:
+                best = replace(found[0], parameters=middle)
+            best = replace(best, reached=(np.inf,) * len(found))
+        return replace(best, seconds=time.perf_counter() - began)
 
     def _best_trials(self, shooting: PreparedShooting) -> tuple[list[FloatArray], int | None]:
         """Trials that are searched from, best first, and what an integration then may take.
@@ -142,31 +157,3 @@ class MultiStart(Checked):
                 break
         best = sorted(able, key=lambda k: (able[k], k))[: self.starts]
         return [trials[k] for k in best], None if steps is None else FURTHER * steps
-
-    def _nothing(self, problem: Problem, found: Sequence[Estimate]) -> Estimate:
-        """Where no search has usable parameters: why the first one has none."""
-        answered = [e for e in found if e.status not in UNANSWERED]
-        if answered:
-            return replace(answered[0], notes=(*answered[0].notes, *missing(found)))
-        middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
-        if found:
-            return replace(found[0], parameters=middle)
-        method = f"none of {self.trials} trials could be simulated"
-        return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
-
-
-def _until_interrupted(runs: Iterator[Run]) -> tuple[list[Estimate], bool]:
-    """What has been found when all are there, or at Ctrl-C, by number; whether all are.
-
-    raises KeyboardInterrupt if nothing usable is
-    """
-    found: list[Run] = []
-    complete = True
-    try:
-        for one in runs:
-            found.append(one)
-    except KeyboardInterrupt:
-        if not any(one.estimate.status.usable for one in found):
-            raise
-        complete = False
-    return [one.estimate for one in sorted(found, key=lambda one: one.number)], complete

@@ -11,7 +11,7 @@ sought from where symmetry puts them, and by chance:
 What is found is exchanged again, so that three unknowns that may change places give six optima.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.residuals import Residuals
-from igpe.numerics.least_squares.base import Fit, Linearised, Residual
+from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
+from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
     SAME,
@@ -74,34 +74,17 @@ def other_optima(problem: Problem, sought: Sought) -> tuple[list[FloatArray], st
 
     returns  (n,) values of each, and why the search is not complete ("" if it is)
     """
-    residuals = _Limited(Residuals(problem, QUICKLY))
+    residuals = Residuals(problem, QUICKLY)
+    residuals.most = EVALUATIONS
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
     why = ""
     try:
         search.run()
     except KeyboardInterrupt:
         why = INTERRUPTED
-    except _ExhaustedError:
+    except ExhaustedError:
         why = EXHAUSTED
     return [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)], why
-
-
-class _ExhaustedError(Exception):
-    """The search has computed the residuals `EVALUATIONS` times."""
-
-
-class _Limited:
-    """Residuals that can be computed `EVALUATIONS` times: processors do not change the result."""
-
-    def __init__(self, residual: Residual) -> None:
-        self.residual = residual
-        self.left = EVALUATIONS
-
-    def __call__(self, x: FloatArray) -> Linearised | None:
-        if not self.left:
-            raise _ExhaustedError
-        self.left -= 1
-        return self.residual(x)
 
 
 def rounding(problem: Problem) -> float:
@@ -130,7 +113,8 @@ class _Search:
 
     def run(self) -> None:
         """Search from all starts, then from the exchanges of every optimum."""
-        here, own = self.landscape.residual(self.sought.best), self._fitted(self.sought.best, CLOSE)
+        here = self.landscape.residual(self.sought.best)
+        own = self._fitted(self.sought.best, CLOSE)
         if here is None or own.at is None:
             return
         same = is_same_objective(own.cost, here.cost, self.landscape.rounding)
@@ -180,11 +164,14 @@ class _Search:
         return KNOWN if level or one.cost <= fit.cost else place
 
     def _scattered(self) -> list[FloatArray]:
+        """The best of points spread over the bounds, none near a better one."""
         box = self.landscape.box
-        if not box.bounded:
-            return []
-        points = box.sobol(TRIALS, self.sought.seed)
-        return _best(self.landscape, points, STARTS)
+        points = box.sobol(TRIALS, self.sought.seed) if box.bounded else ()
+        judged = [(self.landscape.residual(p), p) for p in points]
+        costs = [np.inf if at is None else at.cost for at, *_ in judged]
+        able = sorted((c, k) for k, c in enumerate(costs) if np.isfinite(c))
+        ordered = [judged[k][1] for _, k in able]
+        return [ordered[i] for i in spread(ordered, STARTS)]
 
     def _exchanged(self, x: FloatArray) -> list[FloatArray]:
         """Points with unknowns exchanged and the others fitted again, the best first."""
@@ -196,30 +183,14 @@ class _Search:
         return [fit.x for fit in usable[:EXCHANGES]]
 
 
-def _best(landscape: Landscape, points: Iterable[FloatArray], count: int) -> list[FloatArray]:
-    """The best of the points, none near a better one."""
-    judged = [(landscape.residual(p), k, p) for k, p in enumerate(points)]
-    able = sorted((at.cost, k) for at, k, _ in judged if at is not None and np.isfinite(at.cost))
-    ordered = [judged[k][2] for _, k in able]
-    return [ordered[i] for i in spread(ordered, count)]
-
-
 def _exchanges(x: FloatArray, box: Box) -> Iterator[tuple[FloatArray, list[int]]]:
     """Points inside the bounds with two unknowns exchanged, or with one or two of other sign."""
-    for i, j in combinations(range(len(x)), 2):
+    pairs = [list(pair) for pair in combinations(range(len(x)), 2)]
+    exchanged = [(held, x[held[::-1]]) for held in pairs]
+    turned = [(held, -x[held]) for held in (*([i] for i in range(len(x))), *pairs)]
+    for held, values in (*exchanged, *turned):
         there = x.copy()
-        there[[i, j]] = x[[j, i]]
-        if _is_new(there, x, box, [i, j]):
-            yield there, [i, j]
-    signs = [[i] for i in range(len(x))] + [list(c) for c in combinations(range(len(x)), 2)]
-    for held in signs:
-        there = x.copy()
-        there[held] = -x[held]
-        if _is_new(there, x, box, held):
+        there[held] = values
+        inside = (there >= box.lower) & (there <= box.upper)
+        if inside.all() and (differences(there, x, box)[held] > SAME).all():
             yield there, held
-
-
-def _is_new(there: FloatArray, x: FloatArray, box: Box, held: Sequence[int]) -> bool:
-    inside = (there >= box.lower) & (there <= box.upper)
-    apart = differences(there, x, box) > SAME
-    return bool(inside.all() and apart[list(held)].all())

@@ -1,18 +1,6 @@
-"""What the estimators of steps 4 and 5 share.
+"""What the estimators of steps 4 and 5 share: contracts, refusals, sentences on an optimum."""
 
-Starts that are checked where they are given.
-
-How exactly, and how long, early horizons are integrated.
-
-Their estimates are only starts for the next ones; and near a pole every further step is wasted.
-CVODES needs 90 ms to use up 20,000 steps there, as long as for fifty integrations that succeed.
-
-What a user should know of an optimum by shooting, as sentences.
-"""
-
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -23,9 +11,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
-from igpe.core.fields import Checked, CountFrom1, Positive
 from igpe.core.status import Status
-from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.least_squares.active import on_bounds, undetermined
 from igpe.numerics.least_squares.base import PLAIN, Fit, Linearised, Robust
 from igpe.problem.losses import L1, Huber, LeastSquares
@@ -120,16 +106,15 @@ def constraints(problem: Problem) -> list[str]:
 
 def constrained_unknowns(problem: Problem) -> set[str]:
     """Unknowns that occur in the constraints of `constraints`."""
-    found: set[str] = set()
-    for experiment, instance, starts in zip(
-        problem.experiments, problem.instances, problem.starts, strict=True
-    ):
-        over_time = [c for series in instance.inequalities.values() for c in series.values()]
-        for constraint in (*starts.others.values(), *over_time):
-            names = {v.name for v in identify_variables(constraint.expr)}
-            inside = names & set(problem.parameters)
-            found |= {problem.unknown_of(n, experiment) for n in inside}
-    return found
+    each = zip(problem.experiments, problem.instances, problem.starts, strict=True)
+    return {
+        problem.unknown_of(v.name, experiment)
+        for experiment, instance, starts in each
+        for over_time in [instance.inequalities.values()]
+        for constraint in (*starts.others.values(), *(c for s in over_time for c in s.values()))
+        for v in identify_variables(constraint.expr)
+        if v.name in problem.parameters
+    }
 
 
 def is_plain(problem: Problem) -> bool:
@@ -183,29 +168,34 @@ def require_plain(
     losses_too       whether losses other than least squares are
     raises           Unsupported, naming the method, the feature and the way out
     """
-    if varying_too and problem.time_varying:
-        raise Unsupported(
+    kept, loss = constraints(problem), type(problem.loss).__name__
+    is_plain_loss = isinstance(problem.loss, LeastSquares)
+    refusals = (
+        (
+            varying_too and problem.time_varying,
             f"{method} estimates constant unknowns only; {sorted(problem.time_varying)} vary with "
-            "time. Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation."
-        )
-    if problem.sigma_estimated and not isinstance(problem.loss, LeastSquares):
-        raise Unsupported(
-            f"Estimated standard deviations (igpe.EstimatedSigma) and "
-            f"{type(problem.loss).__name__} do "
-            "not go together: the likelihood is that of normal errors. Leave out loss=, or give "
-            "standard deviations as numbers."
-        )
-    if losses_too and not isinstance(problem.loss, LeastSquares):
-        raise Unsupported(
-            f"{method} minimises least squares only; the problem asks for "
-            f"{type(problem.loss).__name__}. Leave out loss=, or use igpe.estimate, "
-            "igpe.SingleShooting or igpe.MultipleShooting."
-        )
-    if constraints_too and constraints(problem):
-        raise Unsupported(
-            f"{method} cannot keep the constraints {constraints(problem)}; use "
-            "igpe.MultipleShooting or igpe.Collocation, or deactivate them in the model."
-        )
+            "time. Use igpe.MultipleShooting, igpe.SingleShooting or igpe.Collocation.",
+        ),
+        (
+            problem.sigma_estimated and not is_plain_loss,
+            f"Estimated standard deviations (igpe.EstimatedSigma) and {loss} do not go together: "
+            "the likelihood is that of normal errors. Leave out loss=, or give standard deviations "
+            "as numbers.",
+        ),
+        (
+            losses_too and not is_plain_loss,
+            f"{method} minimises least squares only; the problem asks for {loss}. Leave out loss=, "
+            "or use igpe.estimate, igpe.SingleShooting or igpe.MultipleShooting.",
+        ),
+        (
+            constraints_too and kept,
+            f"{method} cannot keep the constraints {kept}; use igpe.MultipleShooting or "
+            "igpe.Collocation, or deactivate them in the model.",
+        ),
+    )
+    for is_refused, message in refusals:
+        if is_refused:
+            raise Unsupported(message)
 
 
 def require_numbers(problem: Problem, method: str) -> None:
@@ -241,11 +231,8 @@ def require_bounds(problem: Problem, method: str) -> None:
     raises  ProblemError, naming the method, the unknowns and the way out
     """
     box = problem.box
-    loose = [
-        n
-        for n, low, high in zip(box.names, box.lower, box.upper, strict=True)
-        if not np.isfinite([low, high]).all()
-    ]
+    each = zip(box.names, box.lower, box.upper, strict=True)
+    loose = [n for n, low, high in each if not is_finite(low, high)]
     if loose:
         raise ProblemError(
             f"{method} needs finite bounds; {loose} have none. Give them: "
@@ -274,28 +261,6 @@ def require_start(start: Mapping[str, float], box: Box, method: str, number: str
             raise ProblemError(
                 f"{which} of '{name}' is {shown(start[name])}; {method} needs a finite number."
             )
-
-
-@dataclass(frozen=True)
-class Budget(Checked):
-    """What an integration of an early horizon may use; never more than the integrator's own.
-
-    rtol, atol  tolerances
-    max_steps   between two outputs
-    """
-
-    rtol: Positive = 1e-6
-    atol: Positive = 1e-8
-    max_steps: CountFrom1 = 500
-
-    def of(self, integrator: Integrator) -> Integrator:
-        """The integrator within this budget."""
-        return dataclasses.replace(
-            integrator,
-            rtol=max(self.rtol, integrator.rtol),
-            atol=max(self.atol, integrator.atol),
-            max_steps=min(self.max_steps, integrator.max_steps),
-        )
 
 
 NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to a fit
@@ -336,17 +301,12 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):
         yield f"{name} ends on its bound {value:g}; a better value may lie beyond."
-    lost = undetermined(_with_active(fit.at.jacobian, fit), fit.x, box.names)
-    yield from (d.sentence for d in lost)
-
-
-def _with_active(jacobian: FloatArray, fit: Fit) -> FloatArray:
-    """With active constraints as rows of the same size: what they hold is determined."""
-    if fit.active is None or len(fit.active) == 0:
-        return jacobian
-    effect, own = (np.linalg.norm(m * fit.x, axis=1) for m in (jacobian, fit.active))
-    whole = effect.max(initial=0.0)
-    return np.vstack([jacobian, fit.active * (whole / np.where(own > 0, own, 1.0))[:, None]])
+    jacobian = fit.at.jacobian
+    if fit.active is not None and len(fit.active):  # what they hold is determined: rows of its size
+        effect, own = (np.linalg.norm(m * fit.x, axis=1) for m in (jacobian, fit.active))
+        size = effect.max(initial=0.0) / np.where(own > 0, own, 1.0)
+        jacobian = np.vstack([jacobian, fit.active * size[:, None]])
+    yield from (d.sentence for d in undetermined(jacobian, fit.x, box.names))
 
 
 def in_deviations(fit: Fit, spread: float) -> Fit:

@@ -1,16 +1,14 @@
-"""The last digits: from the optimum of the discretised equations to that of the exact ones.
+"""From the optimum of the discretised equations to that of the exact ones.
 
 Collocation ends where its mesh no longer moves the optimum by its tolerance; a few Gauss-Newton
 steps on an accurate integration end at the optimum itself, and their last linearisation is what the
 statistics need. Where integration and collocation disagree, shooting goes on from there, and a note
 says so.
 
-Step 5 by shooting, where collocation has no answer or a wrong one.
-
-Collocation may fail where states die out over hundreds of decades, and its mesh may be too coarse
-for what the model does. An accurate integration is the judge: a candidate that it refutes, or that
-ends above where it began, is fitted by single shooting. Where even the start cannot be integrated,
-multiple shooting begins with the smoothed measurements.
+Collocation may also fail where states die out over hundreds of decades. An accurate integration is
+the judge: a candidate that it refutes, or that ends above where it began, is fitted by single
+shooting. Where even the start cannot be integrated, multiple shooting begins with the smoothed
+measurements.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +35,6 @@ SEARCH = GaussNewton(radius=0.1, max_iterations=50)
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
-NOT_FOLLOWED = "Trust neither without a look at the plot."
-SHOT = "The estimate was finished by single shooting, which ends at {:.6g}."
 SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bound
 
 
@@ -62,26 +58,33 @@ def refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
     at = residuals(x)
     if at is None:
         return Refined(rough, None, ("The model could not be integrated at the estimate.",))
-    fit = Fit(x, at, rough.status, 0)
-    if is_plain(problem) and len(box) > 0:
+    fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
+    if is_shot:
         fit = refitted_on_bounds(residuals, SEARCH.fit(residuals, x, box), box, SEARCH)
-    is_judged = np.isfinite(rough.objective)
+    passed = [] if fit.at is None else passed_bounds(problem, residuals, fit.x)
     own = objective_at(problem, at)
-    if is_judged and not (
-        _agree(problem, rough.objective, own) or _as_good(problem, fit, rough.objective)
-    ):
-        return _differing(problem, residuals, rough, at, fit)
+    objective = np.inf if fit.at is None else objective_at(problem, fit.at)
+    found = replace(rough, parameters=box.mapping(fit.x), objective=objective)
+    level = rough.objective + AGREE * abs(rough.objective) + _floor(problem)
+    # Integration may keep what collocation promised, if at a slightly other place.
+    as_good = fit.at is not None and objective <= level
+    if np.isfinite(rough.objective) and not (_agree(problem, rough.objective, own) or as_good):
+        difference = (
+            f"Step 5 ends at an objective of {rough.objective:.6g}, but an accurate integration "
+            f"has {own:.6g} there: the mesh is too coarse, or the model unstable."
+        )
+        if not is_plain(problem) or fit.at is None or passed:
+            return Refined(rough, at, (f"{difference} Trust neither without a look at the plot.",))
+        end = replace(found, status=fit.status, method=f"single shooting after {rough.method}")
+        note = f"The estimate was finished by single shooting, which ends at {objective:.6g}."
+        return Refined(end, fit.at, (f"{difference} {note}",))
     if fit.at is None or fit.cost > at.cost + ROUNDING * abs(at.cost):
         return Refined(rough, at)
-    passed = passed_bounds(problem, residuals, fit.x)
     if passed:
         note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
         return Refined(rough, at, (note,))
-    status = rough.status
-    if status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
-        status = Status.CONVERGED  # meshes were not fine enough, but the integrator is
-    objective = objective_at(problem, fit.at)
-    found = replace(rough, parameters=box.mapping(fit.x), objective=objective, status=status)
+    if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
+        found = replace(found, status=fit.status)  # meshes were too coarse, the integrator is not
     return Refined(found, fit.at)
 
 
@@ -104,34 +107,9 @@ def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:
     return replace(found, parameters=box.mapping(fit.x), objective=fit.cost)
 
 
-def _differing(
-    problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised, fit: Fit
-) -> Refined:
-    """The end of the shooting that went on from where collocation is refuted by integration."""
-    difference = _difference(rough.objective, objective_at(problem, at))
-    if not is_plain(problem) or fit.at is None or passed_bounds(problem, residuals, fit.x):
-        return Refined(rough, at, (f"{difference} {NOT_FOLLOWED}",))
-    end = replace(
-        rough,
-        parameters=problem.box.mapping(fit.x),
-        objective=objective_at(problem, fit.at),
-        status=fit.status,
-        method=f"single shooting after {rough.method}",
-    )
-    return Refined(end, fit.at, (f"{difference} {SHOT.format(end.objective)}",))
-
-
 def _agree(problem: Problem, collocated: float, integrated: float) -> bool:
     size = max(abs(collocated), abs(integrated))
     return abs(collocated - integrated) <= AGREE * size + _floor(problem)
-
-
-def _as_good(problem: Problem, fit: Fit, collocated: float) -> bool:
-    """Whether integration keeps what collocation promised, if at a slightly other place."""
-    if fit.at is None:
-        return False
-    level = collocated + AGREE * abs(collocated) + _floor(problem)
-    return objective_at(problem, fit.at) <= level
 
 
 def _floor(problem: Problem) -> float:
@@ -139,20 +117,15 @@ def _floor(problem: Problem) -> float:
     return FLOOR * sum(float(v @ v) for v in data)
 
 
-def _difference(corrected: float, integrated: float) -> str:
-    return (
-        f"Step 5 ends at an objective of {corrected:.6g}, but an accurate integration has "
-        f"{integrated:.6g} there: the mesh is too coarse, or the model unstable."
-    )
-
-
 def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list[str]:
     """States that leave the bounds of their Vars at a measured time."""
     passed = []
     for run, instance in zip(residuals.runs, problem.instances, strict=True):
+        bounds = {n: series[instance.first].bounds for n, series in instance.states.items()}
+        if all(pair == (None, None) for pair in bounds.values()):
+            continue
         states = run.simulation.run(x[run.index]).states
-        for i, (name, series) in enumerate(instance.states.items()):
-            lower, upper = series[instance.first].bounds
+        for i, (name, (lower, upper)) in enumerate(bounds.items()):
             slack = SLACK * float(np.max(np.abs(states[:, i])))
             low = lower is not None and states[:, i].min() < lower - slack
             high = upper is not None and states[:, i].max() > upper + slack
@@ -163,61 +136,12 @@ def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list
 
 CORRECTION_SEARCH = GaussNewton(max_iterations=50)
 SECONDS = 20.0  # of multiple shooting, which is tried last
-SINGLE, MULTIPLE, NEITHER = "single shooting", "multiple shooting", "no method"
 MOST = 3  # candidates that are shot
 MATTERS = 1e-6  # relative difference of sums of squares
-NO_ANSWER = "Step 5: the correction has no answer."
-ABOVE = (
-    "Step 5: the correction ends at an objective of {:.6g}, by an accurate integration, above the "
-    "{:.6g} of a candidate before."
-)
-FINISHED = "The estimate was finished by {}."
 AS_THEY_ARE = (
     "Shooting does not improve the values of steps 3 and 4 either, so the result holds these; "
     "they need not be an optimum."
 )
-
-
-class ShootingEnd(NamedTuple):
-    """Where shooting ended, and by which method: NEITHER if nothing was better than the start.
-
-    at_start  the sum of squares there
-    """
-
-    fit: Fit
-    method: str
-    at_start: float
-
-
-def shot(residuals: Residuals, problem: Problem, before: "Uncorrected") -> ShootingEnd | None:
-    """Shoot from a candidate, by the first method that improves on it.
-
-    residuals  accurately integrated
-    returns    None if neither the start nor any end can be integrated
-    """
-    box = problem.box
-    x = box.clip(box.vector(before.parameters))
-    at = residuals(x)
-    if at is not None:
-        fit = CORRECTION_SEARCH.fit(residuals, x, box)
-        if fit.at is not None and (fit.cost < at.cost or fit.status is Status.CONVERGED):
-            return ShootingEnd(fit, SINGLE, at.cost)
-    end = _by_multiple(residuals, problem, before)
-    if end is not None and (at is None or end.cost < at.cost):
-        return ShootingEnd(end, MULTIPLE, np.inf if at is None else at.cost)
-    return None if at is None else ShootingEnd(Fit(x, at, Status.STALLED, 0), NEITHER, at.cost)
-
-
-def _by_multiple(residuals: Residuals, problem: Problem, before: "Uncorrected") -> Fit | None:
-    method = MultipleShooting(restarts=Restarts(count=0), time_limit=SECONDS)
-    try:
-        found = method.estimate(problem, before.parameters, before.profiles)
-    except IgpeError:
-        return None
-    if not found.status.usable:
-        return None
-    fit = CORRECTION_SEARCH.fit(residuals, problem.box.vector(found.parameters), problem.box)
-    return None if fit.at is None else fit
 
 
 class Uncorrected(NamedTuple):
@@ -234,52 +158,88 @@ class Uncorrected(NamedTuple):
     profiles: Sequence[Profile]
 
 
+class ShootingEnd(NamedTuple):
+    """Where shooting ended, and by which method: "no method" if nothing improved on the start.
+
+    at_start  the sum of squares there
+    """
+
+    fit: Fit
+    method: str
+    at_start: float
+
+
+def _shot(residuals: Residuals, problem: Problem, before: Uncorrected) -> ShootingEnd | None:
+    """Shoot from a candidate, by the first method that improves on it.
+
+    returns    None if neither the start nor any end can be integrated
+    """
+    box = problem.box
+    x = box.clip(box.vector(before.parameters))
+    at = residuals(x)
+    at_start = np.inf if at is None else at.cost
+    if at is not None:
+        fit = CORRECTION_SEARCH.fit(residuals, x, box)
+        if fit.at is not None and (fit.cost < at.cost or fit.status is Status.CONVERGED):
+            return ShootingEnd(fit, "single shooting", at_start)
+    end = _by_multiple(residuals, problem, before)
+    if end is not None and end.cost < at_start:
+        return ShootingEnd(end, "multiple shooting", at_start)
+    if at is None:
+        return None
+    return ShootingEnd(Fit(x, at, Status.STALLED, 0), "no method", at_start)
+
+
+def _by_multiple(residuals: Residuals, problem: Problem, before: Uncorrected) -> Fit | None:
+    method = MultipleShooting(restarts=Restarts(count=0), time_limit=SECONDS)
+    try:
+        found = method.estimate(problem, before.parameters, before.profiles)
+    except IgpeError:
+        return None
+    if not found.status.usable:
+        return None
+    fit = CORRECTION_SEARCH.fit(residuals, problem.box.vector(found.parameters), problem.box)
+    return None if fit.at is None else fit
+
+
 def by_shooting(
     problem: Problem, residuals: Residuals, candidates: Sequence[Uncorrected], best: Refined | None
 ) -> tuple[int, Refined] | None:
     """The number of the candidate that shooting brings below the best one, and where it ends.
 
+    Shot are those that are better before step 5 than the best after it, the best first. The first
+    candidate, which collocation says is the best, and those whose sum of squares is known to be
+    less, are integrated; all if collocation has no answer.
+
     residuals  accurately integrated
     best       what collocation has; None if it has no answer
     returns    None if collocation's answer is the best; or nothing can be integrated
     """
-    cost = np.inf if best is None or best.at is None else best.at.cost
-    worth = _worth_it(problem, residuals, candidates, cost)
-    ends = [(k, shot(residuals, problem, candidates[k])) for k in worth[:MOST]]
-    able = [
-        (k, end)
-        for k, end in ends
-        if end is not None and not passed_bounds(problem, residuals, end.fit.x)
-    ]
-    if not able:
+    box, cost = problem.box, np.inf if best is None or best.at is None else best.at.cost
+    before = []
+    for k, one in enumerate(candidates):
+        if np.isinf(cost) or k == 0 or one.objective < cost:
+            at = residuals(box.clip(box.vector(one.parameters)))
+            before.append((np.inf if at is None else at.cost, k))
+    better = [k for at, k in sorted(before) if np.isinf(cost) or at < cost - MATTERS * abs(cost)]
+    ends = [(k, _shot(residuals, problem, candidates[k])) for k in better[:MOST]]
+    able = [(k, e) for k, e in ends if e and not passed_bounds(problem, residuals, e.fit.x)]
+    k, end = min(able, key=lambda pair: pair[1].fit.cost, default=(0, None))
+    if end is None or not end.fit.cost < cost:
         return None
-    k, end = min(able, key=lambda pair: pair[1].fit.cost)
-    if not end.fit.cost < cost:
-        return None
-    why = NO_ANSWER if np.isinf(cost) else ABOVE.format(cost, end.at_start)
+    why = "Step 5: the correction has no answer."
+    if np.isfinite(cost):
+        why = (
+            f"Step 5: the correction ends at an objective of {cost:.6g}, by an accurate "
+            f"integration, above the {end.at_start:.6g} of a candidate before."
+        )
     estimate = Estimate(
-        problem.box.mapping(end.fit.x),
+        box.mapping(end.fit.x),
         np.inf if end.fit.at is None else objective_at(problem, end.fit.at),
         end.fit.status,
         f"{end.method} from the values of step 4",
         iterations=end.fit.steps,
     )
-    note = AS_THEY_ARE if end.method == NEITHER else FINISHED.format(end.method)
+    note = f"The estimate was finished by {end.method}."
+    note = AS_THEY_ARE if end.method == "no method" else note
     return k, Refined(estimate, end.fit.at, (f"{why} {note}",))
-
-
-def _worth_it(
-    problem: Problem, residuals: Residuals, candidates: Sequence[Uncorrected], cost: float
-) -> list[int]:
-    """The candidates that are better before step 5 than the best after it, the best first.
-
-    The first of them, which collocation says is the best, and those whose sum of squares is known
-    to be less, are integrated; all if collocation has no answer.
-    """
-    costs = []
-    for k, one in enumerate(candidates):
-        if not (np.isinf(cost) or k == 0 or one.objective < cost):
-            continue
-        at = residuals(problem.box.clip(problem.box.vector(one.parameters)))
-        costs.append((np.inf if at is None else at.cost, k))
-    return [k for at, k in sorted(costs) if np.isinf(cost) or at < cost - MATTERS * abs(cost)]

@@ -1,13 +1,10 @@
 """The residuals of a problem by integration, with exact sensitivities.
 
-r = (h(t; q) - measured) / sigma for every measurement of every experiment, and
-those of `unmeasured` (Michalik et al. 2009, IGPE, eq. 3, W = diag(1/sigma^2)). Where
-standard deviations are estimated `likelihood_residuals` takes their place, with a robust loss those
-that it weights (`Robust.reweighted`).
+r = (h(t; q) - measured) / sigma for every measurement of every experiment (Michalik et al. 2009,
+IGPE, eq. 3, W = diag(1/sigma^2)); with a robust loss those that it weights (`Robust.reweighted`).
 
-Residuals of a likelihood whose standard deviations are estimated.
-
--2 log L, but for a constant, is sum z^2 + 2 log s with z = (h - y) / s. Half its gradient is
+Standard deviations that are estimated: -2 log L, but for a constant, is sum z^2 + 2 log s with
+z = (h - y) / s. Half its gradient is
 
     sum  z h'/s + (1 - z^2) s'/s,
 
@@ -21,20 +18,15 @@ Two residuals for each measurement have just these as A'r and A'A:
 so that Gauss-Newton on them is Fisher's scoring, and A'A the inverse of the estimates' covariance.
 Their sum of squares is not the cost; what is missing is the offset.
 
-Residuals that hang on no measurement: priors, and jumps of unknowns that vary with time.
-
-(q - mean) / deviation for every prior; root(penalty) (w_(i+1) - w_i) between the pieces of an
-unknown that varies with time (Houska, Logist, Diehl & Van Impe, section 2.4). All are linear.
-
-Where an initial value problem starts, and how that depends on its unknowns, as plain arrays.
-
-Trajectories to begin the correction with: smoothed data if there are any, else a simulation.
+Residuals that hang on no measurement: (q - mean) / deviation for every prior;
+root(penalty) (w_(i+1) - w_i) between the pieces of an unknown that varies with time (Houska,
+Logist, Diehl & Van Impe, section 2.4). All are linear.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -109,15 +101,10 @@ def unmeasured(problem: Problem) -> Unmeasured:
         for experiment in problem.experiments if weight else ():
             for before, after in pairwise(problem.pieces(name, experiment)):
                 rows.append(({before: -1.0, after: 1.0}, 0.0, weight))
-    return _gathered(problem, rows)
-
-
-def _gathered(problem: Problem, rows: list[tuple[dict[str, float], float, float]]) -> Unmeasured:
-    """The rows with a free unknown; what is held goes to the known part."""
     names, held = problem.box.names, problem.fixed
     free = [row for row in rows if any(n in names for n in row[0])]
     matrix, known = np.zeros((len(free), len(names))), np.zeros(len(free))
-    for i, (factors, mean, _) in enumerate(free):
+    for i, (factors, mean, _) in enumerate(free):  # what is held goes to the known part
         known[i] = mean - sum(f * held[n] for n, f in factors.items() if n in held)
         for n, f in factors.items():
             if n not in held:
@@ -241,12 +228,20 @@ class Best:
         self.x = self.at = None
 
 
+class ExhaustedError(Exception):
+    """The residuals were computed as often as they may be."""
+
+
 class Residuals:
     """A problem's residuals as a function of its free unknowns (in the order of `problem.box`).
 
     broken  the last integration that broke down; None if none did since it was last set so
     best    what an interrupted search falls back to; shared with those of earlier horizons
+    calls   how often they were computed
+    most    calls after which `ExhaustedError` is raised: processors do not change the result
     """
+
+    calls, most = 0, np.inf
 
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
@@ -282,9 +277,12 @@ class Residuals:
         """Residuals and derivative at x (n,), or None if an integration broke down.
 
         None as well where one of their numbers is none, or has no square. `broken` tells why.
-        raises KeyboardInterrupt once the call must end (`igpe.core.deadline`)
+        raises KeyboardInterrupt once the call must end (`igpe.core.deadline`), ExhaustedError
         """
         require_going_on()
+        if self.calls >= self.most:
+            raise ExhaustedError
+        self.calls += 1
         pieces = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
@@ -298,7 +296,11 @@ class Residuals:
             pieces.append(self._losses[-1].reweighted(piece))
         if self._unmeasured.size:
             pieces.append(self._unmeasured(x))
-        stacked = pieces[0] if len(pieces) == 1 else _stacked(pieces)
+        stacked = pieces[0]
+        if len(pieces) > 1:
+            residual = np.concatenate([p.residual for p in pieces])
+            jacobian = np.vstack([p.jacobian for p in pieces])
+            stacked = Linearised(residual, jacobian, sum(p.offset for p in pieces))
         self.best.look_at(x, stacked)
         return stacked
 
@@ -335,14 +337,6 @@ def untouched(residuals: Residuals, method: str) -> Estimate:
     return Estimate({}, np.inf if at is None else at.cost, Status.NOTHING_TO_DO, method)
 
 
-def _stacked(pieces: Sequence[Linearised]) -> Linearised:
-    return Linearised(
-        np.concatenate([p.residual for p in pieces]),
-        np.vstack([p.jacobian for p in pieces]),
-        sum(p.offset for p in pieces),
-    )
-
-
 def simulate(
     problem: Problem,
     integrator: Integrator,
@@ -360,18 +354,12 @@ def simulate(
 
 
 def _run(problem: Problem, k: int, integrator: Integrator) -> Run:
-    experiment = problem.experiments[k]
-    ivp = compiled(problem).initial_value_problem(k)
-    names, measurements = problem.box.names, measured_only(experiment.measurements)
-    return Run(
-        name=experiment.name,
-        measurements=measurements,
-        ivp=ivp,
-        integrator=integrator,
-        simulation=integrator.simulation(ivp, measurements.times, sensitivities=True),
-        index=np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp),
-        deviation=deviations(experiment, measurements),
-    )
+    experiment, names = problem.experiments[k], problem.box.names
+    ivp, m = compiled(problem).initial_value_problem(k), measured_only(experiment.measurements)
+    index = np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp)
+    simulation = integrator.simulation(ivp, m.times, sensitivities=True)
+    own = deviations(experiment, m)
+    return Run(experiment.name, m, ivp, integrator, simulation, index, own)
 
 
 def deviations(experiment: Experiment, m: Measurements) -> IntArray | None:
@@ -390,7 +378,7 @@ def measured_only(m: Measurements) -> Measurements:
 
 
 class Start(NamedTuple):
-    """The start (n_x,) and its derivatives by the unknowns (n_x, n_q)."""
+    """Where an experiment starts (n_x,), and its derivatives by the unknowns (n_x, n_q)."""
 
     states: FloatArray
     by_unknown: FloatArray
@@ -434,12 +422,16 @@ class Simulated:
     def series(self, experiment: int, name: str) -> tuple[FloatArray, FloatArray] | None:
         """Times and values of a state or algebraic variable, as far as the simulation came."""
         ivp, run = self.runs[experiment]
+        if name not in ivp.states and name not in ivp.algebraic:
+            return None
         if name in ivp.states:
             values = run.states[:, ivp.states.index(name)]
-        elif name in ivp.algebraic:
-            values = _algebraic(ivp, run, name)
         else:
-            return None
+            arguments, output = [ivp.t, ivp.x, ivp.y, ivp.u], [ivp.algebraic[name]]
+            rows = np.array([[table.at(t) for table in ivp.tables] for t in run.times])
+            inputs = rows.reshape(len(run.times), -1).T
+            at = run.times[None], run.states.T, run.implicit.T, inputs
+            values = np.asarray(ca.Function("algebraic", arguments, output)(*at)).ravel()
         there = np.isfinite(values)
         return (run.times[there], values[there]) if there.any() else None
 
@@ -451,22 +443,15 @@ def fine_grid(problem: Problem, experiment: int, points: int = POINTS) -> FloatA
 
 
 def profiles(simulated: Simulated, curves: Sequence[Mapping[str, Smooth]]) -> list[Profile]:
-    """For each experiment: (name, times) -> smoothed values, else simulated ones, else None."""
-    return [_profile(simulated, k, smooth) for k, smooth in enumerate(curves)]
+    """For each experiment: (name, times) -> smoothed values, else simulated ones, else None.
 
+    Trajectories to begin the correction with.
+    """
 
-def _profile(simulated: Simulated, experiment: int, smooth: Mapping[str, Smooth]) -> Profile:
-    def guess(name: str, times: FloatArray) -> FloatArray | None:
-        if name in smooth:
-            return smooth[name].value(times)
-        found = simulated.series(experiment, name)
-        return None if found is None else np.interp(times, *found)
+    def guess(k: int, name: str, times: FloatArray) -> FloatArray | None:
+        if name in curves[k]:
+            return curves[k][name].value(times)
+        series = simulated.series(k, name)
+        return None if series is None else np.interp(times, *series)
 
-    return guess
-
-
-def _algebraic(ivp: InitialValueProblem, run: Trajectory, name: str) -> FloatArray:
-    function = ca.Function("algebraic", [ivp.t, ivp.x, ivp.y, ivp.u], [ivp.algebraic[name]])
-    inputs = np.array([[table.at(t) for table in ivp.tables] for t in run.times])
-    columns = inputs.reshape(len(run.times), -1).T
-    return np.asarray(function(run.times[None], run.states.T, run.implicit.T, columns)).ravel()
+    return [partial(guess, k) for k in range(len(curves))]

@@ -9,8 +9,6 @@ not decide how much it counts. Whatever search is repeated, it ends where
     sum over measurements of (h(q) - y) / sigma(h(q))^2  dh/dq = 0.
 
 The weights count as constants in derivatives and covariance.
-
-Standard deviations that follow the model: first of smoothed measurements, then at unknowns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +29,18 @@ from igpe.problem.problem import Problem
 from igpe.smoothing.gcv_spline import GcvSpline
 
 ROUNDS = 5  # of smoothing: each tells the weights of the next
+STILL = 1e-6  # relative change of every standard deviation that is none
+FAR = 0.5  # relative change after which the whole search is worth repeating
+MOST = 30  # fits
+SHARES = (0.1, 2.0)  # of a requested change: the shortest and longest step
+TINY = np.finfo(float).tiny
+
+LOST = "The model could not be integrated at the estimate: standard deviations "
+STOPPED = "The fit was interrupted: standard deviations "
+PROVEN = (
+    "What the first fit proved is about its own standard deviations, those of smoothed "
+    "measurements."
+)
 
 
 def first_weighted(problem: Problem) -> Problem:
@@ -40,80 +50,14 @@ def first_weighted(problem: Problem) -> Problem:
     return problem.weighted([_smoothed(e) for e in problem.experiments])
 
 
-def weighted_at(
-    problem: Problem, parameters: Mapping[str, float], integrator: Integrator = Automatic()
-) -> Problem | None:
-    """The problem with the standard deviations of the model at a value of each free unknown.
-
-    None where the model cannot be integrated. Objectives with different ones cannot be compared.
-    """
-    weights = Weights(problem, problem, integrator)
-    sigma = weights.at(parameters)
-    return None if sigma is None else problem.weighted(sigma)
-
-
-class Weights:
-    """Standard deviations of a problem as a function of its unknowns.
-
-    weighted  the same problem with standard deviations that are numbers, for the integration
-    """
-
-    def __init__(
-        self,
-        weighted: Problem,
-        problem: Problem,
-        integrator: Integrator,
-    ) -> None:
-        self.problem = problem
-        self._residuals = Residuals(weighted, integrator)
-
-    def at(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
-        """For each experiment (m,); None where the model cannot be integrated."""
-        predicted = self._predicted(parameters)
-        if predicted is None:
-            return None
-        pairs = zip(self.problem.experiments, predicted, strict=True)
-        return [e.sigma_at(h) for e, h in pairs]
-
-    def limits(self, parameters: Mapping[str, float]) -> tuple[str, ...]:
-        """Where predictions were nearly 0, unlike measurements, and the least size counted."""
-        found: list[str] = []
-        for e, h in zip(self.problem.experiments, self._predicted(parameters) or (), strict=True):
-            m = e.measurements
-            for name, model in e.error_models.items():
-                mine = m.column == m.names.index(name)
-                small = np.abs(h[mine]) < model.least(m.value[mine])
-                count = int(np.sum(small & (h[mine] != m.value[mine])))
-                if count:
-                    found.append(
-                        f"The model is nearly 0 at {count} measurement{'s' * (count > 1)} of "
-                        f"{name} in experiment {e.name}, where {model} gives no standard "
-                        "deviation; a tenth of the smallest measurement counted instead. "
-                        f"{model.remedy}"
-                    )
-        return tuple(found)
-
-    def _predicted(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
-        x = np.array([parameters[n] for n in self._residuals.names], dtype=float)
-        found = []
-        for run in self._residuals.runs:
-            trajectory = run.simulation.run(x[run.index])
-            m = run.measurements
-            predicted = trajectory.measured[m.row, m.column]
-            if not (trajectory.status.usable and np.isfinite(predicted).all()):
-                return None
-            found.append(predicted)
-        return found
-
-
 def _smoothed(experiment: Experiment) -> FloatArray:
     """(m,) standard deviations of smoothed measurements.
 
     A smoothed value counts with its standard error, sqrt(f^2 + error^2): where the curve crosses 0
     by chance, nothing is known exactly.
     """
-    m, predicted = experiment.measurements, np.zeros(len(experiment.measurements.value))
-    sigma = m.sigma
+    m, sigma = experiment.measurements, experiment.measurements.sigma
+    predicted = np.zeros(len(m.value))
     for _ in range(ROUNDS):
         for name in experiment.error_models:
             mine = m.column == m.names.index(name)
@@ -128,31 +72,76 @@ def _smoothed(experiment: Experiment) -> FloatArray:
     return sigma
 
 
-STILL = 1e-6  # relative change of every standard deviation that is none
-FAR = 0.5  # relative change after which the whole search is worth repeating
-MOST = 30  # fits
-SHARES = (0.1, 2.0)  # of a requested change: the shortest and longest step
-TINY = np.finfo(float).tiny
+def weighted_at(
+    problem: Problem, parameters: Mapping[str, float], integrator: Integrator = Automatic()
+) -> Problem | None:
+    """The problem with the standard deviations of the model at a value of each free unknown.
 
-LOST = "The model could not be integrated at the estimate: standard deviations "
-STOPPED = "The fit was interrupted: standard deviations "
-PROVEN = (
-    "What the first fit proved is about its own standard deviations, those of smoothed "
-    "measurements."
-)
+    None where the model cannot be integrated. Objectives with different ones cannot be compared.
+    """
+    sigma = Weights(problem, problem, integrator).at(parameters)
+    return None if sigma is None else problem.weighted(sigma)
 
-Found = TypeVar("Found")
+
+class Weights:
+    """Standard deviations of a problem as a function of its unknowns.
+
+    weighted  the same problem with standard deviations that are numbers, for the integration
+    """
+
+    def __init__(self, weighted: Problem, problem: Problem, integrator: Integrator) -> None:
+        self.problem = problem
+        self._residuals = Residuals(weighted, integrator)
+
+    def at(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
+        """For each experiment (m,); None where the model cannot be integrated."""
+        predicted = self._predicted(parameters)
+        if predicted is None:
+            return None
+        pairs = zip(self.problem.experiments, predicted, strict=True)
+        return [e.sigma_at(h) for e, h in pairs]
+
+    def limits(self, parameters: Mapping[str, float]) -> tuple[str, ...]:
+        """Where predictions were nearly 0, unlike measurements, and the least size counted."""
+        notes: list[str] = []
+        for e, h in zip(self.problem.experiments, self._predicted(parameters) or (), strict=True):
+            m = e.measurements
+            for name, model in e.error_models.items():
+                mine = m.column == m.names.index(name)
+                small = np.abs(h[mine]) < model.least(m.value[mine])
+                count = int(np.sum(small & (h[mine] != m.value[mine])))
+                if count:
+                    notes.append(
+                        f"The model is nearly 0 at {count} measurement{'s' * (count > 1)} of "
+                        f"{name} in experiment {e.name}, where {model} gives no standard "
+                        "deviation; a tenth of the smallest measurement counted instead. "
+                        f"{model.remedy}"
+                    )
+        return tuple(notes)
+
+    def _predicted(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
+        x = np.array([parameters[n] for n in self._residuals.names], dtype=float)
+        predicted = []
+        for run in self._residuals.runs:
+            trajectory, m = run.simulation.run(x[run.index]), run.measurements
+            predicted.append(trajectory.measured[m.row, m.column])
+            if not (trajectory.status.usable and np.isfinite(predicted[-1]).all()):
+                return None
+        return predicted
+
+
+Fitted = TypeVar("Fitted")
 Search = Callable[[Problem, Mapping[str, float]], Estimate]
 
 
-class Reweighted(NamedTuple, Generic[Found]):
+class Reweighted(NamedTuple, Generic[Fitted]):
     """The last fit, the problem with the standard deviations it was made with, and all before.
 
     still    whether the standard deviations stand still;  stopped: whether it was interrupted
     """
 
     problem: Problem
-    fits: tuple[Found, ...]
+    fits: tuple[Fitted, ...]
     notes: tuple[str, ...] = ()
     still: bool = True
     stopped: bool = False
@@ -165,131 +154,105 @@ def iteratively_reweighted(
     again: Search,
     integrator: Integrator = Automatic(),
 ) -> Estimate:
-    """What a search finds from `start`, its standard deviations being those of the model it found.
+    """The estimate of a search from `start` with the standard deviations of the model there.
 
     search      of a problem with standard deviations that are numbers, from a start
-    again       from what was found, once standard deviations have changed little
+    again       from an estimate, once standard deviations have changed little
     integrator  with which predictions are computed
 
     A problem whose standard deviations are numbers is searched once, and nothing is changed.
     """
-    with session():
-        return _reweighted(problem, start, search, again, integrator)
-
-
-def _reweighted(
-    problem: Problem,
-    start: Mapping[str, float],
-    search: Search,
-    again: Search,
-    integrator: Integrator,
-) -> Estimate:
-    if not problem.sigma_follows_model:
-        return search(problem, start)
 
     def fit(weighted: Problem, before: Estimate | None, moved: float) -> Estimate:
         if before is None:
             return search(weighted, start)
-        following = search if moved > FAR else again
-        return following(weighted, before.parameters)
+        return (search if moved > FAR else again)(weighted, before.parameters)
 
-    found = iterate_weights(
-        first_weighted(problem), problem, fit, lambda e: e, integrator=integrator
+    with session():
+        if not problem.sigma_follows_model:
+            return search(problem, start)
+        weighted = first_weighted(problem)
+        end = iterate_weights(weighted, problem, fit, lambda e: e, integrator=integrator)
+    first, last, count = end.fits[0], end.fits[-1], len(end.fits)
+    status = last.status
+    if first.status is Status.BEST_OF_SEVERAL and last.status is Status.CONVERGED:
+        status = Status.BEST_OF_SEVERAL
+    if not end.still:
+        status = Status.ITERATION_LIMIT
+    proven = (PROVEN,) if np.isfinite(first.lower_bound) and count > 1 else ()
+    return replace(
+        last,
+        status=Status.INTERRUPTED if end.stopped else status,
+        method=f"{first.method}, weights by the model in {count} fit{'s' * (count > 1)}",
+        seconds=sum(e.seconds for e in end.fits),
+        trail=first.trail,
+        notes=(*last.notes, *proven, *end.notes),
+        iterations=sum(e.iterations for e in end.fits),
+        elsewhere=first.elsewhere,
+        reached=first.reached,
     )
-    return _concluded(found)
 
 
 def iterate_weights(
     weighted: Problem,
     problem: Problem,
-    fit: Callable[[Problem, Found | None, float], Found],
-    estimate: Callable[[Found], Estimate],
+    fit: Callable[[Problem, Fitted | None, float], Fitted],
+    estimate: Callable[[Fitted], Estimate],
     *,
     integrator: Integrator = Automatic(),
-) -> Reweighted[Found]:
+) -> Reweighted[Fitted]:
     """Fit until the standard deviations stand still.
 
     weighted  the problem with the first ones
     fit       (problem with standard deviations held, the fit before, their largest relative change
               since then) -> fit
     estimate  fit -> the estimate at which they are taken anew
+
+    They change by relaxed steps, in logarithms; a step is as long as the last two promise (Irons &
+    Tuck, Int. J. Numer. Meth. Eng. 1 (1969)): what swings is damped.
     """
     fits = [fit(weighted, None, np.inf)]
     if not problem.sigma_follows_model:
         return Reweighted(weighted, tuple(fits))
+    ends = np.cumsum([len(e.measurements.value) for e in problem.experiments])[:-1]
+    share, before = 1.0, None
     try:
-        weights, relaxed = Weights(weighted, problem, integrator), _Relaxed(problem)
+        weights = Weights(weighted, problem, integrator)
         while True:
-            now = estimate(fits[-1])
-            if now.status is Status.INTERRUPTED or stopped():
+            last = estimate(fits[-1])
+            if last.status is Status.INTERRUPTED or stopped():
                 raise KeyboardInterrupt
-            sigma = weights.at(now.parameters) if now.status.usable else None
+            sigma = weights.at(last.parameters) if last.status.usable else None
             if sigma is None:
-                lost = (LOST + _whose(len(fits)),) if now.status.usable else ()
+                lost = (LOST + _whose(fits),) if last.status.usable else ()
                 return Reweighted(weighted, tuple(fits), lost)
-            moved = relaxed.change(weighted, sigma)
+            now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
+            move = np.log(np.concatenate(sigma)) - now
+            share = _share(share, before, move)
+            before, moved = move, float(np.max(np.abs(move), initial=0.0))
             if moved <= STILL:
-                return Reweighted(weighted, tuple(fits), weights.limits(now.parameters))
+                return Reweighted(weighted, tuple(fits), weights.limits(last.parameters))
             if len(fits) == MOST:
                 return Reweighted(weighted, tuple(fits), (_restless(moved),), still=False)
-            following = relaxed.step()
+            following = problem.weighted(np.split(np.exp(now + share * move), ends))
             fits.append(fit(following, fits[-1], moved))
             weighted = following
     except KeyboardInterrupt:
-        return Reweighted(weighted, tuple(fits), (STOPPED + _whose(len(fits)),), stopped=True)
+        return Reweighted(weighted, tuple(fits), (STOPPED + _whose(fits),), stopped=True)
 
 
-class _Relaxed:
-    """Relaxed steps, in logarithms, to standard deviations that stand still.
-
-    A step is as long as the last two promise (Irons & Tuck, Int. J. Numer. Meth. Eng. 1 (1969)):
-    what swings is damped.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.share = problem, 1.0
-        self.move: FloatArray | None = None
-
-    def change(self, weighted: Problem, sigma: Sequence[FloatArray]) -> float:
-        """The largest relative change that is requested."""
-        self.now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
-        before, self.move = self.move, np.log(np.concatenate(sigma)) - self.now
-        if before is not None:
-            turn = self.move - before
-            promised = -self.share * float(before @ turn) / max(float(turn @ turn), TINY)
-            self.share = float(np.clip(promised, *SHARES))
-        return float(np.max(np.abs(self.move), initial=0.0))
-
-    def step(self) -> Problem:
-        """The problem with the next standard deviations."""
-        sigma = np.exp(self.now + self.share * np.asarray(self.move))
-        ends = np.cumsum([len(e.measurements.value) for e in self.problem.experiments])
-        return self.problem.weighted(np.split(sigma, ends[:-1]))
+def _share(share: float, before: FloatArray | None, move: FloatArray) -> float:
+    """Of the requested change in logarithms, `move`, after a share of the one before."""
+    if before is None:
+        return share
+    turn = move - before
+    promised = -share * float(before @ turn) / max(float(turn @ turn), TINY)
+    return float(np.clip(promised, *SHARES))
 
 
-def _concluded(found: Reweighted[Estimate]) -> Estimate:
-    """The last fit, as what the first search made of it."""
-    first, last, count = found.fits[0], found.fits[-1], len(found.fits)
-    several = first.status is Status.BEST_OF_SEVERAL and last.status is Status.CONVERGED
-    status = Status.BEST_OF_SEVERAL if several else last.status
-    proven = [PROVEN] if np.isfinite(first.lower_bound) and count > 1 else []
-    status = status if found.still else Status.ITERATION_LIMIT
-    return replace(
-        last,
-        status=Status.INTERRUPTED if found.stopped else status,
-        method=f"{first.method}, weights by the model in {count} fit{'s' * (count > 1)}",
-        seconds=sum(e.seconds for e in found.fits),
-        trail=first.trail,
-        notes=(*last.notes, *proven, *found.notes),
-        iterations=sum(e.iterations for e in found.fits),
-        elsewhere=first.elsewhere,
-        reached=first.reached,
-    )
-
-
-def _whose(count: int) -> str:
-    whose = "smoothed measurements" if count == 1 else "the fit before"
-    return f"are not those of the model's predictions at the estimate but of {whose}."
+def _whose(fits: Sequence[object]) -> str:
+    of = "smoothed measurements" if len(fits) == 1 else "the fit before"
+    return f"are not those of the model's predictions at the estimate but of {of}."
 
 
 def _restless(moved: float) -> str:

@@ -78,11 +78,7 @@ class SingleShooting:
         raises Unsupported for constraints, and robust losses with estimated standard deviations
         """
         require_plain(
-            problem,
-            "SingleShooting",
-            constraints_too=True,
-            varying_too=False,
-            losses_too=False,
+            problem, "SingleShooting", constraints_too=True, varying_too=False, losses_too=False
         )
         require_numbers(problem, "SingleShooting.prepare")
         residuals = Residuals(problem, self.integrator)
@@ -106,34 +102,24 @@ class PreparedShooting:
 
     def estimate(self, start: Mapping[str, float]) -> Estimate:
         """The search from `start`, as an Estimate of the free unknowns."""
-        began = time.perf_counter()
-        box = self.problem.box
+        began, problem, box = time.perf_counter(), self.problem, self.problem.box
         if len(box) == 0:
             return untouched(self.residuals, "single shooting")
         require_start(start, box, "SingleShooting")
-        gate = self._gate()
+        judged = problem.sigma_known and minimises_squares(problem)
+        gate = self.restarts.explained(len(self.residuals)) if judged else np.inf
         attempts = self.restarts.run(self._attempt, box.clip(box.vector(start)), box, gate)
-        found = concluded(attempts, box, "single shooting")
-        told = tuple(remarks(attempts[0].fit, box, gate))
+        fit, spread = attempts[0].fit, spread_of(problem)
+        objective, at = fit.cost * spread**2, in_deviations(fit, 1 / spread).at
+        if at is not None and not minimises_squares(problem):
+            objective = objective_at(problem, at)
+        estimate = concluded(attempts, box, "single shooting")
         return replace(
-            found,
-            objective=self._objective(attempts[0].fit),
-            notes=(*found.notes, *told),
+            estimate,
+            objective=objective,
+            notes=(*estimate.notes, *remarks(fit, box, gate)),
             seconds=time.perf_counter() - began,
         )
-
-    def _objective(self, fit: Fit) -> float:
-        """That of the problem, from a fit in standard deviations."""
-        spread = spread_of(self.problem)
-        if fit.at is None or minimises_squares(self.problem):
-            return fit.cost * spread**2
-        at = in_deviations(fit, 1 / spread).at
-        return np.inf if at is None else objective_at(self.problem, at)
-
-    def _gate(self) -> float:
-        """Cost that the measurement errors explain; infinite if they are not known."""
-        known = self.problem.sigma_known and minimises_squares(self.problem)
-        return self.restarts.explained(len(self.residuals)) if known else np.inf
 
     def _fit(self, start: FloatArray) -> Fit:
         *gentler, own = self.residuals.stages

@@ -1,24 +1,19 @@
 """Nonlinear least squares: min |r(x)|^2 inside bounds. Knows no time and no model.
 
-Unknowns between positive bounds that are sought by their logarithms.
+Sizes. Nothing here is in the unknowns' units, so that an unknown of 1e-12 is as good as one of 1.
+Unknowns between positive bounds may be sought by their logarithms, u = log x: one step of 0.1 is
+10 % of x wherever it lies, and the linear model does not predict negative rate constants. The size
+of an unknown whose value does not tell it is taken from where the search begins, else from the
+bounds, else from the residuals themselves (`floors`).
 
-u = log x where the box says so: one step of 0.1 is 10 % of x wherever it lies, so that 1e-6 and 1e6
-look alike, and the linear model does not predict negative rate constants.
-
-The size of an unknown where its value does not tell it: at zero.
-
-Nothing here is in the unknown's units, so that an unknown of 1e-12 is as good as one of 1: a size
-is taken from where the search begins, else from the bounds, else from the residuals themselves.
-
-Robust losses: residuals count as squares up to some size, and linearly beyond.
+Robust losses. Residuals count as squares up to some size, and linearly beyond.
 
     rho(r) = r^2 if |r| <= delta, else 2 delta |r| - delta^2          (Huber)
 
 Least squares is delta = infinity; rho / (2 delta) with a small delta is the sum of absolute values.
 A residual that counts rho(r) is a weighted square, w = min(1, delta / |r|), whose weight changes
-with it: solving with the weights of the last solution until they stay is the minimum.
-
-At the minimum, with psi = rho' / 2 and expected values over the measurements' errors,
+with it: solving with the weights of the last solution until they stay is the minimum. There, with
+psi = rho' / 2 and expected values over the measurements' errors,
 
     cost(x + d) / kappa ~ ... + d'J'J d E[psi'] / kappa,     kappa = E[psi^2] / E[psi'],
 

@@ -31,9 +31,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from igpe.core.arguments import is_finite, require
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
+from igpe.core.fields import Checked, Count, Flag, NotNegative, Positive
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Fit, Linearised, Logarithms, Residual, floors
 from igpe.numerics.least_squares.bounded import bounded_solution
@@ -43,7 +43,7 @@ HALVINGS = 30
 
 
 @dataclass(frozen=True)
-class LineSearch:
+class LineSearch(Checked):
     """Gauss-Newton for bounded least squares with a backtracking line search.
 
     tolerance, absolute  as of `GaussNewton`
@@ -52,17 +52,11 @@ class LineSearch:
                          integration ends a run of an optimiser that knows no failed evaluation
     """
 
-    tolerance: float = 1e-10
-    absolute: float = 0.0
-    still: float = 1e-8
-    fatal: bool = True
-    max_iterations: int = 200
-
-    def __post_init__(self) -> None:
-        for field in ("tolerance", "absolute", "still", "max_iterations"):
-            value = getattr(self, field)
-            ok = is_finite(value) and value >= 0
-            require(ok, "LineSearch", field, value, "a number, 0 or more")
+    tolerance: NotNegative = 1e-10
+    absolute: NotNegative = 0.0
+    still: NotNegative = 1e-8
+    fatal: Flag = True
+    max_iterations: Count = 200
 
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
@@ -74,7 +68,8 @@ class LineSearch:
         promised, tried = np.inf, 0
         for steps in range(self.max_iterations):
             size = np.maximum(np.abs(x), floor)
-            step = _step(at, x, size, box)
+            low, high = (box.lower - x) / size, (box.upper - x) / size
+            step = bounded_solution(at.jacobian * size, -at.residual, low, high) * size
             remaining = at.residual + at.jacobian @ step
             promised = at.cost - float(remaining @ remaining)
             rests = bool((np.abs(step) <= self.still * size).all())
@@ -93,11 +88,6 @@ class LineSearch:
                 return Fit(x, at, Status.FAILED, tried, steps, promised)
             x, at = there, trial
         return Fit(x, at, Status.ITERATION_LIMIT, tried, self.max_iterations, promised)
-
-
-def _step(at: Linearised, x: FloatArray, size: FloatArray, box: Box) -> FloatArray:
-    low, high = (box.lower - x) / size, (box.upper - x) / size
-    return bounded_solution(at.jacobian * size, -at.residual, low, high) * size
 
 
 FLAT = 1e-12  # of the largest curvature: none is taken for smaller, nor for negative
@@ -132,39 +122,29 @@ class Curvature:
     def promised(self, at: Linearised, step: FloatArray) -> float:
         """Decrease of the cost that the model foretells."""
         left = at.residual + at.jacobian @ step
-        return at.squares - float(left @ left) - (self._more(step) if self.believed else 0.0)
+        more = float(step @ self.matrix @ step) if self.believed else 0.0
+        return at.squares - float(left @ left) - more
 
     def learn(self, before: Linearised, step: FloatArray, after: Linearised) -> None:
         """From the gradients at both ends of a step."""
         if not self.wanted:
             return
-        self._judge(before, step, after)
+        left = before.residual + before.jacobian @ step
+        plain, more = before.squares - float(left @ left), float(step @ self.matrix @ step)
+        actual = before.cost - after.cost
+        self.slow += bool(0 <= actual <= SLOW * before.squares)
+        is_better = abs(actual - plain + more) < abs(actual - plain)
+        self.believed = is_better and self.slow >= PATIENCE
         moved = after.jacobian.T @ after.residual - before.jacobian.T @ before.residual
         along = float(moved @ step)
         if along <= FLAT * float(np.linalg.norm(moved) * np.linalg.norm(step)):
             return
         secant = moved - after.jacobian.T @ (after.jacobian @ step)
-        own = abs(self._more(step))
-        size = min(1.0, abs(float(secant @ step)) / own) if own > 0 else 1.0
-        sized = size * self.matrix
+        share = abs(float(secant @ step) / more) if more != 0 else 1.0
+        sized = min(1.0, share) * self.matrix
         wrong = secant - sized @ step
-        cross = np.outer(wrong, moved)
-        self.matrix = (
-            sized
-            + (cross + cross.T) / along
-            - float(wrong @ step) / along**2 * np.outer(moved, moved)
-        )
-
-    def _judge(self, before: Linearised, step: FloatArray, after: Linearised) -> None:
-        left = before.residual + before.jacobian @ step
-        plain = before.squares - float(left @ left)
-        actual, more = before.cost - after.cost, self._more(step)
-        better = abs(actual - plain + more) < abs(actual - plain)
-        self.slow += bool(0 <= actual <= SLOW * before.squares)
-        self.believed = better and self.slow >= PATIENCE
-
-    def _more(self, step: FloatArray) -> float:
-        return float(step @ self.matrix @ step)
+        cross, twice = np.outer(wrong, moved), float(wrong @ step) * np.outer(moved, moved)
+        self.matrix = sized + (cross + cross.T) / along - twice / along**2
 
 
 POOR, GOOD = 0.25, 0.75  # ratios of actual to promised decrease that shrink and widen the region
@@ -176,7 +156,7 @@ TINY = 4 * np.finfo(float).eps  # a radius too small to move any unknown
 
 
 @dataclass(frozen=True)
-class GaussNewton:
+class GaussNewton(Checked):
     """Gauss-Newton for bounded least squares with a relative box trust region.
 
     tolerance   stop when the promised decrease is below this fraction of the cost (plus `absolute`)
@@ -187,26 +167,18 @@ class GaussNewton:
                 likelihoods with estimated deviations, robust losses
     """
 
-    tolerance: float = 1e-10
-    absolute: float = 0.0
-    radius: float = 1.0
-    max_iterations: int = 100
-    curvature: bool = False
-
-    def __post_init__(self) -> None:
-        for field in ("tolerance", "absolute", "max_iterations"):
-            value = getattr(self, field)
-            ok = is_finite(value) and value >= 0
-            require(ok, "GaussNewton", field, value, "a number, 0 or more")
-        ok = is_finite(self.radius) and self.radius > 0
-        require(ok, "GaussNewton", "radius", self.radius, "a positive number")
+    tolerance: NotNegative = 1e-10
+    absolute: NotNegative = 0.0
+    radius: Positive = 1.0
+    max_iterations: Count = 100
+    curvature: Flag = False
 
     def fit(self, residual: Residual, start: FloatArray, box: Box) -> Fit:
         """Search from `start` (n,), clipped into the box. Failure is the status of the Fit."""
         if box.logarithmic:
-            way = Logarithms(box)
-            found = self._search(way.seen(residual), way.there(box.clip(start)), way.box, way.which)
-            return way.back(found)
+            u = Logarithms(box)
+            fit = self._search(u.seen(residual), u.there(box.clip(start)), u.box, u.which)
+            return u.back(fit)
         return self._search(residual, box.clip(start), box, np.zeros(len(box), dtype=bool))
 
     def _search(self, residual: Residual, x: FloatArray, box: Box, even: BoolArray) -> Fit:
@@ -230,13 +202,15 @@ class GaussNewton:
             there = np.minimum(np.maximum(x + step, box.lower), box.upper)
             trial = residual(there)
             length = float((np.abs(step) / size).max())
-            ratio = _ratio(cost, trial, promised)
-            radius = _radius(radius, length, ratio, _slope(at, step) / promised)
+            ratio = -np.inf
             if trial is not None and np.isfinite(trial.cost):
+                ratio = (cost - trial.cost) / promised
+            slope = 2 * float(at.residual @ (at.jacobian @ step))  # of the cost along the step
+            radius = _radius(radius, length, ratio, slope / promised)
+            broke = broke or ratio == -np.inf
+            if trial is not None and ratio > -np.inf:
                 model.learn(at, step, trial)
-            if ratio == -np.inf:
-                broke = True
-            if ratio > ACCEPT and trial is not None:
+            if trial is not None and ratio > ACCEPT:
                 x, at, steps, broke = there, trial, steps + 1, False
             if radius < TINY:
                 status = Status.STALLED if broke else Status.CONVERGED
@@ -248,17 +222,6 @@ def _held(step: FloatArray, low: FloatArray, high: FloatArray, reach: FloatArray
     """Whether a wider region would allow a longer step."""
     long = np.abs(step) >= EDGE * reach
     return bool((long & (step > low) & (step < high)).any())
-
-
-def _slope(at: Linearised, step: FloatArray) -> float:
-    """Directional derivative of the cost along the step, at its beginning."""
-    return 2 * float(at.residual @ (at.jacobian @ step))
-
-
-def _ratio(cost: float, trial: Linearised | None, promised: float) -> float:
-    if trial is None or not np.isfinite(trial.cost):
-        return -np.inf
-    return (cost - trial.cost) / promised
 
 
 def _radius(radius: float, length: float, ratio: float, slope: float) -> float:

@@ -8,15 +8,9 @@ from scipy.optimize import minimize
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.chains.chains import Chained, Limits
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
+from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, descend
 from igpe.numerics.least_squares.chains.inner import Rows, inverse
-from igpe.numerics.least_squares.chains.proposal import (
-    active_limits,
-    descend,
-    missed_length,
-    proposal,
-    simplified,
-)
+from igpe.numerics.least_squares.chains.proposal import missed_length, proposal, simplified
 
 
 def random_limits(rng, chain, count, low, high):
@@ -71,7 +65,7 @@ def test_a_step_under_equations_is_that_of_the_dense_problem(seed):
     known = keeping(residual, matrix, np.concatenate([gaps, value - low]), np.vstack([links, rows]))
     step = proposal(at, point_of(at, seed), space_of(at))
     assert flat(step.move) == pytest.approx(known, rel=1e-7, abs=1e-8)
-    assert active_limits(step).shape == (2, 3)
+    assert step.active.shape == (2, 3)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -169,7 +163,7 @@ def test_the_level_falls_as_in_a_linear_problem_for_a_small_share():
     ricker = Closed(6.0, 1.0, noise=0.03)
     space, point = ricker.space(), ricker.start((3.0, 1.5, 0.2))
     step = proposal(ricker(point), point, space)
-    assert len(active_limits(step)) == 2
+    assert len(step.active) == 2
     for share in (1e-3, 1e-4):
         there = simplified(step, ricker(point.moved(step.move, share)), share)
         off = there.minus(step.move, 1 - share).length(step.size)

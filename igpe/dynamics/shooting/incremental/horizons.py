@@ -1,56 +1,41 @@
-"""How far each problem of incremental shooting reaches.
+"""Horizons of incremental shooting: how far each reaches, and what leads from one to the next.
 
-The i-th horizon holds 2^(i-1) data points (Michalik et al. 2009, ISS, section 3.2): 1, 2, 4, 8, ...
-and at last all of them. Small beginnings matter: there the problem is nearly linear.
+Reach. The i-th horizon holds 2^(i-1) data points (Michalik et al. 2009, ISS, section 3.2): 1, 2, 4,
+8, ... and at last all of them. Small beginnings matter: there the problem is nearly linear.
 
-What helps an estimate over to the next horizon.
-
-An early horizon with as many residuals as unknowns is fitted exactly, noise and all, and its
-optimum may have a pole soon after: then no start reaches the next horizon. Two remedies together:
-a weak prior where residuals are few, and, where an estimate still cannot be integrated, a place
-between it and an earlier one.
-
-Bounds that follow the estimates from horizon to horizon.
-
-Michalik et al. (2009), ISS, section 3.1: after each horizon the bounds become the 99 % confidence
-limits of its estimate, inside the user's own; where the next estimate meets one, it is moved out,
+Bounds. After each horizon the bounds become the 99 % confidence limits of its estimate, inside the
+user's own (section 3.1); where the next estimate meets one, it is moved out,
 
     UB_new = min(UB_old + BRF (UB_old - LB_old), UB)                                          (10)
     LB_new = max(LB_old - BRF (UB_old - LB_old), LB)                                          (11)
 
 The paper's covariance (S' V_M^-1 S)^-1 (9) believes that the model fits. On an early horizon caught
 in a wrong minimum it does not, and its tiny limits would lock the search in: variances are here
-multiplied by chi squared per degree of freedom, as far as that exceeds one.
+multiplied by chi squared per degree of freedom, as far as that exceeds one. An exact fit of rounded
+or few measurements has no covariance at all. Limits are never narrower than rounding, bounds
+without width go back to the user's at once, and so do those that were relaxed often enough.
 
-An exact fit of rounded or few measurements has no covariance at all. Limits are never narrower than
-rounding, bounds without width go back to the user's at once, and so do those that were relaxed
-often enough.
+Recovery. An early horizon with as many residuals as unknowns is fitted exactly, noise and all, and
+its optimum may have a pole soon after: then no start reaches the next horizon. Two remedies: a weak
+prior where residuals are few, and, where an estimate still cannot be integrated, a place between it
+and an earlier one.
 
-Whether measurements are dense enough for the model they are fitted with.
-
-A model that oscillates between two measurements looks at them like a slower one: Lotka-Volterra
-with all rates 18.6 times as large goes through the same points at equally spaced times, with the
-same sum of squares. Its states then go a way between measurements that is many times as long as
-what they change from one to the next,
-
-    sum of (|dx/dt(t_k-1)| + |dx/dt(t_k)|) / 2 (t_k - t_k-1)  >>  sum of |x(t_k) - x(t_k-1)| .
-
-That costs next to nothing, but a decay sampled for minutes and once the next morning looks the same
-to it. So it only raises the question; the answer is how often what is measured turns between
+Sampling. A model that oscillates between two measurements looks at them like a slower one:
+Lotka-Volterra with all rates 18.6 times as large goes through the same points at equally spaced
+times, with the same sum of squares. So it is counted how often what is measured turns between
 neighbouring measurements, on a dense grid.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import casadi as ca
 import numpy as np
 from scipy.special import ndtri
 
-from igpe.core.arguments import is_finite, require, shown
+from igpe.core.arguments import is_finite, shown
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
@@ -89,16 +74,28 @@ def reaches(
                start; what is measured at the start belongs to all
     raises     ProblemError if intervals are no increasing times
     """
+    measured = []  # times at which something was; the table may have more
+    for m in (e.measurements for e in experiments):
+        measured.append([float(t) for t in m.times[np.unique(m.row)]])
+    begins = [e.start_time for e in experiments]
+    pairs = list(zip(measured, begins, strict=True))
+    # At the start the model is still exact; it counts where there is nothing else.
+    later = [[t for t in times if t > begin] or times[-1:] for times, begin in pairs]
     if intervals is None:
-        ends = _doubling(experiments)
+        counts = doubling_counts(max(map(len, later)))
+        ends = [tuple(times[min(k, len(times)) - 1] for times in later) for k in counts]
     else:
         require_increasing(intervals)
-        first = min(_after_start(e)[0] for e in experiments)
-        useful = [end for end in intervals if end >= first]
-        ends = [tuple(_last_until(e, end) for e in experiments) for end in useful]
-    whole = tuple(_measured(e)[-1] for e in experiments)
-    distinct = list(dict.fromkeys([*ends, whole]))
-    return tuple(Reach(e, _share(experiments, e)) for e in distinct)
+        first = min(times[0] for times in later)
+        ends = [
+            tuple(max((t for t in times if t <= end), default=begin) for times, begin in pairs)
+            for end in intervals
+            if end >= first
+        ]
+    last = tuple(times[-1] for times in measured)
+    span = sum(last) - sum(begins)
+    distinct = dict.fromkeys([*ends, last])
+    return tuple(Reach(e, (sum(e) - sum(begins)) / span if span > 0 else 1.0) for e in distinct)
 
 
 def require_increasing(intervals: Sequence[float]) -> None:
@@ -111,146 +108,88 @@ def require_increasing(intervals: Sequence[float]) -> None:
         )
 
 
-def _doubling(experiments: Sequence[Experiment]) -> list[tuple[float, ...]]:
-    later = [_after_start(e) for e in experiments]
-    counts = doubling_counts(max(map(len, later)))
-    return [tuple(float(times[min(k, len(times)) - 1]) for times in later) for k in counts]
-
-
-def _measured(experiment: Experiment) -> list[float]:
-    """Times at which something was measured; the table may have more."""
-    m = experiment.measurements
-    return [float(t) for t in m.times[np.unique(m.row)]]
-
-
-def _after_start(experiment: Experiment) -> list[float]:
-    """Those after the start, where the model is still exact; the last if there are none."""
-    times = _measured(experiment)
-    return [t for t in times if t > experiment.start_time] or times[-1:]
-
-
-def _last_until(experiment: Experiment, end: float) -> float:
-    """The last time of measurement not after `end`; the start if there is none."""
-    times = [t for t in _measured(experiment) if t <= end]
-    return times[-1] if times else experiment.start_time
-
-
-def _share(experiments: Sequence[Experiment], ends: tuple[float, ...]) -> float:
-    starts = [e.start_time for e in experiments]
-    now = sum(ends) - sum(starts)
-    whole = sum(_measured(e)[-1] for e in experiments) - sum(starts)
-    return float(now / whole) if whole > 0 else 1.0
-
-
 BACK = (0.9, 0.7, 0.5, 0.3, 0.1, 0.0)  # of the way from an earlier estimate to the present one
 SHRINK, SHRINKS = 0.3, 8  # of a start that cannot be integrated even to the first measurement
+DEVIATIONS = 3.0  # the prior's standard deviation, in sizes of the start
 
 
-@dataclass(frozen=True)
-class Recovery:
-    """How estimates are kept where the model can be integrated.
+def places(x: FloatArray, earlier: Sequence[FloatArray]) -> Iterator[FloatArray]:
+    """Where the next horizon may begin instead of at x (n,): nearest first.
 
-    deviations  kappa: the prior's standard deviation, in sizes of the start; of one at zero in
-                ranges between its bounds, and without bounds there is no prior on it
+    earlier  estimates before x, oldest first; none: x is the start
     """
-
-    deviations: float = 3.0
-
-    def __post_init__(self) -> None:
-        ok = is_finite(self.deviations) and self.deviations > 0
-        require(ok, "Recovery", "deviations", self.deviations, "a positive number")
-
-    def places(self, x: FloatArray, earlier: Sequence[FloatArray]) -> Iterator[FloatArray]:
-        """Where the next horizon may begin instead of at x (n,): nearest first.
-
-        earlier  estimates before x, oldest first; none: x is the start
-        """
-        if not earlier:
-            yield from (x * SHRINK**k for k in range(1, SHRINKS + 1))
-        for g in reversed(earlier):
-            yield from (g + theta * (x - g) for theta in BACK)
-
-    def prior(self, x: FloatArray, start: FloatArray, box: Box) -> Linearised:
-        """Rows (x - start) / (kappa size), that hold what few measurements do not determine.
-
-        box  the user's bounds
-        """
-        size = np.where(start != 0, np.abs(start), box.upper - box.lower)
-        weight = 1 / (self.deviations * np.where(size > 0, size, np.inf))
-        return Linearised((x - start) * weight, np.diag(weight))
+    if not earlier:
+        yield from (x * SHRINK**k for k in range(1, SHRINKS + 1))
+    for before in reversed(earlier):
+        yield from (before + share * (x - before) for share in BACK)
 
 
+def prior(x: FloatArray, start: FloatArray, box: Box) -> Linearised:
+    """Rows (x - start) / (3 size), that hold what few measurements do not determine.
+
+    size is that of the start; of one at zero the range between the user's bounds (`box`), and
+    without bounds there is no prior on it.
+    """
+    size = np.where(start != 0, np.abs(start), box.upper - box.lower)
+    weight = 1 / (DEVIATIONS * np.where(size > 0, size, np.inf))
+    return Linearised((x - start) * weight, np.diag(weight))
+
+
+CONFIDENCE = 0.99  # of the limits that become bounds
+FACTOR = 2.0  # BRF, by how many widths an active bound is moved
 NARROWEST = 1e-10  # half width of updated bounds, relative to the estimate: above rounding
 NEAR = 1e-9  # of a bound's distance from the other: an estimate that lies on it
 MOST = 30  # relaxations of one horizon
 SHARPEST = 1e-6  # standard deviations: residuals are never taken to be more exact
 
 
-@dataclass(frozen=True)
-class UpdatedBounds:
-    """How bounds follow the estimates.
+def limits_around(
+    x: FloatArray, at: Linearised, user: Box, *, sigma_known: bool, scaled: bool = True
+) -> Box:
+    """Confidence limits of the estimate x (n,) inside the user's bounds.
 
-    confidence  of the limits that become bounds; 0: the user's bounds stay as they are
-    factor      BRF, by how many widths an active bound is moved
-    scaled      whether a bad fit widens the limits (else they are the paper's)
+    scaled  whether a bad fit widens them (else they are the paper's)
     """
-
-    confidence: float = 0.99
-    factor: float = 2.0
-    scaled: bool = True
-
-    def __post_init__(self) -> None:
-        ok = is_finite(self.confidence) and 0 <= self.confidence < 1
-        wanted = "a number from 0 (the user's bounds stay) to less than 1"
-        require(ok, "UpdatedBounds", "confidence", self.confidence, wanted)
-        ok = is_finite(self.factor) and self.factor > 0
-        require(ok, "UpdatedBounds", "factor", self.factor, "a positive number")
-
-    def around(self, x: FloatArray, at: Linearised, user: Box, *, sigma_known: bool) -> Box:
-        """Confidence limits of the estimate x (n,) inside the user's bounds."""
-        half = self._half_width(at, sigma_known=sigma_known)
-        half = np.maximum(half, NARROWEST * np.abs(x))
-        lower, upper = np.maximum(x - half, user.lower), np.minimum(x + half, user.upper)
-        return replace(user, lower=lower, upper=upper)
-
-    def relaxed(self, x: FloatArray, box: Box, user: Box) -> Box | None:
-        """The box with the updated bounds widened that x lies on; None if it lies on none.
-
-        x  an estimate, or where its next step would lead
-        """
-        low, high = active(x, box, user)
-        if not (low.any() or high.any()):
-            return None
-        width = self.factor * (box.upper - box.lower)
-        width[width == 0] = np.inf
-        lower = np.where(low, np.maximum(box.lower - width, user.lower), box.lower)
-        upper = np.where(high, np.minimum(box.upper + width, user.upper), box.upper)
-        return replace(box, lower=lower, upper=upper)
-
-    def in_the_way(
-        self, fit: Fit, box: Box, user: Box, search: Search, *, give_up: bool = False
-    ) -> Box | None:
-        """The box with those updated bounds widened that keep a search from going on, or None.
-
-        give_up  whether they go back to the user's instead
-        """
-        for x in (fit.x, beyond(fit, box, user, search)):
-            wider = opened(x, box, user) if give_up else self.relaxed(x, box, user)
-            if wider is not None:
-                return wider
-        return None
-
-    def _half_width(self, at: Linearised, *, sigma_known: bool) -> FloatArray:
-        """(n,) quantile times standard deviation; infinite where nothing is known."""
-        m, n = at.jacobian.shape
-        if self.confidence == 0 or (self.scaled and m <= n):
-            return np.full(n, np.inf)
+    m, n = at.jacobian.shape
+    half = np.full(n, np.inf)
+    if m > n or not scaled:
         variance = at.cost / (m - n) if m > n else 1.0
         if sigma_known:
-            variance = max(variance, 1.0) if self.scaled else 1.0
-        variance = max(variance, SHARPEST**2)
-        quantile = float(ndtri(0.5 + self.confidence / 2))
-        return np.asarray(quantile * np.sqrt(variance) * _deviations(at.jacobian))
+            variance = max(variance, 1.0) if scaled else 1.0
+        quantile = float(ndtri(0.5 + CONFIDENCE / 2))
+        half = quantile * np.sqrt(max(variance, SHARPEST**2)) * _deviations(at.jacobian)
+    half = np.maximum(half, NARROWEST * np.abs(x))
+    lower, upper = np.maximum(x - half, user.lower), np.minimum(x + half, user.upper)
+    return replace(user, lower=lower, upper=upper)
+
+
+def relaxed(x: FloatArray, box: Box, user: Box, factor: float = FACTOR) -> Box | None:
+    """The box with the updated bounds widened that x lies on; None if it lies on none.
+
+    x       an estimate, or where its next step would lead
+    factor  by so many widths; infinite: to the user's
+    """
+    low, high = active(x, box, user)
+    if not (low.any() or high.any()):
+        return None
+    width = box.upper - box.lower
+    width = factor * np.where(width == 0, np.inf, width)
+    lower = np.where(low, np.maximum(box.lower - width, user.lower), box.lower)
+    upper = np.where(high, np.minimum(box.upper + width, user.upper), box.upper)
+    return replace(box, lower=lower, upper=upper)
+
+
+def in_the_way(
+    fit: Fit, box: Box, user: Box, search: Search, *, give_up: bool = False
+) -> Box | None:
+    """The box with those updated bounds widened that keep a search from going on, or None.
+
+    give_up  whether they go back to the user's instead
+    """
+    factor = np.inf if give_up else FACTOR
+    points = (fit.x, _beyond(fit, user, box, search))
+    wider = (relaxed(x, box, user, factor) for x in points)
+    return next((b for b in wider if b is not None), None)
 
 
 def active(x: FloatArray, box: Box, user: Box) -> tuple[BoolArray, BoolArray]:
@@ -261,34 +200,26 @@ def active(x: FloatArray, box: Box, user: Box) -> tuple[BoolArray, BoolArray]:
     return low, high
 
 
-def opened(x: FloatArray, box: Box, user: Box) -> Box | None:
-    """The box with the user's own bounds where x lies on updated ones; None if on none."""
-    low, high = active(x, box, user)
-    if not (low.any() or high.any()):
-        return None
-    lower, upper = np.where(low, user.lower, box.lower), np.where(high, user.upper, box.upper)
-    return replace(box, lower=lower, upper=upper)
-
-
 def held(x: FloatArray, box: Box, user: Box) -> list[str]:
     """Sentences on unknowns that end on a bound which is not the user's."""
     low, high = active(x, box, user)
     return [
         f"{name} ends on {value:g}, a bound that followed from earlier horizons; a better value "
-        "may lie beyond. Wider ones: bounds=UpdatedBounds(confidence=0)."
+        "may lie beyond. Use igpe.SingleShooting from there."
         for name, value, on in zip(box.names, x, low | high, strict=True)
         if on
     ]
 
 
-def beyond(fit: Fit, box: Box, user: Box, search: Search) -> FloatArray:
+def _beyond(fit: Fit, user: Box, box: Box, search: Search) -> FloatArray:
     """(n,) where the next step from an estimate in `box` leads if the user's bounds alone hold it.
 
     The estimate itself if that step promises no more than what ends the search.
     """
     if fit.at is None:
         return fit.x
-    size = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, np.abs(fit.x))
+    width = box.upper - box.lower
+    size = np.where(np.isfinite(width), width, np.abs(fit.x))
     size = np.where(size > 0, size, 1.0)
     low, high = (user.lower - fit.x) / size, (user.upper - fit.x) / size
     step = size * bounded_solution(fit.at.jacobian * size, -fit.at.residual, low, high)
@@ -308,52 +239,26 @@ def _deviations(jacobian: FloatArray) -> FloatArray:
     known = np.zeros(n, dtype=bool)
     known[: len(singular)] = singular > RANK * max(singular[0], np.finfo(float).tiny)
     k = int(known.sum())
-    found = np.sqrt(((rows[:k] / singular[:k, None]) ** 2).sum(axis=0)) / norm
-    found[(rows[k:] ** 2).sum(axis=0) > RANK] = np.inf
-    return np.asarray(found)
+    deviations = np.sqrt(((rows[:k] / singular[:k, None]) ** 2).sum(axis=0)) / norm
+    deviations[(rows[k:] ** 2).sum(axis=0) > RANK] = np.inf
+    return np.asarray(deviations)
 
 
-TOLD = (
+OSCILLATES = (
     "The model oscillates between the measurements; a slower one that fits as well may exist, but "
     "was not found. Measure more often."
 )
-LONGER = 3.0  # with two measurements in each turn, the slowest double is three times as fast
 DENSE, MOST_TIMES = 24, 4000  # times between two measurements; in all, about
 TURNS = 2  # between two neighbouring measurements, in most gaps: the slowest double has so many
 GOLDEN = 0.6180339887498949  # shares of a gap that fall in no rhythm
 STILL = 1e-3  # of the range of a curve: what is no turn
 
 
-class SlopeSampling:
-    """The slopes of one experiment's model where it was measured."""
+class SamplingDensity:
+    """How densely one experiment was measured, for the model it is fitted with."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-
-    @cached_property
-    def _slopes(self) -> Any:
-        ivp = self.run.ivp
-        return ca.Function("slopes", [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q], [ca.densify(ivp.f)])
-
-    def too_sparse(self, unknowns: FloatArray) -> bool:
-        """Whether at the problem's unknowns (n,) all that is measured oscillates in between."""
-        q = unknowns[self.run.index]
-        return self._suspect(q) and self._turning(q)
-
-    def _suspect(self, q: FloatArray) -> bool:
-        """Whether every state's slopes are too steep for what it changes."""
-        ivp, found = self.run.ivp, self.run.simulation.run(q)
-        if not found.status.usable or len(found.times) == 1:
-            return False
-        segments = [ivp.input_segment(t) for t in found.times]
-        u = np.array([a + b * t for t, (a, b) in zip(found.times, segments, strict=True)])
-        x, y = found.states, found.implicit
-        slopes = self._slopes(found.times[None], x.T, y.T, u.T, np.tile(q[:, None], len(x)))
-        speed, gaps = np.abs(np.asarray(slopes)).T, np.diff(found.times)
-        way = (gaps[:, None] * (speed[1:] + speed[:-1]) / 2).sum(axis=0)
-        change = np.abs(np.diff(x, axis=0)).sum(axis=0)
-        moving = change > 0
-        return bool(moving.any() and (way[moving] > LONGER * change[moving]).all())
 
     @cached_property
     def _dense(self) -> tuple[FloatArray, Simulation]:
@@ -365,15 +270,20 @@ class SlopeSampling:
         grid = np.append(grid, times[-1])
         return grid, self.run.integrator.simulation(self.run.ivp, grid, sensitivities=True)
 
-    def _turning(self, q: FloatArray) -> bool:
-        """Whether every measured curve that moves turns often between most measurements."""
+    def too_sparse(self, unknowns: FloatArray) -> bool:
+        """Whether at the problem's unknowns (n,) all that is measured oscillates in between.
+
+        Every measured curve that moves then turns often between most measurements.
+        """
+        if len(self.run.measurements.times) == 1:
+            return False
         grid, simulation = self._dense
-        found = simulation.run(q)
-        if not found.status.usable:
+        dense = simulation.run(unknowns[self.run.index])
+        if not dense.status.usable:
             return False
         gap = np.searchsorted(self.run.measurements.times, grid[:-1], side="right") - 1
-        moving = np.ptp(found.measured, axis=0) > 0
-        counts = [_turns(curve, gap) for curve in found.measured.T[moving]]
+        moving = np.ptp(dense.measured, axis=0) > 0
+        counts = [_turns(curve, gap) for curve in dense.measured.T[moving]]
         return bool(counts) and all(float(np.median(c)) >= TURNS for c in counts)
 
 
@@ -384,8 +294,3 @@ def _turns(curve: FloatArray, gap: IntArray) -> IntArray:
     up, where = change[moves] > 0, gap[moves]
     turned = (up[1:] != up[:-1]) & (where[1:] == where[:-1])
     return np.bincount(where[1:][turned], minlength=int(gap[-1]) + 1)
-
-
-def too_sparse(samplings: Sequence[SlopeSampling], unknowns: FloatArray) -> bool:
-    """Whether no experiment is measured densely enough to tell the model from a slower one."""
-    return all(s.too_sparse(unknowns) for s in samplings)

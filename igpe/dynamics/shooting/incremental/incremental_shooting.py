@@ -8,13 +8,15 @@ Michalik, Hannemann, Marquardt, "Incremental Single Shooting", Comput. Chem. Eng
         update the bounds by the confidence of the estimate (eq. 9)
 
 Ours differs where measurements taught us: a trust region that bears failed integrations, bounds
-widened by a bad fit, help between horizons (`recovery`), rough early searches, further starts.
+widened by a bad fit, help between horizons, rough early searches, further starts (`horizons`).
 """
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,12 +24,12 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate, Horizon
+from igpe.core.fields import Checked, Flag
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.search.engine import Attempt, Restarts, concluded
 from igpe.dynamics.shooting.base import (
-    Budget,
     Profile,
     in_deviations,
     limited,
@@ -38,27 +40,30 @@ from igpe.dynamics.shooting.base import (
     require_start,
     spread_of,
 )
-from igpe.dynamics.shooting.incremental import handover
-from igpe.dynamics.shooting.incremental.handover import Counted, Stage, StageFit
 from igpe.dynamics.shooting.incremental.horizons import (
     MOST,
-    TOLD,
+    OSCILLATES,
     Reach,
-    Recovery,
-    SlopeSampling,
-    UpdatedBounds,
+    SamplingDensity,
     held,
+    in_the_way,
+    limits_around,
+    places,
+    prior,
     reaches,
     require_increasing,
-    too_sparse,
 )
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.least_squares.base import Fit, Search
+from igpe.numerics.least_squares.base import Fit, Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
 
+ROUGH_RTOL, ROUGH_ATOL, ROUGH_STEPS = 1e-6, 1e-8, 500
+"""Of integrations on early horizons: what they find is a start for the next one, no more; and near
+a pole every further step is wasted. CVODES needs 90 ms to use up 20,000 steps there, as long as for
+fifty integrations that succeed."""
 EARLY = (
     "The search was interrupted before the last horizon, and integrating the estimate to the end "
     "would take too long, so its sum of squares is not known."
@@ -66,30 +71,28 @@ EARLY = (
 
 
 @dataclass(frozen=True)
-class IncrementalShooting:
+class IncrementalShooting(Checked):
     """Single shooting on a growing horizon; robust against starts that are far off.
 
     integrator  of the model
     search      on the last horizon; its residuals are in units of one standard deviation
     early       on the horizons before
-    budget      of the integrations there; None: as of all. Where no estimate is found within it,
-                the search is made again without
     intervals   their ends; None: 1, 2, 4, 8, ... measurements (see `horizons`)
-    bounds      how they follow the estimates
-    recovery    help where an estimate cannot be integrated further; None gives up there
+    robust      whether early horizons are integrated roughly first, a bad fit widens the bounds
+                that follow from it, and an estimate that cannot be integrated further is helped on;
+                False follows the paper to the letter
     restarts    further starts where a fit is bad
     """
 
     integrator: Integrator = Automatic()
     search: Search = GaussNewton(absolute=1e-6)
     early: Search = GaussNewton(tolerance=1e-3, absolute=1e-2, max_iterations=40)
-    budget: Budget | None = field(default_factory=Budget)
     intervals: tuple[float, ...] | None = None
-    bounds: UpdatedBounds = field(default_factory=UpdatedBounds)
-    recovery: Recovery | None = field(default_factory=Recovery)
+    robust: Flag = True
     restarts: Restarts = field(default_factory=Restarts)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.intervals is not None:
             require_increasing(self.intervals)
             object.__setattr__(self, "intervals", tuple(float(t) for t in self.intervals))
@@ -98,15 +101,7 @@ class IncrementalShooting:
     def as_published(cls, integrator: Integrator = Automatic()) -> "IncrementalShooting":
         """The paper's Fig. 2 to the letter; a failed integration ends the run."""
         search = LineSearch(absolute=1e-6)
-        return cls(
-            integrator=integrator,
-            search=search,
-            early=search,
-            budget=None,
-            bounds=UpdatedBounds(scaled=False),
-            recovery=None,
-            restarts=Restarts(count=0),
-        )
+        return cls(integrator, search, search, robust=False, restarts=Restarts(count=0))
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -132,161 +127,180 @@ class IncrementalShooting:
         require_plain(problem, "IncrementalShooting", constraints_too=True)
         require_known_sigma(problem, "IncrementalShooting")
         require_numbers(problem, "IncrementalShooting.prepare")
-        horizons = reaches(problem.experiments, self.intervals)
-        whole = Residuals(problem, self.integrator)
-        within = self.integrator if self.budget is None else self.budget.of(self.integrator)
-        rough = whole if within == self.integrator else Residuals(problem, within)
-        rough.best = whole.best
-        return PreparedIncremental(problem, self, whole, rough, horizons)
+        exact, rough = self.integrator, self.integrator
+        if self.robust:
+            rough = dataclasses.replace(
+                exact,
+                rtol=max(ROUGH_RTOL, exact.rtol),
+                atol=max(ROUGH_ATOL, exact.atol),
+                max_steps=min(ROUGH_STEPS, exact.max_steps),
+            )
+        return PreparedIncremental(self, problem, rough)
 
 
-@dataclass(frozen=True)
-class PreparedIncremental:
-    """A problem compiled for incremental shooting.
+class _Stage(NamedTuple):
+    """The problem of one horizon; last: whether it holds all measurements."""
 
-    rough  the residuals within the budget of early horizons
+    residuals: Residuals
+    reach: Reach
+    last: bool
+
+
+class _Counted:
+    """A horizon's residuals in standard deviations, as its searches see them.
+
+    start   (n,) where the prior is centred; None: there is none
+    calls   integrations so far
     """
 
-    problem: Problem
-    method: IncrementalShooting
-    residuals: Residuals
-    rough: Residuals
-    horizons: tuple[Reach, ...]
+    def __init__(self, residuals: Residuals, spread: float, box: Box) -> None:
+        self.residuals, self.spread, self.box, self.calls = residuals, spread, box, 0
+        self.start: FloatArray | None = None
 
-    @cached_property
-    def stages(self) -> tuple[Stage, ...]:
-        """One problem for each horizon."""
-        return self._stages(self.residuals)
-
-    @cached_property
-    def rough_stages(self) -> tuple[Stage, ...]:
-        """The same within the budget, but for the last."""
-        if self.rough is self.residuals:
-            return self.stages
-        return (*self._stages(self.rough)[:-1], self.stages[-1])
-
-    def _stages(self, residuals: Residuals) -> tuple[Stage, ...]:
-        spread, last = spread_of(self.problem), self.horizons[-1]
-        return tuple(
-            Stage(residuals.until(reach.ends), reach, self.box, spread, last=reach is last)
-            for reach in self.horizons
+    def __call__(self, x: FloatArray) -> Linearised | None:
+        """Residuals and derivative at x (n,), or None if an integration broke down."""
+        self.calls += 1
+        at = self.residuals(x)
+        if at is None:
+            return None
+        at = Linearised(at.residual / self.spread, at.jacobian / self.spread)
+        if self.start is None:
+            return at
+        rows = prior(x, self.start, self.box)
+        return Linearised(
+            np.concatenate([at.residual, rows.residual]), np.vstack([at.jacobian, rows.jacobian])
         )
 
+
+class PreparedIncremental:
+    """A problem compiled for incremental shooting; rough: the integrator of early horizons."""
+
+    def __init__(self, method: IncrementalShooting, problem: Problem, rough: Integrator) -> None:
+        self.method, self.problem, self.box = method, problem, problem.box
+        self.horizons = reaches(problem.experiments, method.intervals)
+        self.spread, self.sigma_known = spread_of(problem), problem.sigma_known
+        self.residuals = Residuals(problem, method.integrator)
+        self.stages = self._stages(self.residuals)
+        self.rough_stages = self.stages
+        if rough != method.integrator:
+            roughly = Residuals(problem, rough)
+            roughly.best = self.residuals.best
+            self.rough_stages = [*self._stages(roughly)[:-1], self.stages[-1]]
+        explained = method.restarts.explained(len(self.residuals))
+        self.gate = explained if self.sigma_known else np.inf  # cost that errors explain
+
+    def _stages(self, residuals: Residuals) -> list[_Stage]:
+        final = self.horizons[-1]
+        return [_Stage(residuals.until(r.ends), r, r is final) for r in self.horizons]
+
     @cached_property
-    def samplings(self) -> tuple[SlopeSampling, ...]:
+    def samplings(self) -> tuple[SamplingDensity, ...]:
         """Of each experiment, to judge how densely it was measured."""
-        return tuple(map(SlopeSampling, self.residuals.runs))
-
-    @cached_property
-    def box(self) -> Box:
-        """The free unknowns with the user's bounds."""
-        return self.problem.box
-
-    @cached_property
-    def gate(self) -> float:
-        """Cost that the measurement errors explain; infinite if they are not known."""
-        known = self.problem.sigma_known
-        return self.method.restarts.explained(len(self.residuals)) if known else np.inf
+        return tuple(map(SamplingDensity, self.residuals.runs))
 
     def estimate(self, start: Mapping[str, float]) -> Estimate:
         """The search from `start`, as an Estimate of the free unknowns."""
-        began = time.perf_counter()
-        count = len(self.horizons)
+        began, count = time.perf_counter(), len(self.horizons)
         name = f"incremental single shooting, {count} horizon{'s' if count > 1 else ''}"
         if len(self.box) == 0:
             return untouched(self.residuals, name)
         require_start(start, self.box, "IncrementalShooting")
         first = self.box.clip(self.box.vector(start))
-        attempts = self.method.restarts.run(self.attempt, first, self.box, self.gate)
-        found = concluded(attempts, self.box, name)
-        sentences = remarks(attempts[0].fit, self.box, self.gate)
-        unit = self.stages[-1].spread ** 2
-        return replace(
-            found,
-            objective=found.objective * unit,
-            reached=tuple(cost * unit for cost in found.reached),
+        attempts = self.method.restarts.run(self._attempt, first, self.box, self.gate)
+        estimate, unit = concluded(attempts, self.box, name), self.spread**2
+        return dataclasses.replace(
+            estimate,
+            objective=estimate.objective * unit,
+            reached=tuple(cost * unit for cost in estimate.reached),
             seconds=time.perf_counter() - began,
-            notes=(*found.notes, *sentences),
+            notes=(*estimate.notes, *remarks(attempts[0].fit, self.box, self.gate)),
         )
 
-    def attempt(self, start: FloatArray) -> Attempt:
+    def _attempt(self, start: FloatArray) -> Attempt:
         """One run over all horizons, from `start` (n,) inside the bounds."""
         self.residuals.best.clear()
         try:
             with interruptible():
-                return self._first_or_again(start)
+                attempt = self._run(start, self.rough_stages)
+                broke = attempt.fit.status is Status.INTEGRATION_BROKE
+                if broke and self.rough_stages is not self.stages:
+                    attempt = self._run(start, self.stages)
+                return attempt
         except KeyboardInterrupt:
             fit = self.residuals.best_fit()
             notes = (EARLY,) if fit.at is None else ()
-            return Attempt(in_deviations(fit, self.stages[-1].spread), notes=notes)
+            return Attempt(in_deviations(fit, self.spread), notes=notes)
 
-    def _first_or_again(self, start: FloatArray) -> Attempt:
-        found = self._attempt(start, self.rough_stages)
-        again = found.fit.status is Status.INTEGRATION_BROKE and self.rough is not self.residuals
-        return self._attempt(start, self.stages) if again else found
-
-    def _attempt(self, start: FloatArray, stages: Sequence[Stage]) -> Attempt:
+    def _run(self, start: FloatArray, stages: Sequence[_Stage]) -> Attempt:
         x, box = start, self.box
         past: list[FloatArray] = []
         trail: list[Horizon] = []
-        notes: list[str] = []
         for stage in stages:
-            solved = self._solved(stage, x, box, past)
-            fit = solved.fit
-            notes += handover.handover_notes(trail, stages, solved)
-            trail.append(stage.horizon(solved, self.box))
+            fit, box, begin, horizon = self._solved(stage, x, box, past)
+            trail.append(horizon)
             if not fit.status.usable or fit.at is None:
                 break
-            past.append(solved.begin)
+            past.append(begin)
             x = fit.x
             if not stage.last:
-                known = self.problem.sigma_known
-                rows = stage.without_prior(fit.at)
-                box = self.method.bounds.around(x, rows, self.box, sigma_known=known)
-        final = _final(fit, stage)
-        notes += stage.residuals.reasons(final)
-        notes += held(fit.x, solved.box, self.box)
-        sparse = final.at is not None and too_sparse(self.samplings, final.x)
-        notes += [TOLD] if sparse else []
-        return Attempt(final, tuple(trail), tuple(notes), limited(final), sparse)
+                rows, known = _without_prior(stage, fit.at), self.sigma_known
+                box = limits_around(x, rows, self.box, sigma_known=known, scaled=self.method.robust)
+        if not stage.last:  # no cost, and the notes say why it ended
+            fit = fit._replace(at=None)
+        notes = [*stage.residuals.reasons(fit), *held(fit.x, box, self.box)]
+        sparse = fit.at is not None and all(s.too_sparse(fit.x) for s in self.samplings)
+        notes += [OSCILLATES] if sparse else []
+        return Attempt(fit, tuple(trail), tuple(notes), limited(fit), sparse)
 
     def _solved(
-        self, stage: Stage, x: FloatArray, box: Box, past: Sequence[FloatArray]
-    ) -> StageFit:
-        """The horizon's problem, from x or the nearest place from which it can be integrated."""
-        recovery, search = self.method.recovery, self._search(stage)
-        residual = stage.residual(recovery, past[0] if past else x)
-        begin, fit = x, stage.ended(search.fit(residual, x, box))
-        others = iter(()) if recovery is None else recovery.places(x, past)
-        while fit.status is Status.INTEGRATION_BROKE and fit.at is None:
-            place = next(others, None)
-            if place is None:
-                break
-            begin, box = self.box.clip(place), self.box
-            residual = stage.residual(recovery, past[0] if past else begin, residual.calls)
-            fit = stage.ended(search.fit(residual, begin, box))
-        missed = np.inf if residual.missed is None else residual.missed
-        solved = StageFit(fit, box, begin, begin is not x, fit.steps, residual.calls, 0, missed)
-        return self._relaxed(solved, residual, search)
+        self, stage: _Stage, x: FloatArray, box: Box, past: Sequence[FloatArray]
+    ) -> tuple[Fit, Box, FloatArray, Horizon]:
+        """Solve the horizon's problem, from x or the nearest place that can be integrated.
 
-    def _relaxed(self, solved: StageFit, residual: Counted, search: Search) -> StageFit:
-        """Solved again until no updated bound is in the way; at last inside the user's."""
-        fit, box, steps, count = solved.fit, solved.box, solved.iterations, 0
+        past     where earlier horizons began
+        returns  the fit, its bounds, where it began, and all of it as an estimate
+        """
+        robust, search = self.method.robust, self.method.early
+        search = self.method.search if stage.last else search
+        residual = _Counted(stage.residuals, self.spread, self.box)
+        few = robust and not stage.last and len(stage.residuals) <= len(x)
+        others = places(x, past) if robust else iter(())
+        begin: FloatArray | None = x
+        while begin is not None:
+            stage.residuals.broken, first = None, begin
+            residual.start = None if not few else past[0] if past else begin
+            fit = stage.residuals.ended(search.fit(residual, begin, box))
+            if fit.status is not Status.INTEGRATION_BROKE or fit.at is not None:
+                break
+            begin = next(others, None)
+            if begin is not None:
+                begin, box = self.box.clip(begin), self.box
+        steps, count = fit.steps, 0
         while count < MOST + len(box) and fit.status.usable:
-            wider = self.method.bounds.in_the_way(fit, box, self.box, search, give_up=count >= MOST)
+            wider = in_the_way(fit, box, self.box, search, give_up=count >= MOST)
             if wider is None:
                 break
             box, count = wider, count + 1
             fit = search.fit(residual, fit.x, box)
             steps += fit.steps
-        return solved._replace(
-            fit=fit, box=box, iterations=steps, integrations=residual.calls, relaxations=count
+        unit = self.spread**2
+        horizon = Horizon(
+            self.box.mapping(fit.x),
+            np.inf if fit.at is None else _without_prior(stage, fit.at).cost * unit,
+            fit.status,
+            "incremental single shooting",
+            until=dict(zip(stage.residuals.experiments, stage.reach.ends, strict=True)),
+            share=stage.reach.share,
+            lower=self.box.mapping(box.lower),
+            upper=self.box.mapping(box.upper),
+            iterations=steps,
+            integrations=residual.calls,
+            relaxations=count,
         )
-
-    def _search(self, stage: Stage) -> Search:
-        return self.method.search if stage.last else self.method.early
+        return fit, box, first, horizon
 
 
-def _final(fit: Fit, stage: Stage) -> Fit:
-    """The last horizon's fit; one that ended before has no cost, and says why it ended."""
-    return fit if stage.last else fit._replace(at=None)
+def _without_prior(stage: _Stage, at: Linearised) -> Linearised:
+    """The rows of the problem itself."""
+    m = len(stage.residuals)
+    return Linearised(at.residual[:m], at.jacobian[:m])

@@ -2,7 +2,7 @@
 
     low <= c(readings, q) <= high            r and s of Houska, Logist, Diehl & Van Impe, section 2
 
-A reading is a state, its slope or an algebraic variable at one time, which the integrator tells
+A reading is a state, its slope or an algebraic variable at one time, which the integrator reports
 with its derivatives; one constraint may hold several of them, at different times. An inequality
 over time is one constraint for each time of the model: start, measured times, and its own.
 """
@@ -25,7 +25,6 @@ from igpe.equations.symbols import stack
 from igpe.equations.translate import Translator
 from igpe.numerics.least_squares.chains.chains import Limits
 from igpe.problem.inputs import evaluate
-from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 
 
@@ -34,6 +33,14 @@ class LimitQuantity(NamedTuple):
 
     name: str
     time: float
+
+
+class Places(NamedTuple):
+    """(e,) of each reading: its time, its output, and its interval."""
+
+    row: IntArray
+    column: IntArray
+    owner: IntArray
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class ModelLimits:
         known = slopes | ivp.algebraic | states
         return replace(ivp, measured=stack([ivp.measured, *(known[n] for n in self.watched)]))
 
-    def at(self, shots: Shots, q: FloatArray, places: "Places") -> Limits:
+    def at(self, shots: Shots, q: FloatArray, places: Places) -> Limits:
         """Values and derivatives by the experiment's own unknowns q (n_q,)."""
         row, column = places.row, places.column
         value, by_reading, by_q = self.function(shots.measured[row, column], q)
@@ -78,7 +85,7 @@ class ModelLimits:
         values = np.array(value).ravel()
         return Limits(values, self.low, self.high, by_unknown, c, places.owner[e], by_node)
 
-    def placed(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Places":
+    def placed(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Places:
         """Where the readings stand in outputs at `times` of intervals between `nodes`."""
         first = ivp.measured.numel() - len(self.watched)
         row = np.searchsorted(times, [r.time for r in self.readings]).astype(np.intp)
@@ -92,74 +99,41 @@ class ModelLimits:
         return np.array(row, dtype=np.intp), np.array(column, dtype=np.intp)
 
 
-class Places(NamedTuple):
-    """(e,) of each reading: its time, its output, and its interval."""
-
-    row: IntArray
-    column: IntArray
-    owner: IntArray
-
-
 def model_limits(problem: Problem, k: int, ivp: InitialValueProblem) -> ModelLimits | None:
     """Those of experiment `k`; None if there are none.
 
     raises ModelError if one cannot be translated, Unsupported if it holds what the equations do not
            determine, or a time before the start
     """
-    constraints = dict(_constraints(problem, k))
+    constraints = dict(problem.starts[k].others)
+    for name, series in problem.instances[k].inequalities.items():
+        constraints |= {f"{name} at {t:g}": c for t, c in series.items()}
     if not constraints:
         return None
     symbols = _Symbols(problem, k, ivp)
     translate = Translator(symbols, ivp.t)
-    rows = _Rows([], [], [], [])
+    rows: list[tuple[str, Any, float, float]] = []
     for name, constraint in constraints.items():
         symbols.check(name, constraint)
         low, body, high = (translate(part) for part in constraint.to_bounded_expression())
-        rows.add(name, ca.SX(body), low, high)
+        low, high = (None if b is None else ca.SX(b) for b in (low, high))
+        if all(b is None or b.is_constant() for b in (low, high)):
+            least, most = (
+                w if b is None else float(b) for b, w in ((low, -np.inf), (high, np.inf))
+            )
+            rows.append((name, body, least, most))
+            continue
+        # A bound that is no number: one or two constraints with bound 0.
+        rows += [(name, body - low, 0.0, np.inf)] if low is not None else []
+        rows += [(name, body - high, -np.inf, 0.0)] if high is not None else []
+    names, values, lows, highs = zip(*rows, strict=True)
     readings = tuple(symbols.readings)
-    v, c = stack(symbols.readings.values()), stack(rows.values)
+    v, c = stack(symbols.readings.values()), stack(map(ca.SX, values))
     by_q = ca.densify(ca.jacobian(c, ivp.q))
     function = ca.Function("limits", [v, ivp.q], [ca.densify(c), ca.jacobian(c, v), by_q])
     watched = tuple(dict.fromkeys(r.name for r in readings))
-    low, high = np.array(rows.low), np.array(rows.high)
     of = f" of {problem.experiments[k].name}" if len(problem.experiments) > 1 else ""
-    return ModelLimits(tuple(rows.names), of, readings, watched, low, high, function)
-
-
-def _constraints(problem: Problem, k: int) -> Iterator[tuple[str, Any]]:
-    yield from problem.starts[k].others.items()
-    for name, series in problem.instances[k].inequalities.items():
-        yield from ((f"{name} at {t:g}", c) for t, c in series.items())
-
-
-class _Rows(NamedTuple):
-    """Constraints so far; one whose bound is no number becomes one or two with bound 0."""
-
-    names: list[str]
-    values: list[Any]
-    low: list[float]
-    high: list[float]
-
-    def add(self, name: str, body: Any, low: Any, high: Any) -> None:
-        """One more."""
-        symbolic = [b for b in (low, high) if b is not None and not ca.SX(b).is_constant()]
-        if not symbolic:
-            self._append(name, body, _number(low, -np.inf), _number(high, np.inf))
-            return
-        if low is not None:
-            self._append(name, body - low, 0.0, np.inf)
-        if high is not None:
-            self._append(name, body - high, -np.inf, 0.0)
-
-    def _append(self, name: str, value: Any, low: float, high: float) -> None:
-        self.names.append(name)
-        self.values.append(value)
-        self.low.append(low)
-        self.high.append(high)
-
-
-def _number(bound: Any, otherwise: float) -> float:
-    return otherwise if bound is None else float(ca.SX(bound))
+    return ModelLimits(names, of, readings, watched, np.array(lows), np.array(highs), function)
 
 
 class _Symbols(Mapping[int, Any]):
@@ -167,11 +141,35 @@ class _Symbols(Mapping[int, Any]):
 
     def __init__(self, problem: Problem, k: int, ivp: InitialValueProblem) -> None:
         self.readings: dict[LimitQuantity, Any] = {}
-        self.experiment, self.start = problem.experiments[k], ivp.t0
-        self._problem, self._q = problem, dict(zip(ivp.unknowns, ca.vertsplit(ivp.q), strict=True))
-        instance = problem.instances[k]
-        self._readable = _series(instance, ivp)
-        self._others = self._scalars(instance) | self._over_time(instance)
+        self.start, instance, experiment = ivp.t0, problem.instances[k], problem.experiments[k]
+        free = dict(zip(ivp.unknowns, ca.vertsplit(ivp.q), strict=True))
+        families = [
+            *((n, instance.states[n]) for n in ivp.states),
+            *((f"d({n})", instance.slopes[n]) for n in ivp.states),
+            *((n, instance.series[n]) for n in ivp.algebraic),
+        ]
+        self._readable = {
+            id(data): LimitQuantity(n, t) for n, series in families for t, data in series.items()
+        }
+
+        def unknown(name: str) -> Any:
+            return free[name] if name in free else ca.SX(problem.fixed[name])
+
+        others = {
+            id(instance.scalars[n]): unknown(problem.unknown_of(n, experiment))
+            for n in problem.parameters
+        }
+        for name, value in experiment.inputs.items():  # at a jump those before it
+            if name in instance.scalars:
+                others[id(instance.scalars[name])] = evaluate(value, self.start)
+            for t, data in instance.series.get(name, {}).items():
+                others[id(data)] = evaluate(value, t, before=t > self.start)
+        for name in problem.time_varying:
+            pieces = problem.pieces(name, experiment)
+            for t, data in instance.series[name].items():
+                earlier = [n for n, begin in pieces.items() if begin < t] or list(pieces)[:1]
+                others[id(data)] = unknown(earlier[-1])
+        self._others: dict[int, Any] = others
 
     def check(self, name: str, constraint: Any) -> None:
         """Refuse what no equation determines, and times before the start."""
@@ -183,7 +181,8 @@ class _Symbols(Mapping[int, Any]):
                 "which are no parameters. Name them in parameters=[...], fix them, or use "
                 "igpe.Collocation."
             )
-        early = [v.name for v in variables if self._time(v) < self.start]
+        read = ((v, self._readable.get(id(v))) for v in variables)
+        early = [v.name for v, reading in read if reading and reading.time < self.start]
         if early:
             raise Unsupported(
                 f"The constraint '{name}' holds {early} before the experiment starts at "
@@ -206,45 +205,3 @@ class _Symbols(Mapping[int, Any]):
 
     def __len__(self) -> int:
         return len(self._others) + len(self._readable)
-
-    def _time(self, variable: Any) -> float:
-        reading = self._readable.get(id(variable))
-        return np.inf if reading is None else reading.time
-
-    def _unknown(self, name: str) -> Any:
-        return self._q[name] if name in self._q else ca.SX(self._problem.fixed[name])
-
-    def _scalars(self, instance: Instance) -> dict[int, Any]:
-        ours, experiment = self._problem, self.experiment
-        found = {
-            id(instance.scalars[n]): self._unknown(ours.unknown_of(n, experiment))
-            for n in ours.parameters
-        }
-        inputs = experiment.inputs.items()
-        return found | {
-            id(instance.scalars[n]): evaluate(given, self.start)
-            for n, given in inputs
-            if n in instance.scalars
-        }
-
-    def _over_time(self, instance: Instance) -> dict[int, Any]:
-        """Inputs as numbers, what varies with time as its pieces; at a jump those before it."""
-        found: dict[int, Any] = {}
-        for name, given in self.experiment.inputs.items():
-            for t, data in instance.series.get(name, {}).items():
-                found[id(data)] = evaluate(given, t, before=t > self.start)
-        for name in self._problem.time_varying:
-            pieces = self._problem.pieces(name, self.experiment)
-            for t, data in instance.series[name].items():
-                earlier = [n for n, begin in pieces.items() if begin < t] or list(pieces)[:1]
-                found[id(data)] = self._unknown(earlier[-1])
-        return found
-
-
-def _series(instance: Instance, ivp: InitialValueProblem) -> dict[int, LimitQuantity]:
-    families = [
-        *((n, instance.states[n]) for n in ivp.states),
-        *((f"d({n})", instance.slopes[n]) for n in ivp.states),
-        *((n, instance.series[n]) for n in ivp.algebraic),
-    ]
-    return {id(data): LimitQuantity(n, t) for n, series in families for t, data in series.items()}

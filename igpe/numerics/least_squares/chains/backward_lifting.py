@@ -2,7 +2,7 @@
 
     min |r(q, s)|^2   s.t.   all nodes meet,   q in a box
 
-Nodes stay free, as for Gauss-Newton, but only three directions of derivatives are asked for: one
+Nodes stay free, as for Gauss-Newton, but only three directions of derivatives are computed: one
 forwards that closes the gaps, one backwards for the gradient of what is left in dq,
 
     g = J' (r + shift),
@@ -20,54 +20,60 @@ falls, the cost as the linearised gaps close: near r'r + 2 sigma'gaps, Fletcher'
 hold steps back for the second order of the gaps they open (Maratos' effect).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.arguments import is_count, is_finite, require
 from igpe.core.arrays import FloatArray
+from igpe.core.fields import Checked, CountFrom1, NotNegative
 from igpe.core.status import Status
 from igpe.numerics.least_squares.bounded import RIDGE, least
 from igpe.numerics.least_squares.chains.chains import (
+    Chain,
     Chained,
+    Evaluate,
     Lifted,
     Point,
+    Reduced,
     Watch,
-    condensed,
     unwatched,
 )
 from igpe.numerics.least_squares.chains.generalised import (
     MEET,
     GeneralisedGaussNewton,
     Outcome,
+    rests,
     tame,
 )
 from igpe.numerics.least_squares.chains.proposal import (
     Proposal,
     Space,
     gap_length,
-    limited_by,
-    promised,
     proposal,
+    shortened,
 )
-
-Evaluate: TypeAlias = Callable[[Point], Chained | None]
 
 LONGEST = 1.0  # of an unknown's size: how far a step may move it
 SURE = 0.2  # of the curvature along a step that an update must leave (Powell's damping)
-ENOUGH = 1e-4  # of the promised decrease
 NOISE = 1e-9  # relative change of the merit that integration errors hide
 OPEN = 1e-2  # sum of squared gaps that counts as much as the cost, or as many as there are
 LITTLE = 1e-5  # relative change of the cost that ends the use of one curvature
 NEAR = 1e-3  # the same that Gauss-Newton must promise at most to have its own steps taken
 FEW = 1  # times that it may, before BFGS updates go on to the end
-SHORTEST, SHORTER, LONGER = 1e-5, 0.1, 0.5  # shares; bounds of the next one relative to the last
+
+
+class _Now(NamedTuple):
+    """Where the search stands."""
+
+    point: Point
+    at: Chained
+    iterations: int
+    evaluations: int
 
 
 @dataclass(frozen=True)
-class BackwardLifting:
+class BackwardLifting(Checked):
     """Exact matching by gradients and BFGS updates, in place of Gauss-Newton.
 
     For problems with very many unknowns (some hundred and more), in `MultipleShooting(search=...)`:
@@ -83,23 +89,12 @@ class BackwardLifting:
 
     tolerance, decrease, max_iterations  as of `GeneralisedGaussNewton`
     renewed     iterations after which all derivatives, and Gauss-Newton's curvature, are taken anew
-    raises      ProblemError for fields that mean nothing
     """
 
-    tolerance: float = 1e-7
-    decrease: float = 1e-11
-    max_iterations: int = 500
-    renewed: int = 10
-
-    def __post_init__(self) -> None:
-        owner = "BackwardLifting"
-        for field in ("tolerance", "decrease"):
-            value = getattr(self, field)
-            require(is_finite(value) and value >= 0, owner, field, value, "a number, 0 or more")
-        for field in ("max_iterations", "renewed"):
-            steps = getattr(self, field)
-            ok = is_count(steps) and steps >= 1
-            require(ok, owner, field, steps, "a whole number, 1 or more")
+    tolerance: NotNegative = 1e-7
+    decrease: NotNegative = 1e-11
+    max_iterations: CountFrom1 = 500
+    renewed: CountFrom1 = 10
 
     def fit(
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
@@ -118,26 +113,32 @@ class BackwardLifting:
             whole = _whole(now.at)
             now = now._replace(evaluations=now.evaluations + 1)
             if whole is None:
-                return now.told(now.at, Status.STALLED)
+                return Outcome(now.point, None, Status.STALLED, now.iterations, now.evaluations)
             step = proposal(whole, now.point, space)
-            ended, promise = self._ended(whole, step, now.iterations), whole.cost - promised(step)
-            if ended is not None:
-                return now.told(whole, ended, step)
-            near = near + 1 if abs(promise) <= NEAR * whole.cost else 0
-            after = _Descent(self, evaluate, space, step).run(now, watch, near)
+            ended, after = rests(self.tolerance, self.decrease, whole, step, MEET), now
+            if not ended and now.iterations < self.max_iterations:
+                promise = abs(whole.cost - step.promised)
+                near = near + 1 if promise <= NEAR * whole.cost else 0
+                after = _Descent(self, evaluate, space, step).run(now, watch, near)
             if after.iterations == now.iterations:
-                if any(held.any() for held in limited_by(step)):
-                    return self._on_bounds(evaluate, after, whole, space, watch)
-                hidden = promise <= NOISE * whole.cost and gap_length(whole, step.size) <= MEET
-                return after.told(whole, Status.CONVERGED if hidden else Status.STALLED, step)
+                break
             now = after
+        hidden = whole.cost - step.promised <= NOISE * whole.cost
+        meets = gap_length(whole, step.size) <= MEET
+        status = Status.CONVERGED if ended or (hidden and meets) else Status.STALLED
+        if not ended and now.iterations >= self.max_iterations:
+            status = Status.ITERATION_LIMIT
+        elif not ended and any(held.any() for held in step.limited):
+            return self._on_bounds(evaluate, after, whole, space, watch)
+        outcome = Outcome(now.point, whole, status, now.iterations, after.evaluations)
+        return outcome._replace(held=step.inverse.held, limited=step.limited)
 
     def _on_bounds(
-        self, evaluate: Evaluate, now: "_Now", here: Chained, space: Space, watch: Watch
+        self, evaluate: Evaluate, now: _Now, here: Chained, space: Space, watch: Watch
     ) -> Outcome:
         """The end of the search by Gauss-Newton, whose steps know the bounds of nodes.
 
-        here  with all derivatives, known and told already
+        here  with all derivatives, known and watched already
         """
         known = [here]
 
@@ -146,53 +147,22 @@ class BackwardLifting:
                 return known.pop()
             return None if (at := evaluate(point)) is None else _whole(at)
 
-        def told(point: Point, at: Chained) -> None:
+        def watch_others(point: Point, at: Chained) -> None:
             if at is not here:
                 watch(point, at)
 
         left = max(self.max_iterations - now.iterations, 1)
         search = GeneralisedGaussNewton(self.tolerance, self.decrease, max_iterations=left)
-        found = search.fit(whole, now.point, space, told)
-        return found._replace(
-            iterations=now.iterations + found.iterations,
-            evaluations=now.evaluations + found.evaluations - 1,
+        end = search.fit(whole, now.point, space, watch_others)
+        return end._replace(
+            iterations=now.iterations + end.iterations,
+            evaluations=now.evaluations + end.evaluations - 1,
         )
-
-    def _ended(self, at: Chained, step: Proposal, iterations: int) -> Status | None:
-        if self._rests(at, step):
-            return Status.CONVERGED
-        return Status.ITERATION_LIMIT if iterations >= self.max_iterations else None
-
-    def _rests(self, at: Chained, step: Proposal) -> bool:
-        """Whether neither the point nor its worth would change noticeably."""
-        if step.length <= self.tolerance:
-            return True
-        change = abs(at.cost - promised(step))
-        return change <= self.decrease * at.cost and gap_length(at, step.size) <= MEET
-
-
-class _Now(NamedTuple):
-    """Where the search stands."""
-
-    point: Point
-    at: Chained
-    iterations: int
-    evaluations: int
-
-    def told(self, at: Chained, status: Status, step: Proposal | None = None) -> Outcome:
-        """The outcome here; at: with all derivatives, if there are any."""
-        found = Outcome(self.point, at, status, self.iterations, self.evaluations)
-        if step is None:
-            return found._replace(at=None)
-        return found._replace(held=step.inverse.held, limited=limited_by(step))
 
 
 class _Step(NamedTuple):
-    """A full step and what it promises.
-
-    move    of unknowns and nodes
-    slope   of the cost along it, gaps closed;  change: that a parabola promises
-    """
+    """A full step of unknowns and nodes, the slope of the cost along it with gaps closed, and the
+    change of the cost that a parabola promises."""
 
     move: Point
     slope: float
@@ -206,8 +176,8 @@ class _Descent:
         self, method: BackwardLifting, evaluate: Evaluate, space: Space, first: Proposal
     ) -> None:
         self._method, self._evaluate, self._space = method, evaluate, space
-        self._first, self._size, self._weight = first, first.size, 0.0
-        scaled = condensed(first.at).at.jacobian * self._size.unknowns
+        self._first, self._size, self._weight = first.move, first.size, 0.0
+        scaled = first.whole.at.jacobian * self._size.unknowns
         self._curvature = scaled.T @ scaled
         self._curvature.flat[:: len(scaled.T) + 1] += RIDGE * np.max(np.diag(self._curvature))
 
@@ -221,16 +191,17 @@ class _Descent:
         little = LITTLE if near <= FEW else self._method.decrease
         while now.iterations < last and np.isfinite(gradient).all():
             own = near > 0 and now.iterations == first
-            step = self._newton(gradient) if own else self._step(now, gradient)
+            step = self._step(now, gradient, self._first if own else None)
             enough = little if now.iterations > first else 0.0
             if abs(step.change) <= enough * now.at.cost and self._off(now.at) <= MEET:
                 return now
             there = self._moved(now, step)
-            if there.at is now.at and not own:
-                return there
             near = 0
             if there.at is now.at:
-                continue
+                now = there
+                if own:
+                    continue
+                return now
             watch(there.point, there.at)
             after = self._gradient(there.at)
             change = (there.point.unknowns - now.point.unknowns) / self._size.unknowns
@@ -238,29 +209,24 @@ class _Descent:
             now, gradient = there, after
         return now
 
-    def _newton(self, gradient: FloatArray) -> _Step:
-        """Gauss-Newton's."""
-        move = self._first.move
-        scaled = move.unknowns / self._size.unknowns
-        slope = 2 * float(gradient @ scaled)
-        return _Step(move, slope, slope + float(scaled @ self._curvature @ scaled))
-
     def _gradient(self, at: Chained) -> FloatArray:
         """(n,) half of that of the cost as linearised gaps close."""
-        found: FloatArray = at.free.jacobian.T @ at.free.residual
-        for chain in _lifted(at):
-            found = found + chain.gradient(chain.residual + chain.shift)
-        return np.asarray(found * self._size.unknowns)
+        chains = at.of(Lifted)
+        gradients = (chain.gradient(chain.residual + chain.shift) for chain in chains)
+        gradient = sum(gradients, start=at.free.jacobian.T @ at.free.residual)
+        return np.asarray(gradient * self._size.unknowns)
 
-    def _step(self, now: _Now, gradient: FloatArray) -> _Step:
+    def _step(self, now: _Now, gradient: FloatArray, move: Point | None) -> _Step:
+        """The step of the learnt curvature, if none is given."""
         box, size = self._space.box, self._size.unknowns
-        low = np.maximum((box.lower - now.point.unknowns) / size, -LONGEST)
-        high = np.minimum((box.upper - now.point.unknowns) / size, LONGEST)
-        scaled = least(self._curvature, gradient, low, high)
-        nodes = tuple(chain.along(scaled * size) for chain in _lifted(now.at))
+        if move is None:
+            low = np.maximum((box.lower - now.point.unknowns) / size, -LONGEST)
+            high = np.minimum((box.upper - now.point.unknowns) / size, LONGEST)
+            dq = least(self._curvature, gradient, low, high) * size
+            move = Point(dq, tuple(chain.along(dq) for chain in now.at.of(Lifted)))
+        scaled = move.unknowns / size
         slope = 2 * float(gradient @ scaled)
-        change = slope + float(scaled @ self._curvature @ scaled)
-        return _Step(Point(scaled * size, nodes), slope, change)
+        return _Step(move, slope, slope + float(scaled @ self._curvature @ scaled))
 
     def _off(self, at: Chained) -> float:
         """Sum of the squared gaps, relative to the nodes' sizes."""
@@ -269,20 +235,23 @@ class _Descent:
 
     def _moved(self, now: _Now, step: _Step) -> _Now:
         """Along the step until the merit has fallen enough; where it was if it does not."""
-        off, share, evaluations = self._off(now.at), 1.0, now.evaluations
-        closed = _closed(now.at)
-        self._weight = self._weight or closed / max(off, OPEN)
-        merit, decrease = closed + self._weight * off, 2 * self._weight * off - step.slope
-        while decrease > 0 and share >= SHORTEST:
-            there = self._space.clip(now.point.moved(step.move, share))
-            trial = self._evaluate(there)
-            evaluations += 1
-            worth = np.inf if trial is None else _closed(trial) + self._weight * self._off(trial)
-            if trial is not None and merit - worth >= ENOUGH * share * decrease - NOISE * merit:
-                return _Now(there, trial, now.iterations + 1, evaluations)
-            parabola = 0.5 * share * decrease / (decrease + max((worth - merit) / share, 0.0))
-            share = min(max(parabola, SHORTER * share), LONGER * share)
-        return now._replace(evaluations=evaluations)
+        off, closed = self._off(now.at), _closed(now.at)
+        weight = self._weight = self._weight or closed / max(off, OPEN)
+        merit, decrease = closed + weight * off, 2 * weight * off - step.slope
+        there = shortened(
+            self._evaluate,
+            self._space,
+            now.point,
+            step.move,
+            merit=lambda trial: _closed(trial) + weight * self._off(trial),
+            before=merit,
+            decrease=decrease,
+            noise=NOISE * merit,
+        )
+        evaluations = now.evaluations + there.evaluations
+        if there.at is None:
+            return now._replace(evaluations=evaluations)
+        return _Now(there.point, there.at, now.iterations + 1, evaluations)
 
     def _learn(self, moved: FloatArray, turned: FloatArray) -> None:
         """BFGS update, damped to keep K positive (Nocedal & Wright, procedure 18.2)."""
@@ -298,21 +267,18 @@ class _Descent:
         k += np.outer(turned, turned) / seen - np.outer(along, along) / bent
 
 
-def _lifted(at: Chained) -> tuple[Lifted, ...]:
-    found = tuple(c for c in at.chains if isinstance(c, Lifted))
-    assert len(found) == len(at.chains), "backward lifting asks for single directions"
-    return found
-
-
 def _closed(at: Chained) -> float:
     """The cost as the linearised gaps close."""
-    chains = _lifted(at)
-    return at.free.cost + sum(float(np.sum((c.residual + c.shift) ** 2)) for c in chains)
+    squares = (float(np.sum((c.residual + c.shift) ** 2)) for c in at.of(Lifted))
+    return at.free.cost + sum(squares)
 
 
 def _whole(at: Chained) -> Chained | None:
     """The same with all derivatives."""
-    found = [chain.whole() for chain in _lifted(at)]
-    chains = tuple(c for c in found if c is not None)
-    whole = at._replace(chains=chains)
-    return whole if len(chains) == len(found) and whole.is_tame else None
+    chains: list[Chain | Reduced] = []
+    for chain in at.of(Lifted):
+        if (whole := chain.whole()) is None:
+            return None
+        chains.append(whole)
+    full = at._replace(chains=tuple(chains))
+    return full if full.is_tame else None

@@ -11,41 +11,24 @@ from the first interval to the last; what is left has as many columns as there a
 whatever the number of intervals (their eq. 11, which runs backwards and costs O(K^2) where each
 interval has residuals).
 
-The linear problem of a robust loss, by squares whose weights change.
-
-    min sum rho(r + J d)   inside limits
-
-Squares with the weights of the last solution lie above rho, so that every round lowers it, but
-slowly. Outliers are therefore given only a share of their weight, and their slope as a residual,
-
-    w' = share w,     r' = (w r - w' J d) / w'        (w r is the slope of rho, halved)
-
-which with share -> 0 is Newton's method on the squares and lines of rho. A round that does not
-lower it asks for a larger share; share = 1 always does.
-
-Constraints on unknowns and nodes beyond bounds, linearised and condensed.
-
-    low <= c(q, s) <= high,    low = high where it is an equation
-
-F2 = 0 and F3 >= 0 of Peifer & Timmer (2007, eq. 6); a constraint may couple nodes of several
-intervals, as a periodic course does. Condensed, ds_k = A_k dq + a_k, it is a row in dq like that of
-a bound.
+Constraints low <= c(q, s) <= high on unknowns and nodes (F2 = 0 and F3 >= 0 of their eq. 6) may
+couple nodes of several intervals, as a periodic trajectory does. Condensed, each is a row in dq
+like that of a bound.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.numerics.least_squares.base import PLAIN, Linearised, Robust, have_squares
-from igpe.numerics.least_squares.chains.inner import Inverse
 
 
 class Limits(NamedTuple):
     """The c constraints of one chain at a point, with their exact derivatives.
 
-    value, low, high  (c,)
+    value, low, high  (c,); low = high where it is an equation
     by_unknown        (c, n) d value / d q
     row, owner        (e,): constraint and interval of each of the derivatives by nodes,
     by_node           (e, n_x); those of the same constraint and interval add up
@@ -70,27 +53,20 @@ class Limits(NamedTuple):
         return np.asarray(self.low == self.high)
 
     def along(self, moves: FloatArray) -> FloatArray:
-        """(c, n + 1) change of the values if nodes move by moves (K, n_x, n + 1) in dq and 1."""
-        found = np.column_stack([self.by_unknown, np.zeros(len(self.value))])
-        parts = np.matmul(self.by_node[:, None, :], moves[self.owner])[:, 0, :]
-        np.add.at(found, self.row, parts)
-        return found
+        """(c, n) derivative by the unknowns if nodes move with them by moves (K, n_x, n)."""
+        return self.by_unknown + self.moved(moves)
 
-    def shifted(self, shift: FloatArray) -> FloatArray:
-        """(c,) change of the values if the nodes alone move, by (K, n_x)."""
-        found = np.zeros(len(self.value))
-        np.add.at(found, self.row, np.sum(self.by_node * shift[self.owner], axis=1))
-        return found
+    def moved(self, moves: FloatArray) -> FloatArray:
+        """(c, j) change of the values if the nodes alone move, by moves (K, n_x, j)."""
+        change = np.zeros((len(self.value), moves.shape[2]))
+        np.add.at(change, self.row, _hanging(self.by_node, moves, self.owner))
+        return change
 
     def scale(self, size: FloatArray, node_size: FloatArray) -> FloatArray:
         """(c,) positive: how much each changes when all it depends on changes by its size."""
         squares = np.sum((self.by_unknown * size) ** 2, axis=1)
         np.add.at(squares, self.row, np.sum((self.by_node * node_size) ** 2, axis=1))
-        found = np.sqrt(squares)
-        return np.where(found > 0, found, 1.0)
-
-
-SURELY_TAME = 100.0  # logarithm of what all intervals together multiply, far below that
+        return np.where(squares > 0, np.sqrt(squares), 1.0)
 
 
 class Point(NamedTuple):
@@ -110,8 +86,23 @@ class Point(NamedTuple):
 
     def length(self, size: "Point") -> float:
         """Euclidean norm, each number relative to its size."""
-        parts = zip((self.unknowns, *self.nodes), (size.unknowns, *size.nodes), strict=True)
-        return float(np.sqrt(sum(np.sum((a / b) ** 2) for a, b in parts)))
+        pairs = zip((self.unknowns, *self.nodes), (size.unknowns, *size.nodes), strict=True)
+        return float(np.sqrt(sum(np.sum((a / b) ** 2) for a, b in pairs)))
+
+
+class Affine(NamedTuple):
+    """How nodes and residuals of a chain change with dq, once nodes move as they must.
+
+    moves     (K, n_x, n + 1): ds_k = moves[k, :, :n] dq + moves[k, :, n]
+    shift     (m,) change of the residuals for dq = 0;  jacobian (m, n) by dq
+    """
+
+    moves: FloatArray
+    shift: FloatArray
+    jacobian: FloatArray
+
+
+SURELY_TAME = 100.0  # logarithm of what all intervals together multiply, far below that
 
 
 class Chain(NamedTuple):
@@ -140,8 +131,8 @@ class Chain(NamedTuple):
     def is_finite(self) -> bool:
         """Whether all its numbers are."""
         limits = self.limits
-        told = () if limits is None else (limits.value, limits.by_unknown, limits.by_node)
-        return all(bool(np.isfinite(part).all()) for part in (*self[:-1], *told))
+        more = () if limits is None else (limits.value, limits.by_unknown, limits.by_node)
+        return _all_finite(*self[:-1], *more)
 
     @property
     def is_tame(self) -> bool:
@@ -152,62 +143,57 @@ class Chain(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):
             return have_squares(*self.condensed())
 
-    def condensed(self) -> "Affine":
+    def condensed(self) -> Affine:
         """Nodes and residuals by dq alone."""
-        moves = np.concatenate([self.drift, self.gap[:, :, None]], axis=2)
-        for k in range(1, len(moves)):
-            moves[k] += self.step[k] @ moves[k - 1]
-        hanging = np.matmul(self.by_node[:, None, :], moves[self.owner])[:, 0, :]
+        moves = self._chained(np.concatenate([self.drift, self.gap[:, :, None]], axis=2))
+        hanging = _hanging(self.by_node, moves, self.owner)
         return Affine(moves, hanging[:, -1], self.by_unknown + hanging[:, :-1])
 
     def shifted(self, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(K, n_x) the part a_k of ds_k that comes with other gaps, and (m,) of the residuals."""
-        found = gaps.copy()
-        for k in range(1, len(found)):
-            found[k] += self.step[k] @ found[k - 1]
-        hanging = np.matmul(self.by_node[:, None, :], found[self.owner][:, :, None])
-        return found, hanging[:, 0, 0]
+        moves = self._chained(gaps[:, :, None].copy())
+        return moves[:, :, 0], _hanging(self.by_node, moves, self.owner)[:, 0]
+
+    def _chained(self, moves: FloatArray) -> FloatArray:
+        for k in range(1, len(moves)):
+            moves[k] += self.step[k] @ moves[k - 1]
+        return moves
 
 
 class Reduced(NamedTuple):
     """A chain whose derivatives went along the directions that are left (Schloeder's trick).
 
     It is what `Chain` is after `condensed`, without the derivatives of each interval; those in the
-    one direction that other gaps make are asked for where they are wanted.
+    one direction that other gaps make are computed on request.
 
     residual  (m,) in standard deviations;  gap (K, n_x)
     affine    nodes and residuals by dq
-    along     of gaps (K, n_x) what `shifted` is
+    shifted   see `Chain.shifted`
     """
 
     residual: FloatArray
     gap: FloatArray
-    affine: "Affine"
-    along: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+    affine: Affine
+    shifted: Callable[[FloatArray], tuple[FloatArray, FloatArray]]
     limits: None = None
 
     @property
     def is_finite(self) -> bool:
         """Whether all its numbers are."""
-        parts = (self.residual, self.gap, *self.affine)
-        return all(bool(np.isfinite(part).all()) for part in parts)
+        return _all_finite(self.residual, self.gap, *self.affine)
 
     @property
     def is_tame(self) -> bool:
         """See `Chain`."""
         return have_squares(*self.affine)
 
-    def condensed(self) -> "Affine":
+    def condensed(self) -> Affine:
         """See `Chain`."""
         return self.affine
 
-    def shifted(self, gaps: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See `Chain`."""
-        return self.along(gaps)
-
 
 class Lifted(NamedTuple):
-    """A chain that is asked for derivatives in single directions, forwards and backwards.
+    """A chain that gives derivatives in single directions, forwards and backwards.
 
     residual  (m,) in standard deviations;  gap (K, n_x)
     shift     (m,) change of the residuals as the gaps close, dq = 0
@@ -227,7 +213,7 @@ class Lifted(NamedTuple):
     @property
     def is_finite(self) -> bool:
         """Whether all its numbers are."""
-        return all(bool(np.isfinite(v).all()) for v in (self.residual, self.gap, self.shift))
+        return _all_finite(self.residual, self.gap, self.shift)
 
     @property
     def is_tame(self) -> bool:
@@ -235,16 +221,16 @@ class Lifted(NamedTuple):
         return have_squares(self.residual, self.gap, self.shift)
 
 
-class Affine(NamedTuple):
-    """How nodes and residuals of a chain change with dq, once nodes move as they must.
+def _all_finite(*parts: Any) -> bool:
+    return all(bool(np.isfinite(part).all()) for part in parts)
 
-    moves     (K, n_x, n + 1): ds_k = moves[k, :, :n] dq + moves[k, :, n]
-    shift     (m,) change of the residuals for dq = 0;  jacobian (m, n) by dq
-    """
 
-    moves: FloatArray
-    shift: FloatArray
-    jacobian: FloatArray
+def _hanging(by_node: FloatArray, moves: FloatArray, owner: IntArray) -> FloatArray:
+    """(m, j) what hangs on nodes of intervals `owner` (m,) changes by as they move."""
+    return np.asarray(np.matmul(by_node[:, None, :], moves[owner])[:, 0, :])
+
+
+Kind = TypeVar("Kind")
 
 
 class Chained(NamedTuple):
@@ -262,37 +248,16 @@ class Chained(NamedTuple):
         """What is minimised: the sum of squared residuals, or what the loss makes of it."""
         return self.free.cost + sum(self.loss.worth(c.residual) for c in self.chains)
 
-    def counted(self, whole: Linearised) -> Linearised:
-        """The condensed residuals such that their squares are what they count."""
-        n = len(self.free.residual)
-        residual, jacobian = self.loss.squared(whole.residual[n:], whole.jacobian[n:])
-        return Linearised(
-            np.concatenate([whole.residual[:n], residual]),
-            np.vstack([whole.jacobian[:n], jacobian]),
-        )
-
-    def worth(self, residual: FloatArray) -> float:
-        """What condensed residuals (m,) count; the free ones come first."""
-        n = len(self.free.residual)
-        return float(residual[:n] @ residual[:n]) + self.loss.worth(residual[n:])
-
-    def weights(self, residual: FloatArray) -> FloatArray:
-        """(m,) weights of condensed residuals as squares; the free ones come first."""
-        n = len(self.free.residual)
-        return np.concatenate([np.ones(n), self.loss.weights(residual[n:])])
-
-    def weighted(self) -> tuple[Chain, ...]:
-        """The chains with residuals multiplied by the roots of their weights; none is reduced."""
-        found = tuple(c for c in self.chains if isinstance(c, Chain))
-        assert len(found) == len(self.chains), "free nodes need the derivatives of each interval"
-        return found if self.loss.is_plain else tuple(_weighted(c, self.loss) for c in found)
+    def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
+        """The chains, which are all of this kind."""
+        chains = tuple(c for c in self.chains if isinstance(c, kind))
+        assert len(chains) == len(self.chains), f"a search needs {kind}"
+        return chains
 
     @property
     def full(self) -> tuple[Chain | Reduced, ...]:
         """The chains, all derivatives being there."""
-        found = tuple(c for c in self.chains if not isinstance(c, Lifted))
-        assert len(found) == len(self.chains), "these chains are asked for single directions"
-        return found
+        return tuple(c for c in self.chains if not isinstance(c, Lifted))
 
     @property
     def limits(self) -> tuple[Limits, ...]:
@@ -300,18 +265,15 @@ class Chained(NamedTuple):
         return tuple(c.limits for c in self.chains if c.limits is not None)
 
     @property
-    def is_finite(self) -> bool:
-        """Whether all numbers are."""
-        return all(c.is_finite for c in self.chains)
-
-    @property
     def is_tame(self) -> bool:
         """Whether the problem that is left in dq can be solved in numbers."""
         return all(c.is_tame for c in self.chains)
 
 
+Evaluate: TypeAlias = Callable[[Point], Chained | None]
+"""Chains at a point, or None where they cannot be computed (an integration that broke down)."""
 Watch: TypeAlias = Callable[[Point, Chained], None]
-"""Is told of every point that a search accepts, its start included."""
+"""Receives every point that a search accepts, its start included."""
 
 
 def unwatched(point: Point, at: Chained) -> None:
@@ -321,7 +283,7 @@ def unwatched(point: Point, at: Chained) -> None:
 class Condensed(NamedTuple):
     """The problem that is left in dq.
 
-    at     residuals (m,) and derivative (m, n), with all nodes moved as they must
+    at     residuals (m,), free ones first, and derivative (m, n), with all nodes moved as they must
     moves  for each chain (K, n_x, n + 1): ds_k = moves[k, :, :n] dq + moves[k, :, n]
     """
 
@@ -336,70 +298,9 @@ class Condensed(NamedTuple):
 
 def condensed(at: Chained) -> Condensed:
     """Eliminate the nodes; O(K)."""
-    found = [chain.condensed() for chain in at.full]
-    pairs = zip(at.chains, found, strict=True)
-    residuals = [at.free.residual, *(chain.residual + one.shift for chain, one in pairs)]
-    jacobians = [at.free.jacobian, *(one.jacobian for one in found)]
-    whole = Linearised(np.concatenate(residuals), np.vstack(jacobians))
-    return Condensed(whole, tuple(one.moves for one in found))
-
-
-def _weighted(chain: Chain, loss: Robust) -> Chain:
-    root = np.sqrt(loss.weights(chain.residual))
-    return chain._replace(
-        residual=root * chain.residual,
-        by_node=root[:, None] * chain.by_node,
-        by_unknown=root[:, None] * chain.by_unknown,
-    )
-
-
-ROUNDS, ENOUGH = 60, 1e-11  # at most; relative decrease that ends them
-FIRST, LEAST = 0.1, 1e-6  # shares
-
-
-class ReweightedSolution(NamedTuple):
-    """The generalised inverse at the minimum, and the roots (m,) of the weights that it belongs to.
-
-    Its step is that minimum, as the weights are those of the residuals it leaves.
-    """
-
-    inverse: Inverse
-    root: FloatArray
-
-
-def reweighted_solution(
-    at: Chained, whole: Linearised, solve: Callable[[Linearised], Inverse]
-) -> ReweightedSolution:
-    """Minimise what the condensed residuals `whole` count; `solve` does so for squares."""
-    root = np.sqrt(at.weights(whole.residual))
-    found = solve(_times(root, whole))
-    if at.loss.is_plain:
-        return ReweightedSolution(found, root)
-    d, share = found.change, FIRST
-    worth = at.worth(whole.residual + whole.jacobian @ d)
-    for _ in range(ROUNDS):
-        there = solve(_flatter(at, whole, d, share)).change
-        worth_there = at.worth(whole.residual + whole.jacobian @ there)
-        decrease = worth - worth_there
-        if decrease > 0:
-            d, worth, share = there, worth_there, max(share / 4, LEAST)
-        if decrease <= ENOUGH * worth:
-            if share >= 1:
-                break
-            share = min(10 * share, 1.0)
-    root = np.sqrt(at.weights(whole.residual + whole.jacobian @ d))
-    return ReweightedSolution(solve(_times(root, whole)), root)
-
-
-def _flatter(at: Chained, whole: Linearised, d: FloatArray, share: float) -> Linearised:
-    """Squares with the slopes of rho at d, and less curvature than its outliers' weights have."""
-    moved = whole.jacobian @ d
-    weight = at.weights(whole.residual + moved)
-    slope = weight * (whole.residual + moved)
-    flat = np.where(weight < 1, share * weight, weight)
-    root = np.sqrt(flat)
-    return Linearised((slope - flat * moved) / root, root[:, None] * whole.jacobian)
-
-
-def _times(root: FloatArray, at: Linearised) -> Linearised:
-    return Linearised(root * at.residual, root[:, None] * at.jacobian)
+    chains = at.full
+    affine = [chain.condensed() for chain in chains]
+    shifted = (c.residual + a.shift for c, a in zip(chains, affine, strict=True))
+    residual = np.concatenate([at.free.residual, *shifted])
+    jacobian = np.vstack([at.free.jacobian, *(a.jacobian for a in affine)])
+    return Condensed(Linearised(residual, jacobian), tuple(a.moves for a in affine))

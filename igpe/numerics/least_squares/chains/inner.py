@@ -11,7 +11,7 @@ finds active is then solved for exactly, so that the same generalised inverse se
 level function (their eq. 15): there, active rows must go the rest of their way, and no other.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import daqp
@@ -45,40 +45,6 @@ class Rows(NamedTuple):
     hard: BoolArray
     limits: int = 0
 
-    @property
-    def equations(self) -> IntArray:
-        """Which rows are."""
-        first = len(self.low) - self.limits
-        return first + np.flatnonzero(self.low[first:] == self.high[first:])
-
-
-@dataclass(frozen=True)
-class Inverse:
-    """The generalised inverse at one point, with the rows that were found active.
-
-    change   (n,) the step there
-    active   (a,) which rows, equations first;  reached (a,) C d + c of them
-    held     how many directions of the unknowns were held;  rows: how many rows there are
-    """
-
-    change: FloatArray
-    active: IntArray
-    reached: FloatArray
-    held: int
-    rows: int
-    _equal: "_Equal"
-    _basis: FloatArray  # (n, r) d = through e + basis w; wider if held directions may give way
-    _left: FloatArray  # (m, r) w = -left' (r + J through e)
-    _rows: FloatArray  # (a - equations, n)
-
-    def again(self, residual: FloatArray, targets: FloatArray) -> FloatArray:
-        """(n,) the step for other residuals (m,) that takes C d of the active rows to (a,)."""
-        n = self._equal.through.shape[1]
-        fixed = self._equal.through @ targets[:n]
-        free = -self._left.T @ (residual + self._equal.effect @ targets[:n])
-        right = targets[n:] - self._rows @ fixed
-        return np.asarray(fixed + self._basis @ _on(self._rows @ self._basis, right, free))
-
 
 class _Equal(NamedTuple):
     """Equations E d = e eliminated: d = through e + along y.
@@ -95,19 +61,45 @@ class _Equal(NamedTuple):
     still: BoolArray
 
 
+@dataclass(frozen=True)
+class Inverse:
+    """The generalised inverse at one point, with the rows that were found active.
+
+    change   (n,) the step there
+    active   (a,) which rows, equations first;  reached (a,) C d + c of them
+    held     how many directions of the unknowns were held;  rows: how many rows there are
+    """
+
+    change: FloatArray
+    active: IntArray
+    reached: FloatArray
+    held: int
+    rows: int
+    _equal: _Equal
+    _basis: FloatArray  # (n, r) d = through e + basis w; wider if held directions may give way
+    _left: FloatArray  # (m, r) w = -left' (r + J through e)
+    _rows: FloatArray  # (a - equations, n)
+
+    def again(self, residual: FloatArray, targets: FloatArray) -> FloatArray:
+        """(n,) the step for other residuals (m,) that takes C d of the active rows to (a,)."""
+        n = self._equal.through.shape[1]
+        fixed = self._equal.through @ targets[:n]
+        free = -self._left.T @ (residual + self._equal.effect @ targets[:n])
+        right = targets[n:] - self._rows @ fixed
+        return np.asarray(fixed + self._basis @ _on(self._rows @ self._basis, right, free))
+
+
 def inverse(at: Linearised, size: FloatArray, rows: Rows) -> Inverse:
     """Solve the problem at a point; size (n,) scales the unknowns.
 
     Rows that are not hard give way if no step keeps them all: inequalities first, then equations.
     """
-    equations = rows.equations
-    if len(equations):
-        found = _solved(at, _eliminated(at, size, rows, equations), rows)
-        if found is not None:
-            return found
-    found = _solved(at, _eliminated(at, size, rows, equations[:0]), rows, give_up=False)
-    assert found is not None, "only asked for where it may give up"
-    return found
+    first = len(rows.low) - rows.limits
+    equations = first + np.flatnonzero(rows.low[first:] == rows.high[first:])
+    solution, kept = _solved(at, _eliminated(at, size, rows, equations), rows)
+    if kept or len(equations) == 0:
+        return solution
+    return _solved(at, _eliminated(at, size, rows, equations[:0]), rows)[0]
 
 
 def _eliminated(at: Linearised, size: FloatArray, rows: Rows, equations: IntArray) -> _Equal:
@@ -124,113 +116,78 @@ def _eliminated(at: Linearised, size: FloatArray, rows: Rows, equations: IntArra
     return _Equal(equations, through, along, at.jacobian @ through, still)
 
 
-def _solved(at: Linearised, equal: _Equal, rows: Rows, *, give_up: bool = True) -> Inverse | None:
-    """The problem with these equations eliminated; None if hard rows then cannot be kept."""
-    coordinates = _known(at, equal)
-    found = _projected(at, equal, rows, coordinates)
-    if not found.free and coordinates.held:
-        found = _projected(at, equal, rows, coordinates.with_held(equal))
-    if give_up and not found.kept:
-        return None
-    return found.inverse
-
-
-class _Coordinates(NamedTuple):
-    """d = through e + basis w and w = -left' (r + J through e), all directions or those known.
-
-    basis  (n, r);  left (m, r);  rest (n - r, y) directions that are held, in y
-    largest  singular value
-    """
-
-    basis: FloatArray
-    left: FloatArray
-    rest: FloatArray
-    largest: float
-
-    @property
-    def held(self) -> int:
-        """How many directions nothing determines."""
-        return len(self.rest)
-
-    def with_held(self, equal: _Equal) -> "_Coordinates":
-        """Held directions give way too, as if a residual hardly knew them."""
-        more = equal.along @ (self.rest.T / (ROUND * self.largest))
-        left = np.column_stack([self.left, np.zeros((len(self.left), self.held))])
-        return self._replace(basis=np.column_stack([self.basis, more]), left=left)
-
-
-def _known(at: Linearised, equal: _Equal) -> _Coordinates:
+def _solved(at: Linearised, equal: _Equal, rows: Rows) -> tuple[Inverse, bool]:
+    """The problem with these equations eliminated, and whether hard rows are kept."""
     orthogonal, triangle = np.linalg.qr(at.jacobian @ equal.along)
     u, singular, vt = np.linalg.svd(triangle)
     largest = float(np.max(singular, initial=np.finfo(float).tiny))
     rank = int(np.sum(singular > RANK * largest))
-    basis = equal.along @ (vt[:rank].T / singular[:rank])
-    return _Coordinates(basis, orthogonal @ u[:, :rank], vt[rank:], largest)
+    basis, left = equal.along @ (vt[:rank].T / singular[:rank]), orthogonal @ u[:, :rank]
+    rest = vt[rank:]
+    solution, is_free, kept = _projected(at, equal, rows, basis, left)
+    if not is_free and len(rest):
+        # Held directions give way too, as if a residual hardly knew them.
+        basis = np.column_stack([basis, equal.along @ (rest.T / (ROUND * largest))])
+        left = np.column_stack([left, np.zeros((len(left), len(rest)))])
+        solution, _, kept = _projected(at, equal, rows, basis, left)
+    return replace(solution, held=len(rest)), kept
 
 
-class _Projected(NamedTuple):
-    """The inverse; whether no limit was in the way; whether hard rows are kept."""
+def _projected(
+    at: Linearised, equal: _Equal, rows: Rows, basis: FloatArray, left: FloatArray
+) -> tuple[Inverse, bool, bool]:
+    """In d = through e + basis w, w = -left' (r + J through e).
 
-    inverse: Inverse
-    free: bool
-    kept: bool
-
-
-def _projected(at: Linearised, equal: _Equal, rows: Rows, within: _Coordinates) -> _Projected:
-    wanted = rows.low[equal.rows] - rows.offset[equal.rows]
-    fixed = equal.through @ wanted
-    free = -within.left.T @ (at.residual + equal.effect @ wanted)
+    returns  the inverse, whether no limit was in the way, and whether hard rows are kept
+    """
+    targets = rows.low[equal.rows] - rows.offset[equal.rows]
+    fixed = equal.through @ targets
+    free = -left.T @ (at.residual + equal.effect @ targets)
     others = np.setdiff1d(np.arange(len(rows.low)), equal.rows)
-    turned, offset = rows.matrix[others] @ within.basis, (rows.offset + rows.matrix @ fixed)[others]
+    turned, offset = rows.matrix[others] @ basis, (rows.offset + rows.matrix @ fixed)[others]
     turned[equal.still[others]] = 0.0
     part = Rows(turned, offset, rows.low[others], rows.high[others], rows.hard[others])
     value = turned @ free + offset
     is_free = bool(((value >= part.low - MET) & (value <= part.high + MET)).all())
     active, reached, kept = (NONE, np.zeros(0), True) if is_free else _active(free, part)
     best = _on(turned[active], reached - offset[active], free)
-    inverse = Inverse(
-        fixed + within.basis @ best,
+    solution = Inverse(
+        fixed + basis @ best,
         np.concatenate([equal.rows, others[active]]).astype(np.intp),
         np.concatenate([rows.low[equal.rows], reached]),
-        within.held, len(rows.low), equal, within.basis, within.left, rows.matrix[others[active]],
+        0, len(rows.low), equal, basis, left, rows.matrix[others[active]],
     )  # fmt: skip
-    return _Projected(inverse, is_free, kept)
+    return solution, is_free, kept
 
 
-class _Active(NamedTuple):
-    """The rows that hold a point (a,), where they are held, and whether hard rows are kept."""
+def _active(free: FloatArray, rows: Rows) -> tuple[IntArray, FloatArray, bool]:
+    """The rows that hold the point of the polyhedron next to `free`.
 
-    rows: IntArray
-    reached: FloatArray
-    kept: bool
-
-
-def _active(free: FloatArray, rows: Rows) -> _Active:
-    """The rows that hold the point of the polyhedron next to `free`."""
+    returns  (a,) which, (a,) where they are held, and whether hard rows are kept
+    """
     moves = rows.matrix.any(axis=1)
     inside = (rows.offset >= rows.low - MET) & (rows.offset <= rows.high + MET)
     moving, kept = np.flatnonzero(moves), bool((inside | moves | ~rows.hard).all())
     if len(moving) == 0:
-        return _Active(moving.astype(np.intp), np.zeros(0), kept)
+        return NONE, np.zeros(0), kept
     upper = np.minimum(rows.high - rows.offset, FREE)[moving]
     lower = np.maximum(rows.low - rows.offset, -FREE)[moving]
     square, matrix = np.eye(len(free)), np.ascontiguousarray(rows.matrix[moving])
     for soft in (0, SOFT):  # rows give way only if no point keeps them all
         sense = np.where(rows.hard[moving], 0, soft).astype(np.int32)
-        found, _, flag, told = daqp.solve(square, -free, matrix, upper, lower, sense)
+        point, _, flag, details = daqp.solve(square, -free, matrix, upper, lower, sense)
         if flag > 0:
             break
-    which = np.flatnonzero(told["lam"])
-    active = moving[which]
-    value = rows.matrix[active] @ found + rows.offset[active]
-    inside = np.clip(value, rows.low[active], rows.high[active])
-    keep = rows.hard[active] | (np.abs(inside - value) <= TOLERANCE)
-    return _Active(active.astype(np.intp), np.where(keep, inside, value), kept and flag > 0)
+    active = moving[np.flatnonzero(details["lam"])]
+    value = rows.matrix[active] @ point + rows.offset[active]
+    nearest = np.clip(value, rows.low[active], rows.high[active])
+    keep = rows.hard[active] | (np.abs(nearest - value) <= TOLERANCE)
+    return active.astype(np.intp), np.where(keep, nearest, value), kept and flag > 0
 
 
 def _on(matrix: FloatArray, right: FloatArray, point: FloatArray) -> FloatArray:
     """The point of {matrix w = right} next to the one given."""
     if len(matrix) == 0:
         return point
-    way = np.linalg.lstsq(matrix, right - matrix @ point, rcond=RANK)[0]
-    return np.asarray(point + way)
+    change = np.linalg.lstsq(matrix, right - matrix @ point, rcond=RANK)[0]
+    return np.asarray(point + change)

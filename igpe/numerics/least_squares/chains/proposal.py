@@ -1,28 +1,31 @@
 """One full step of generalised Gauss-Newton on chains, and the step with its operator elsewhere.
 
-Gauss-Newton steps shortened until a merit falls: where whole ones circle around the optimum.
+The linear problem of a robust loss, min sum rho(r + J d) inside limits, is solved by squares whose
+weights change. Squares with the weights of the last solution lie above rho, so that every round
+lowers it, but slowly. Outliers are therefore given only a share of their weight, and their slope as
+a residual,
 
-    merit = cost + nu (sum of |gaps| + sum of missed constraints),  each relative to its size
+    w' = share w,     r' = (w r - w' J d) / w'        (w r is the slope of rho, halved)
 
-Where constraints keep residuals large, whole steps overshoot, and the natural level does not see
-it: what it measures lies along the step. The direction leads down the merit if nu is large enough
-(Nocedal & Wright, Numerical Optimization, 2006, eq. 18.36), so that some share of it does.
+which with share -> 0 is Newton's method on the squares and lines of rho. A round that does not
+lower it requests a larger share; share = 1 always does.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
+from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.chains.chains import (
     Chained,
     Condensed,
+    Evaluate,
     Limits,
     Point,
     condensed,
-    reweighted_solution,
 )
 from igpe.numerics.least_squares.chains.inner import Inverse, Rows, inverse
 
@@ -43,15 +46,12 @@ class Space(NamedTuple):
     size: Point
 
     def clip(self, point: Point) -> Point:
-        """The nearest point inside."""
-        parts = zip(point.nodes, self.lower, self.upper, strict=True)
-        return Point(self._inside(point.unknowns), tuple(np.clip(*part) for part in parts))
-
-    def _inside(self, unknowns: FloatArray) -> FloatArray:
-        """In the box; exactly on a bound that rounding alone keeps them from."""
+        """The nearest point inside; unknowns exactly on a bound that rounding keeps them from."""
         box, digit = self.box, ROUNDING * self.size.unknowns
-        found = np.where(unknowns - box.lower <= digit, box.lower, unknowns)
-        return np.asarray(np.where(box.upper - found <= digit, box.upper, found))
+        q = np.where(point.unknowns - box.lower <= digit, box.lower, point.unknowns)
+        q = np.where(box.upper - q <= digit, box.upper, q)
+        nodes = zip(point.nodes, self.lower, self.upper, strict=True)
+        return Point(q, tuple(np.clip(*part) for part in nodes))
 
     def scale(self, point: Point) -> Point:
         """How large each number is there."""
@@ -83,33 +83,96 @@ class Proposal(NamedTuple):
     length: float
     bounded: tuple[BoolArray, ...]
 
+    @property
+    def promised(self) -> float:
+        """What the linear problem would cost after the whole step."""
+        left = self.whole.at.residual + self.whole.at.jacobian @ self.move.unknowns
+        return _worth(self.at, left)
+
+    @property
+    def limited(self) -> tuple[BoolArray, ...]:
+        """For each chain (n_x,) which numbers of its nodes are kept from leaving a bound."""
+        limited, first = [], len(self.move.unknowns)
+        for keep, nodes in zip(self.bounded, self.move.nodes, strict=True):
+            held = np.zeros(len(keep), dtype=bool)
+            rows, width = self.inverse.active - first, int(keep.sum())
+            size = (len(nodes) - 1) * width
+            held[np.flatnonzero(keep)[rows[(rows >= 0) & (rows < size)] % max(width, 1)]] = True
+            limited.append(held)
+            first += size
+        return tuple(limited)
+
+    @property
+    def active(self) -> FloatArray | None:
+        """(a, n) derivative of the active constraints by the unknowns; None: there are none."""
+        if not self.at.limits:
+            return None
+        pairs = zip(self.at.chains, self.whole.moves, strict=True)
+        along = (c.limits.along(m[:, :, :-1]) for c, m in pairs if c.limits is not None)
+        scales = (scale for _, scale in _scaled(self.at, self.size))
+        rows = np.vstack([a / scale[:, None] for a, scale in zip(along, scales, strict=True)])
+        active = self.inverse.active - (self.inverse.rows - len(rows))
+        return np.asarray(rows[active[active >= 0]])
+
 
 def proposal(at: Chained, point: Point, space: Space) -> Proposal:
     """The minimiser of the linearised problem inside all bounds."""
     whole, size = condensed(at), space.scale(point)
     rows = _rows(whole, at, point, size, space)
-    found, root = reweighted_solution(
-        at, whole.at, lambda linear: inverse(linear, size.unknowns, rows)
-    )
-    move = whole.move(found.change)
-    return Proposal(at, whole, root, found, move, size, move.length(size), space.bounded)
+    step, root = _minimiser(at, whole.at, lambda linear: inverse(linear, size.unknowns, rows))
+    move = whole.move(step.change)
+    return Proposal(at, whole, root, step, move, size, move.length(size), space.bounded)
 
 
-def active_limits(step: Proposal) -> FloatArray:
-    """(a, n) derivative of the active constraints by the unknowns, relative to their scale."""
-    pairs = zip(step.at.chains, step.whole.moves, strict=True)
-    along = [c.limits.along(m)[:, :-1] for c, m in pairs if c.limits is not None]
-    scaled = _scaled(step.at, step.size)
-    parts = [a / scale[:, None] for a, (_, scale) in zip(along, scaled, strict=True)]
-    rows = np.vstack([np.zeros((0, len(step.move.unknowns))), *parts])
-    active = step.inverse.active - (step.inverse.rows - len(rows))
-    return np.asarray(rows[active[active >= 0]])
+ROUNDS, ENOUGH = 60, 1e-11  # at most; relative decrease that ends them
+FIRST, LEAST = 0.1, 1e-6  # shares
 
 
-def promised(step: Proposal) -> float:
-    """What the linear problem would cost after the whole step."""
-    left = step.whole.at.residual + step.whole.at.jacobian @ step.move.unknowns
-    return step.at.worth(left)
+def _minimiser(
+    at: Chained, whole: Linearised, solve: Callable[[Linearised], Inverse]
+) -> tuple[Inverse, FloatArray]:
+    """Minimise what the condensed residuals `whole` count; `solve` does so for squares.
+
+    returns  the inverse whose step is the minimum, and the roots (m,) of the weights it belongs to
+    """
+
+    def times(root: FloatArray) -> Linearised:
+        return Linearised(root * whole.residual, root[:, None] * whole.jacobian)
+
+    def weights(residual: FloatArray) -> FloatArray:
+        return np.concatenate([np.ones(free), at.loss.weights(residual[free:])])
+
+    free = len(at.free.residual)
+    root = np.sqrt(weights(whole.residual))
+    solution = solve(times(root))
+    if at.loss.is_plain:
+        return solution, root
+    d, share = solution.change, FIRST
+    worth = _worth(at, whole.residual + whole.jacobian @ d)
+    for _ in range(ROUNDS):
+        moved = whole.jacobian @ d
+        weight = weights(whole.residual + moved)
+        slope = weight * (whole.residual + moved)  # of rho at d
+        flat = np.where(weight < 1, share * weight, weight)  # less curvature than outliers have
+        root = np.sqrt(flat)
+        flatter = Linearised((slope - flat * moved) / root, root[:, None] * whole.jacobian)
+        there = solve(flatter).change
+        worth_there = _worth(at, whole.residual + whole.jacobian @ there)
+        decrease = worth - worth_there
+        if decrease > 0:
+            d, worth, share = there, worth_there, max(share / 4, LEAST)
+        if decrease <= ENOUGH * worth:
+            if share >= 1:
+                break
+            share = min(10 * share, 1.0)
+    root = np.sqrt(weights(whole.residual + whole.jacobian @ d))
+    return solve(times(root)), root
+
+
+def _worth(at: Chained, residual: FloatArray) -> float:
+    """What condensed residuals (m,) count; the free ones come first."""
+    n = len(at.free.residual)
+    return float(residual[:n] @ residual[:n]) + at.loss.worth(residual[n:])
 
 
 def simplified(step: Proposal, trial: Chained, share: float) -> Point:
@@ -122,24 +185,19 @@ def simplified(step: Proposal, trial: Chained, share: float) -> Point:
         shift, hanging = old.shifted(new.gap)
         shifts.append(shift)
         residuals.append(new.residual + hanging)
-    offset = _offsets(step.at, shifts, step.size, step.bounded)[step.inverse.active]
-    targets = step.inverse.reached - _gone(step, trial, share) - offset
-    change = step.inverse.again(step.root * np.concatenate(residuals), targets)
+    active, reached = step.inverse.active, step.inverse.reached
+    offset = _offsets(step.at, shifts, step.size, step.bounded)[active]
+    # Bounds have come a share of their way, constraints as far as they say.
+    scaled = zip(_scaled(step.at, step.size), trial.limits, strict=True)
+    parts = [(there.value - here.value) / scale for (here, scale), there in scaled]
+    came, gone = np.concatenate([np.zeros(0), *parts]), share * reached
+    first = step.inverse.rows - len(came)
+    is_limit = active >= first
+    gone[is_limit] = came[active[is_limit] - first]
+    residual = step.root * np.concatenate(residuals)
+    change = step.inverse.again(residual, reached - gone - offset)
     nodes = (m[:, :, :-1] @ change + s for m, s in zip(step.whole.moves, shifts, strict=True))
     return Point(change, tuple(nodes))
-
-
-def limited_by(step: Proposal) -> tuple[BoolArray, ...]:
-    """For each chain (n_x,) which numbers of its nodes are kept from leaving a bound."""
-    places, first = [], len(step.move.unknowns)
-    for keep, nodes in zip(step.bounded, step.move.nodes, strict=True):
-        found = np.zeros(len(keep), dtype=bool)
-        rows, width = step.inverse.active - first, int(keep.sum())
-        size = (len(nodes) - 1) * width
-        found[np.flatnonzero(keep)[rows[(rows >= 0) & (rows < size)] % max(width, 1)]] = True
-        places.append(found)
-        first += size
-    return tuple(places)
 
 
 def gap_length(at: Chained, size: Point) -> float:
@@ -150,8 +208,8 @@ def gap_length(at: Chained, size: Point) -> float:
 
 def missed_length(at: Chained, size: Point) -> float:
     """By how much constraints are missed at most, relative to their scale."""
-    told = (m.missed / scale for m, scale in _scaled(at, size))
-    return max((float(np.max(m, initial=0.0)) for m in told), default=0.0)
+    missed = (float(np.max(m.missed / scale, initial=0.0)) for m, scale in _scaled(at, size))
+    return max(missed, default=0.0)
 
 
 def missed_sum(at: Chained, step: Proposal) -> float:
@@ -162,22 +220,11 @@ def missed_sum(at: Chained, step: Proposal) -> float:
     return gaps + sum(float(np.sum(there.missed / scale)) for there, (_, scale) in limits)
 
 
-def _gone(step: Proposal, trial: Chained, share: float) -> FloatArray:
-    """(a,) how far active rows have come: bounds a share of their way, constraints as they say."""
-    pairs = zip(_scaled(step.at, step.size), trial.limits, strict=True)
-    parts = [(there.value - here.value) / scale for (here, scale), there in pairs]
-    came, gone = np.concatenate([np.zeros(0), *parts]), share * step.inverse.reached
-    first = step.inverse.rows - len(came)
-    is_limit = step.inverse.active >= first
-    gone[is_limit] = came[step.inverse.active[is_limit] - first]
-    return gone
-
-
 def _scaled(at: Chained, size: Point) -> list[tuple[Limits, FloatArray]]:
     """The constraints of each chain that has some, with their scales."""
     pairs = zip(at.chains, size.nodes, strict=True)
-    found = ((c.limits, s) for c, s in pairs if c.limits is not None)
-    return [(limits, limits.scale(size.unknowns, s)) for limits, s in found]
+    limited = ((c.limits, s) for c, s in pairs if c.limits is not None)
+    return [(limits, limits.scale(size.unknowns, s)) for limits, s in limited]
 
 
 def _rows(whole: Condensed, at: Chained, point: Point, size: Point, space: Space) -> Rows:
@@ -190,7 +237,6 @@ def _rows(whole: Condensed, at: Chained, point: Point, size: Point, space: Space
     matrix = [np.diag(1 / size.unknowns)]
     low = [(box.lower - point.unknowns) / size.unknowns]
     high = [(box.upper - point.unknowns) / size.unknowns]
-    shifts = [move[:, :, -1] for move in whole.moves]
     for k, keep in enumerate(space.bounded):
         scale, nodes = size.nodes[k][keep], point.nodes[k][1:, keep]
         matrix.append((whole.moves[k][1:, keep, :-1] / scale[:, None]).reshape(-1, n))
@@ -199,13 +245,13 @@ def _rows(whole: Condensed, at: Chained, point: Point, size: Point, space: Space
     constrained = [m for c, m in zip(at.chains, whole.moves, strict=True) if c.limits is not None]
     count = 0
     for (limits, scale), move in zip(_scaled(at, size), constrained, strict=True):
-        matrix.append(limits.along(move)[:, :-1] / scale[:, None])
+        matrix.append(limits.along(move[:, :, :-1]) / scale[:, None])
         low.append((limits.low - limits.value) / scale)
         high.append((limits.high - limits.value) / scale)
         count += len(scale)
     rows = np.vstack(matrix)
+    offset = _offsets(at, [move[:, :, -1] for move in whole.moves], size, space.bounded)
     hard = np.arange(len(rows)) < n
-    offset = _offsets(at, shifts, size, space.bounded)
     return Rows(rows, offset, np.concatenate(low), np.concatenate(high), hard, count)
 
 
@@ -217,62 +263,46 @@ def _offsets(
     nodes = [(s[1:, keep] / scale[keep]).ravel() for s, scale, keep in parts]
     constrained = [s for c, s in zip(at.chains, shifts, strict=True) if c.limits is not None]
     pairs = zip(_scaled(at, size), constrained, strict=True)
-    limits = [limits.shifted(s) / scale for (limits, scale), s in pairs]
+    limits = [limits.moved(s[:, :, None])[:, 0] / scale for (limits, scale), s in pairs]
     return np.concatenate([np.zeros(len(size.unknowns)), *nodes, *limits])
 
 
-Evaluate: TypeAlias = Callable[[Point], Chained | None]
-
-LEAST = 0.3  # of what a share promises to take from the sum of gaps and missed constraints
-ENOUGH = 1e-4  # of the promised decrease
+ENOUGH_FALL = 1e-4  # of the promised decrease
 SHORTEST, SHORTER, LONGER = 1e-5, 0.1, 0.5  # shares; bounds of the next one relative to the last
-NOISE = 1e-8  # relative decrease of the merit that integration errors hide
 
 
-class Descent(NamedTuple):
-    """Where it ended; step: the one that was not taken there.
-
-    rests  whether that step no longer matters, or its decrease is hidden by integration errors
-    """
+class Shortened(NamedTuple):
+    """The point a share of a move led to; `at` is None if no share lowers the merit enough."""
 
     point: Point
-    at: Chained
-    step: Proposal
-    rests: bool
-    iterations: int
+    at: Chained | None
     evaluations: int
 
 
-def descend(
+def shortened(
     evaluate: Evaluate,
-    start: tuple[Point, Chained],
     space: Space,
-    rests: Callable[[Chained, Proposal], bool],
-    most: int,
-) -> Descent:
-    """From a point and what it is worth, at most so many steps."""
-    (point, at), weight, evaluations = start, 0.0, 0
-    step = proposal(at, point, space)
-    for iteration in range(most):
-        if rests(at, step):
-            return Descent(point, at, step, True, iteration, evaluations)
-        off, change = missed_sum(at, step), promised(step) - at.cost
-        weight = max(weight, change / ((1 - LEAST) * off) if off > 0 else 0.0)
-        merit, decrease = at.cost + weight * off, weight * off - change
-        share = 1.0
-        while share >= SHORTEST:
-            there = space.clip(point.moved(step.move, share))
-            trial = evaluate(there)
-            evaluations += 1
-            worth = np.inf if trial is None else trial.cost + weight * missed_sum(trial, step)
-            if trial is not None and merit - worth >= ENOUGH * share * decrease:
-                break
-            parabola = 0.5 * share * decrease / (decrease + max((worth - merit) / share, 0.0))
-            share = min(max(parabola, SHORTER * share), LONGER * share)
-        else:
-            hidden = decrease <= NOISE * merit
-            return Descent(point, at, step, bool(hidden), iteration, evaluations)
-        assert trial is not None, "what was taken was evaluated"
-        point, at = there, trial
-        step = proposal(at, point, space)
-    return Descent(point, at, step, rests(at, step), most, evaluations)
+    point: Point,
+    move: Point,
+    *,
+    merit: Callable[[Chained], float],
+    before: float,
+    decrease: float,
+    noise: float = 0.0,
+) -> Shortened:
+    """Shorten a move from a point until a merit falls (Armijo), by parabolas.
+
+    before    the merit at the point;  decrease: what the whole move promises, at first
+    noise     of the merit: so little is no rise
+    """
+    share, evaluations = 1.0, 0
+    while decrease > 0 and share >= SHORTEST:
+        there = space.clip(point.moved(move, share))
+        trial = evaluate(there)
+        evaluations += 1
+        worth = np.inf if trial is None else merit(trial)
+        if trial is not None and before - worth >= ENOUGH_FALL * share * decrease - noise:
+            return Shortened(there, trial, evaluations)
+        parabola = 0.5 * share * decrease / (decrease + max((worth - before) / share, 0.0))
+        share = min(max(parabola, SHORTER * share), LONGER * share)
+    return Shortened(point, None, evaluations)
