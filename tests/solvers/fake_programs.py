@@ -23,7 +23,7 @@ from igpe.core.status import Status
 from igpe.solvers import program as process
 from igpe.solvers.base import Answer
 from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Couenne
+from igpe.solvers.programs import Bonmin, Couenne, ScipProgram
 
 POINT = (1.0, 2.0)
 HEAD = """#!{python} -IS
@@ -207,7 +207,7 @@ FAKES: dict[str, Fake] = {
     "scip solves with a late child": Fake(
         CHILD + "scip('problem is solved [optimal solution found]', 3.0)", OPTIMAL, (), 1e-3, True
     ),
-    # Couenne
+    # Couenne and Bonmin
     "couenne optimal": Fake("couenne('3')", OPTIMAL, ("Optimal",), 1e-3, True),
     "couenne rounds its bound up": Fake("couenne('3.00001')", OPTIMAL, (), 1e-3, True),
     "couenne time limit": Fake(
@@ -257,6 +257,21 @@ FAKES: dict[str, Fake] = {
         "print('Ipopt exception : Read Option: \"allowable_gap\". It is not a valid option.')",
         FAILED,
         ("wrote no solution", "not a valid option"),
+    ),
+    "bonmin optimal": Fake("sol('bonmin: Optimal', 3)", LOCAL, ("Optimal",), point=True),
+    "bonmin limit": Fake(
+        "assert 'bonmin.time_limit 5' in options()\n"
+        "sol('bonmin: Optimization interrupted on limit.', 421)",
+        LIMIT,
+        point=True,
+        limit=5.0,
+    ),
+    "bonmin limit without incumbent": Fake(
+        "sol('bonmin: Optimization interrupted on limit.', 410, ())", LIMIT, ("on limit",)
+    ),
+    "bonmin infeasible": Fake("sol('bonmin: Infeasible problem', 220, ())", INFEASIBLE),
+    "bonmin unbounded": Fake(
+        "sol('bonmin Continuous relaxation is unbounded.', 300)", FAILED, ("unbounded",)
     ),
     # IPOPT
     "ipopt optimal": Fake(
@@ -402,18 +417,10 @@ FAKES: dict[str, Fake] = {
 }
 """By name; its first word is the program's."""
 
-SCIP = AmplProgram(
-    "scip",
-    files=(("scip.set", "limits/gap = 0.0001\nnumerics/feastol = 1e-07\n"),),
-    time_line="limits/time = {}",
-    gap_line="limits/absgap = {}",
-    proven_gap=1e-4,
-    bound_label="Dual Bound",
-)
-"""SCIP as a user of `AmplProgram` describes it."""
 SOLVERS = {
-    "scip": SCIP,
+    "scip": ScipProgram(),
     "couenne": Couenne(),
+    "bonmin": Bonmin(),
     "ipopt": AmplProgram("ipopt", time_option="max_wall_time"),
 }
 
