@@ -1,7 +1,5 @@
 """Identifiability as inputs, measured windows and start values are, and the same at the optimum."""
 
-from dataclasses import replace
-
 import numpy as np
 import pyomo.environ as pyo
 import pytest
@@ -79,7 +77,7 @@ def test_rank_of_the_data_and_verdicts_are_compared():
 
 
 def test_a_fit_with_an_unknown_that_nothing_depends_on_is_told_its_rank():
-    case = Known("idle", {"x": lambda v: -v.k * v.c * v.x}, "k c idle", "x", ONE, "k c idle", "")
+    case = Known("idle", {"x": "-k * c * x"}, "k c idle", "x", ONE, "k c idle", "")
     problem = case.problem()
     result = igpe.estimate(problem, seed=1)
     remarks = {p.name: p.remark for p in result.estimates}
@@ -91,14 +89,14 @@ def test_a_fit_with_an_unknown_that_nothing_depends_on_is_told_its_rank():
 @pytest.mark.parametrize(
     ("slope", "given", "lost"),
     [
-        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.step_input([0, 0.4], [1, 0]), ""),
-        (lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x, igpe.linear_input([0, 1], [1, 0]), ""),
+        ("-Expr_if(u >= 0.5, a, b) * x", igpe.step_input([0, 0.4], [1, 0]), ""),
+        ("-Expr_if(u >= 0.5, a, b) * x", igpe.linear_input([0, 1], [1, 0]), ""),
         (
-            lambda v: -pyo.Expr_if(v.u >= 0.5, v.a, v.b) * v.x,
+            "-Expr_if(u >= 0.5, a, b) * x",
             igpe.step_input([0, 1.4], [1, 0]),
             "b",
         ),
-        (lambda v: v.a * v.u - v.b * v.x, lambda t: pyo.Expr_if(t < 0.4, 1.0, 2.0), ""),
+        ("a * u - b * x", lambda t: pyo.Expr_if(t < 0.4, 1.0, 2.0), ""),
     ],
 )
 def test_conditions_on_inputs_and_in_inputs_are_pieces(slope, given, lost):
@@ -109,7 +107,7 @@ def test_conditions_on_inputs_and_in_inputs_are_pieces(slope, given, lost):
 
 
 def test_conditions_that_cannot_be_followed_leave_it_undecided():
-    slope = lambda v: -pyo.Expr_if(v.x >= 0.5, v.a * (v.x - 0.5), v.b * (v.x - 0.5))  # noqa: E731
+    slope = "-Expr_if(x >= 0.5, a * (x - 0.5), b * (x - 0.5))"
     text = str(igpe.check(Known("state", {"x": slope}, "a b", "x", ONE, "", "").problem()))
     assert "undecided: the equations contain a condition on states or unknowns" in text
 
@@ -117,8 +115,8 @@ def test_conditions_that_cannot_be_followed_leave_it_undecided():
 def test_a_start_that_never_moves_tells_nothing():
     """x stays at 0, so that neither its rate nor what it causes is seen."""
     slopes = {
-        "x": lambda v: -v.k * v.x / (v.K + v.x),
-        "y": lambda v: -v.d * v.y + v.v * v.x**v.n / (1 + v.x**v.n),
+        "x": "-k * x / (K + x)",
+        "y": "-d * y + v * x ** n / (1 + x ** n)",
     }
     case = Known("rest", slopes, "k K d v n", "x y", {"x": 0.0, "y": 1.0}, "", "")
     exact = igpe.check(case.problem()).exact
@@ -129,26 +127,24 @@ def test_a_start_that_never_moves_tells_nothing():
 def test_a_high_power_from_rest_is_seen_at_high_orders():
     """The first coefficient of y that feels h is of order 7."""
     slopes = {
-        "x": lambda v: v.s - v.k * v.x,
-        "y": lambda v: v.a * v.x**6 / (v.h**6 + v.x**6) - v.d * v.y,
+        "x": "s - k * x",
+        "y": "a * x ** 6 / (h ** 6 + x ** 6) - d * y",
     }
     exact = igpe.check(Known("sixth", slopes, "s k a h d", "x y", {}, "", "").problem()).exact
     assert set(exact.verdicts.values()) == {Identifiable.YES}
 
 
 def test_a_step_beyond_the_last_measurement_tells_nothing():
-    rate = lambda v: -v.k0 * pyo.exp(-v.E * 120 * (1 / v.T - 1 / 350)) * v.x  # noqa: E731
+    rate = "-k0 * exp(-E * 120 * (1 / T - 1 / 350)) * x"
     given = ({"T": igpe.step_input([0.0, 1.8], [333.8, 360.0])},)
     case = Known("beyond", {"x": rate}, "k0 E", "x", ONE, "k0 E", "", inputs=given)
     assert set(igpe.check(case.problem()).exact.names(Identifiable.NO)) == {"k0", "E"}
 
 
-def test_more_pieces_than_can_be_expanded_are_undecided_or_integrated():
-    times = np.linspace(0.0, 1.0, 400)
-    table = igpe.step_input(times, np.where(np.arange(400) % 2, 1.0, 2.0))
-    case = replace(Known("many", LINEAR, "a b", "x", ONE, "", ""), inputs=({"u": table},))
+def test_more_pieces_than_can_be_expanded_are_undecided():
+    times = np.linspace(0.0, 1.0, 20_000)
+    table = igpe.step_input(times, np.where(np.arange(len(times)) % 2, 1.0, 2.0))
+    case = Known("many", LINEAR, "a b", "x", ONE, "", "", inputs=({"u": table},))
     exact = igpe.check(case.problem()).exact
-    assert set(exact.verdicts.values()) <= {
-        Identifiable.UNDECIDED,
-        Identifiable.YES,
-    }
+    assert set(exact.verdicts.values()) == {Identifiable.UNDECIDED}
+    assert exact.why == "an input has too many pieces"

@@ -48,16 +48,16 @@ def test_what_may_be_exchanged_is_not_called_unique(name, exchange):
 
 def test_a_sign_that_is_lost_is_noticed():
     """k**2 is determined; k only with the product k m beside it, if m is known."""
-    square = Known("square", {"A": lambda v: -(v.k**2) * v.A}, "k", "A", {"A": 1.0}, "", "")
+    square = Known("square", {"A": "-k ** 2 * A"}, "k", "A", {"A": 1.0}, "", "")
     assert unique(square) == set()
-    slopes = {"A": lambda v: v.u * v.k**3 - v.k**2 * v.A}
+    slopes = {"A": "u * k ** 3 - k ** 2 * A"}
     both = replace(square, slopes=slopes, inputs=({"u": PULSE},))
     assert unique(both) == {"k"}
 
 
 def test_experiments_share_what_they_say():
     """k / T of two temperatures: k alone is known by neither slope, k and m by both."""
-    slopes = {"A": lambda v: -(v.k + v.m * v.T) * v.A}
+    slopes = {"A": "-(k + m * T) * A"}
     one = Known("line", slopes, "k m", "A", {"A": 1.0}, "k m", "", inputs=({"T": 2.0},))
     assert unique(one) == set()
     assert unique(replace(one, inputs=({"T": 2.0}, {"T": 3.0}))) == {"k", "m"}
@@ -72,7 +72,7 @@ def test_words_say_globally_where_it_is_proved():
 
 def test_quotients_that_all_solutions_agree_on_are_enough():
     """What is lost of A by two ways cannot be told apart; how fast it comes can."""
-    slopes = {"A": lambda v: v.k * v.u - (v.m + v.g) * v.A}
+    slopes = {"A": "k * u - (m + g) * A"}
     case = Known("two losses", slopes, "k m g", "A", {"A": 1.0}, "m g", "", inputs=({"u": PULSE},))
     assert unique(case) == {"k"}
 
