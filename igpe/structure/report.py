@@ -1,7 +1,6 @@
 """The findings of structure analysis in words, as a table, and as HTML."""
 
 from collections.abc import Sequence
-from math import ceil, log10
 
 import pandas as pd
 
@@ -179,11 +178,10 @@ def _how(exact: Identifiability) -> str:
     """By which means, and under which premises."""
     if exact.numerical:
         return "numerical rank, not proved"
-    sure = ["proved"] * (not exact.doubtful)
-    if exact.chance:
-        sure = [f"wrong with probability < 1e{ceil(log10(exact.chance)):+03d}"]
+    # A full rank cannot come about by chance.
+    is_proved = not exact.doubtful and not exact.names(Identifiable.NO)
     premises = {
-        ", ".join(["exact rank", *sure]): True,
+        f"exact rank{', proved' if is_proved else ' at random points'}": True,
         f"{', '.join(exact.beyond)} by differential equation": exact.beyond,
         "for nearly all durations of the experiments": exact.breaks,
         f"{_cut(exact.left_out)} left out": exact.left_out,

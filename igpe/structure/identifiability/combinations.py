@@ -30,10 +30,12 @@ from igpe.structure.series.field import (
     echelon,
     null_space,
     product,
+    residue,
     small_quotients,
 )
 
 LARGEST_WEIGHT = 100  # numerator and denominator; one in 1e5 random residues is such a quotient
+PRIME, LARGEST_FACTOR = 2**31 - 1, 30_000  # in which invariants are solved for; of their quotients
 MOST_CANDIDATES = 60  # further measurements of which pairs are tried
 
 Weights = list[list[Fraction]]
@@ -169,19 +171,15 @@ def _simplest(weights: Weights) -> list[list[int]]:
 
     Each unknown in turn is the one that the others are multiplied with.
     """
-    n, bases = len(weights[0]), []
-    for first in range(n):
-        order = [first, *(i for i in range(n) if i != first)]  # in which pivots are sought
-        w = _reduced([[row[j] for j in order] for row in weights])
-        pivots = [_lead(row) for row in w]
-        basis = []
-        for j in (j for j in range(n) if j not in pivots):
-            v = [Fraction(0)] * n
-            v[order[j]] = Fraction(1)
-            for row, pivot in zip(w, pivots, strict=True):
-                v[order[pivot]] = -row[j]
-            basis.append(_whole(v))
-        bases.append(sorted(basis, key=lambda v: [e == 0 for e in v]))
+    w = np.array([[residue(v, PRIME) for v in row] for row in weights], dtype=np.uint64)
+    bases = []
+    for first in range(w.shape[1]):
+        order = [first, *(i for i in range(w.shape[1]) if i != first)]  # in which pivots are sought
+        basis = null_space(echelon(w[:, order], PRIME), PRIME)[:, np.argsort(order)]
+        known = small_quotients(basis, PRIME, LARGEST_FACTOR)
+        vectors = [_whole([v for v in row if v is not None]) for row in known if None not in row]
+        if len(vectors) == len(basis):
+            bases.append(sorted(vectors, key=lambda v: [e == 0 for e in v]))
     return min(bases, key=lambda vectors: sum(abs(e) + (e < 0) for v in vectors for e in v))
 
 
@@ -191,26 +189,6 @@ def _whole(vector: Sequence[Fraction]) -> list[int]:
     whole = [int(e * scale) for e in vector]
     shared = gcd(*whole) * (1 if next(e for e in whole if e) > 0 else -1)
     return [e // shared for e in whole]
-
-
-def _reduced(matrix: Weights) -> Weights:
-    """Gauss and Jordan's elimination on quotients; the rows are independent."""
-    rows: Weights = []
-    for given in matrix:
-        row = given
-        for known in rows:
-            row = _minus(row, row[_lead(known)], known)
-        row = [a / row[_lead(row)] for a in row]
-        rows = [*(_minus(known, known[_lead(row)], row) for known in rows), row]
-    return rows
-
-
-def _minus(row: list[Fraction], factor: Fraction, other: list[Fraction]) -> list[Fraction]:
-    return [a - factor * b for a, b in zip(row, other, strict=True)]
-
-
-def _lead(row: list[Fraction]) -> int:
-    return next(j for j, v in enumerate(row) if v)
 
 
 def _product(exponents: list[int], names: Sequence[str]) -> str:

@@ -224,8 +224,6 @@ class Identifiability:
     why_not       why the number of values of some may be undecided; empty if all are decided
     measure       unknown that is not identifiable -> smallest sets of further measurements that
                   would make it so
-    chance        bound of the probability that the random points misled; 0 where all unknowns are
-                  identifiable, because a full rank cannot come about by chance
     generic       whether known start values were replaced by random ones (at those given the
                   equations are not defined, or have no exact solution that could be found)
     beyond        functions that are known by their differential equation alone: exp, log, ...
@@ -248,7 +246,6 @@ class Identifiability:
     alternatives: tuple[Alternatives, ...] = ()
     why_not: str = ""
     measure: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
-    chance: float = 0.0
     generic: bool = False
     beyond: tuple[str, ...] = ()
     numerical: bool = False
@@ -361,7 +358,6 @@ def _judged(rows: ExactRows, names: Sequence[str]) -> Identifiability:
         _verdicts(names, moved),
         combinations=combinations(rows, names),
         measure={names[i]: sets for i, sets in additional(rows).items()},
-        chance=rows.chance if moved.any() and not doubtful else 0.0,
         generic=rows.generic,
         beyond=rows.beyond,
         breaks=rows.pieces > 1,

@@ -367,7 +367,6 @@ def _expanded(
         outputs=h,
         t0=first,
         columns=tuple(problem.box.names.index(q) for q in posed.q_names),
-        inputs=tuple((v.times.tobytes(), v.values.tobytes(), v.hold) for v in tables),
         pieces=_pieces(tables, first, last) if tables else (),
     )
     t0 = rational(first)

@@ -29,7 +29,7 @@ from igpe.structure.series.field import (
     product,
     random_primes,
 )
-from igpe.structure.series.graph import Dynamics, InputSegment, degree_of_minor
+from igpe.structure.series.graph import Dynamics, InputSegment
 from igpe.structure.series.points import (
     Levels,
     NoPoint,
@@ -38,7 +38,7 @@ from igpe.structure.series.points import (
     random_point,
     random_tangents,
 )
-from igpe.structure.series.power_series import Constants, PowerSeries, Signals
+from igpe.structure.series.power_series import Constants, PowerSeries
 
 MARGIN = 2  # orders beyond those that a generic start needs
 ATTEMPTS = 2  # points at which a division by zero may be bad luck; then it is the start values'
@@ -56,12 +56,10 @@ class ExactRows:
     measured of each point, the echelon form of what is measured
     extra    of each point, name -> rows of what is not measured in some experiment
     orders   how many coefficients were computed
-    degrees  of the equations and of the start values, in the sense of `graph.degree`
     generic  whether known start values were drawn at random, because at those given the equations
              are not defined, or have no solution that could be found
     beyond   names of the functions that are no quotients of polynomials
     pieces   the most pieces that the inputs of an experiment have
-    lengths  whether the length of an experiment enters the combinations that are determined
     known    so many orders are known of what is determined
     limit    the rows of generic start values, times and inputs, whose rank is an upper bound; None
              where it was not computed
@@ -72,11 +70,9 @@ class ExactRows:
     measured: tuple[Echelon, ...]
     extra: tuple[dict[str, Residues], ...]
     orders: int
-    degrees: tuple[int, int]
     generic: bool
     beyond: tuple[str, ...]
     pieces: int = 1
-    lengths: bool = False
     known: int = MARGIN
     limit: "ExactRows | None" = None
 
@@ -95,18 +91,6 @@ class ExactRows:
     def best(self) -> list[int]:
         """The points that reach it."""
         return [k for k, form in enumerate(self.measured) if form.rank == self.rank]
-
-    @property
-    def chance(self) -> float:
-        """Bound of the probability that all points have a smaller rank than nearly all others.
-
-        Twice: the points must not be zeros of denominators either, and are drawn again if they are.
-        """
-        if self.limit is not None:
-            return self.limit.chance
-        rank = min(self.rank + 1, self.n)
-        zeros = 2 * degree_of_minor(*self.degrees, self.orders, rank)
-        return float(np.prod([min(1.0, zeros / prime) for prime in self.primes]))
 
     @property
     def n(self) -> int:
@@ -267,14 +251,14 @@ class SeriesStart:
     ) -> None:
         self.primes = random_primes(random)
         plain = Field(self.primes, 1, random)
-        shared = Constants(plain), Signals(plain)
+        constants = Constants(plain)
         fields = [Field(self.primes, 1 + len(d.columns), random) for d in dynamics]
         moves: list[Residues | None] = [
             random_moves(d, own) if generic or (levels and d.y.numel()) else None
             for d, own in zip(dynamics, fields, strict=True)
         ]
         values = [None if m is None else m[:, :, 0] for m in moves]
-        self.point: RandomPoint = random_point(dynamics, n, plain, shared, moved=values)
+        self.point: RandomPoint = random_point(dynamics, n, plain, constants, moved=values)
         self.courses = []
         for i, (d, y) in enumerate(zip(dynamics, self.point.y, strict=True)):
             q = self.point.q[:, list(d.columns)]
@@ -282,8 +266,8 @@ class SeriesStart:
             if x is not None and start is not None:
                 x[:, :, 0] = start
             if levels and x is None:
-                x = random_tangents(d, q, levels[i], fields[i], shared[0])
-            self.courses.append(PowerSeries(d, fields[i], shared, q, y, x=x, orders=orders))
+                x = random_tangents(d, q, levels[i], fields[i], constants)
+            self.courses.append(PowerSeries(d, fields[i], constants, q, y, x=x, orders=orders))
 
 
 class _Expander:
@@ -318,7 +302,7 @@ class _Expander:
         courses, points = self.start.courses, range(len(self.primes))
         if all(course.grid.is_single for course in courses):
             order, forms = self._by_orders()
-            forms, known, steady = [self._with_few(k, forms[k]) for k in points], MARGIN, True
+            forms, known = [self._with_few(k, forms[k]) for k in points], MARGIN
             extra = [self._by_name(partial(self._all, k)) for k in points]
         else:
             for _ in range(self.orders):
@@ -335,14 +319,9 @@ class _Expander:
             measured=tuple(forms),
             extra=tuple(extra),
             orders=order,
-            degrees=(
-                max(course.degree for course in courses),
-                max(course.degree_of_start for course in courses),
-            ),
             generic=self.generic,
             beyond=tuple(sorted(set().union(*(course.beyond for course in courses)))),
             pieces=max(max(1, len(course.grid.pieces)) for course in courses),
-            lengths=not steady,
             known=known,
         )
 

@@ -39,7 +39,7 @@ from igpe.structure.series.field import (
 )
 from igpe.structure.series.graph import Dynamics
 from igpe.structure.series.points import NoPoint, random_point
-from igpe.structure.series.power_series import Constants, PowerSeries, Signals
+from igpe.structure.series.power_series import Constants, PowerSeries
 
 
 class Lattice:
@@ -250,19 +250,19 @@ def _determined(
     """
     random = np.random.default_rng(seed)
     field = Field(random_primes(random), 1, random)
-    shared = Constants(field), Signals(field)
+    constants = Constants(field)
     dynamics = [
         _while_measured(e, e.following(stack(f for one in own for f in one.values())))
         for e, own in zip(experiments, relations, strict=True)
     ]
-    point = random_point(dynamics, n, field, shared)
+    point = random_point(dynamics, n, field, constants)
     orders = len(monomials) + max(d.x.numel() for d in dynamics) + MARGIN
     rows = []
     for d, own, y in zip(dynamics, relations, point.y, strict=True):
         if len(d.pieces) > 1 and len(d.pieces) * orders**2 * d.f.numel() > MOST_NUMBERS:
             raise Singular
         sized = Field(field.primes, 1 + len(d.columns), random)
-        series = PowerSeries(d, sized, shared, point.q[:, list(d.columns)], y, orders=orders)
+        series = PowerSeries(d, sized, constants, point.q[:, list(d.columns)], y, orders=orders)
         rows.append(_rows(series, own, monomials, orders))
     every = np.concatenate(rows, axis=1)
     every = every if every[..., 1:].any() else every[..., :1]

@@ -5,7 +5,7 @@ the integral of something made of these: z = exp(g) of z g', z = log(g) of g'/g,
 c z g'/g. So its series follows from that of g and from one number, its value at the start.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -154,38 +154,6 @@ _RULES: Mapping[str, Callable[..., int]] = {
 """How CasADi's operations become sums, products, quotients and integrals."""
 
 
-def degree(graph: SeriesGraph) -> int:
-    """Bound d of the degrees of all outputs over their common denominator, for `degree_of_minor`.
-
-    Integrals count as variables; w times the derivative of g is one more output of each.
-    """
-    degrees: list[tuple[int, int]] = []  # of numerator and denominator
-    outputs: list[tuple[int, int]] = []
-    for node in graph.nodes:
-        if node.name in ("CONST", "INPUT") or node.name not in ELEMENTARY:
-            degrees.append((int(node.name != "CONST"), 0))
-            continue
-        (a, b), (c, d) = (degrees[i] for i in node.arguments)
-        both = {"MUL": (a + c, b + d), "DIV": (a + d, b + c)}
-        degrees.append(both.get(node.name, (max(a + d, b + c), b + d)))
-    for node in graph.nodes:
-        if node.name not in ELEMENTARY:
-            (a, b), (c, d) = (degrees[i] for i in node.arguments)
-            outputs.append((a + d + c, 2 * b + d))
-    outputs += [degrees[i] for i in set(graph.results)]
-    return max((up for up, _ in outputs), default=0) + sum(down for _, down in outputs)
-
-
-def degree_of_minor(d: int, start: int, orders: int, rank: int) -> int:
-    """Bound of the degree of a minor of the sensitivity matrix, mixed rows included.
-
-    With f = P/Q, P and Q of degree d at most, coefficient k of the series is P[k] / Q**(2k), and
-    each further order adds at most 2 d to the degree of P[k]. A derivative by an unknown and the
-    output on top add d each; start values of degree `start` in what was drawn multiply all.
-    """
-    return rank * (start * (2 * d * (orders + 1) + 1) + 1)
-
-
 class InputSegment(NamedTuple):
     """The inputs between two of their breaks; times count from the start.
 
@@ -211,9 +179,7 @@ class Dynamics:
     outputs          SX column in the same symbols
     t0               the time at which the series begin
     columns          (n_q,) which of all unknowns each q is
-    inputs           (n_u,) keys: without pieces an input is a function of time of which nothing is
-                     known; inputs with the same key are the same function
-    pieces           the inputs as they are, up to the last measurement
+    pieces           the inputs up to the last measurement; at least one where there are inputs
     """
 
     x: Any
@@ -227,7 +193,6 @@ class Dynamics:
     outputs: Any
     t0: float
     columns: tuple[int, ...]
-    inputs: tuple[Hashable, ...] = ()
     pieces: tuple[InputSegment, ...] = ()
 
     @property
@@ -243,5 +208,5 @@ class Dynamics:
                 [self.f, self.g, self.outputs], [self.u], [stack(float(v) for v in levels)]
             )
             empty = ca.SX(0, 1)
-            result.append(replace(self, u=empty, f=f, g=g, outputs=outputs, inputs=(), pieces=()))
+            result.append(replace(self, u=empty, f=f, g=g, outputs=outputs, pieces=()))
         return result or [self]

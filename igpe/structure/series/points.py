@@ -24,7 +24,7 @@ from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
 from igpe.structure.series.field import Field, Residues, Singular, echelon, product, residue, solved
 from igpe.structure.series.graph import Dynamics
-from igpe.structure.series.power_series import Constants, Signals, start_values
+from igpe.structure.series.power_series import Constants, start_values
 
 Levels = tuple[tuple[Fraction | None, ...], ...]
 """Of an experiment's inputs, all that occur together; None: any."""
@@ -155,7 +155,7 @@ def random_point(
     courses: Sequence[Dynamics],
     n_q: int,
     field: Field,
-    shared: tuple[Constants, Signals],
+    constants: Constants,
     *,
     moved: Sequence[Residues | None] = (),
 ) -> RandomPoint:
@@ -164,14 +164,10 @@ def random_point(
     moved   what is added to the start values of each experiment
     raises  NoPoint, Singular, UnknownOperation
     """
-    constants, signals = shared
     points, moves = len(field.primes), list(moved) or [None] * len(courses)
 
     def values(lists: Sequence[list[int]]) -> Residues:
         return np.array(lists, dtype=np.uint64).reshape(-1, points).T.copy()
-
-    def inputs(keys: Sequence[Any]) -> Residues:
-        return values([signals.at(key, 0) for key in keys])
 
     q, shifts = ca.SX.sym("q", n_q), [ca.SX.sym("shift", d.x.numel()) for d in courses]
     free = values([field.draw() for _ in range(n_q)])
@@ -191,9 +187,8 @@ def random_point(
     if any(bent):
         hard = [i for i, is_bent in enumerate(bent) if is_bent]
         equations, both = stack(at_start[i] for i in hard), stack([q, *shifts])
-        symbols = [both, stack(own[i] for i in hard), stack(parts[i][1].u for i in hard)]
-        given = inputs([key for i in hard for key in parts[i][1].inputs])
-        whole = [np.hstack([free, known]), np.hstack([y[i] for i in hard]), given]
+        symbols = [both, stack(own[i] for i in hard)]
+        whole = [np.hstack([free, known]), np.hstack([y[i] for i in hard])]
         is_moved = any(m is not None for m in moves)  # given start values stay
         columns = linear_parameters(equations, both).jointly
         candidates = [c for c in columns if c < n_q or is_moved]
@@ -201,8 +196,8 @@ def random_point(
         free, known = whole[0][:, :n_q], whole[0][:, n_q:]
     for i, (_, d) in enumerate(parts):
         if d.y.numel() and not bent[i]:
-            symbols, solved_for = [q, own[i], d.u, stack(shifts)], range(d.y.numel())
-            whole = [free, y[i], inputs(d.inputs), known]
+            symbols, solved_for = [q, own[i], stack(shifts)], range(d.y.numel())
+            whole = [free, y[i], known]
             _solve(at_start[i], symbols, whole, (1, solved_for), (field, constants))
     starts = np.split(known, np.cumsum([d.x.numel() for d in courses])[:-1], axis=1)
     return RandomPoint(
@@ -217,11 +212,11 @@ def random_point(
 
 def _instants(d: Dynamics) -> list[Dynamics]:
     """Without implicit variables there is nothing to solve, and one stands for all."""
-    return d.instants() if d.y.numel() else [replace(d, g=ca.SX(0, 1), u=ca.SX(0, 1), inputs=())]
+    return d.instants() if d.y.numel() else [replace(d, g=ca.SX(0, 1), u=ca.SX(0, 1))]
 
 
 def _at_start(d: Dynamics, q: Any, shift: Any, y: Any) -> Any:
-    """g at the start, in the symbols of all unknowns, of y, of u and of what moves the start.
+    """g at the start, in the symbols of all unknowns, of y and of what moves the start.
 
     y  a symbol of its own: the instants of one experiment share theirs
     """

@@ -5,7 +5,7 @@ implicit variables follows from that of their equations, in which it is linear f
 value, then its derivatives, by the same matrix dg/dy at the start.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,7 @@ from igpe.structure.series.field import (
     residue,
     solved,
 )
-from igpe.structure.series.graph import ELEMENTARY, Dynamics, SeriesGraph, degree, series_graph
+from igpe.structure.series.graph import ELEMENTARY, Dynamics, SeriesGraph, series_graph
 
 PARTS = 12  # exp is drawn at a twelfth of its argument: of that all quotients below are multiples
 LARGEST_TERM = 4  # of those quotients
@@ -327,20 +327,6 @@ def start_values(
 STEADY = (False, False, True, False, False)  # of x, y, q, u, t
 
 
-class Signals:
-    """Inputs of which nothing is known: their coefficients are random, and remembered by key."""
-
-    def __init__(self, field: Field) -> None:
-        self.field = field
-        self._drawn: dict[tuple[Hashable, int], list[int]] = {}
-
-    def at(self, key: Hashable, order: int) -> list[int]:
-        """A coefficient at each point."""
-        if (key, order) not in self._drawn:
-            self._drawn[key, order] = self.field.draw()
-        return self._drawn[key, order]
-
-
 class PowerSeries:
     """One experiment's series, as far as they have been computed.
 
@@ -357,7 +343,7 @@ class PowerSeries:
         self,
         dynamics: Dynamics,
         field: Field,
-        shared: tuple[Constants, Signals],
+        constants: Constants,
         q: Residues,
         y: Residues,
         *,
@@ -367,8 +353,7 @@ class PowerSeries:
         self.grid = Grid(dynamics, field.primes, orders)
         self.dynamics = d = dynamics
         self.field = field = Field(self.grid.primes, field.size, field.random)
-        self.constants, self.signals = shared
-        self.order = 0
+        self.constants, self.order = constants, 0
         self.outputs: list[list[Residues]] = []
         self._n_x, self._n_y = int(d.f.numel()), int(d.g.numel())
         self._graph = series_graph(ca.vertcat(d.f, d.g, d.outputs), d.symbols, STEADY)
@@ -381,17 +366,6 @@ class PowerSeries:
         self._x = [starts]
         self._y = [[field.constant(column) for column in self._at_nodes(y).T]]
         self._inverses = self._inverted() if self._n_y else []
-
-    @property
-    def degree(self) -> int:
-        """Of the equations and outputs in all their symbols."""
-        return degree(self._graph)
-
-    @property
-    def degree_of_start(self) -> int:
-        """Of the start values, and of unknowns that implicit equations were solved for."""
-        starts = degree(series_graph(self.dynamics.start, [self.dynamics.q], (True,)))
-        return max(1, starts) * max(1, self._n_y * self.degree)
 
     @property
     def beyond(self) -> set[str]:
@@ -456,9 +430,7 @@ class PowerSeries:
     def exogenous(self, argument: int, element: int, k: int) -> Residues:
         """A coefficient of an input or of the time."""
         if argument == 3:  # noqa: PLR2004 - u
-            if self.grid.pieces:
-                return self.field.constant(self.grid.input(element, k))
-            return self.field.constant(self.signals.at(self.dynamics.inputs[element], k))
+            return self.field.constant(self.grid.input(element, k))
         if k == 1:
             return self.field.constant(self.grid.times())
         return self.field.number(self.dynamics.t0 if k == 0 else 0.0)

@@ -9,8 +9,8 @@ import pytest
 
 from igpe.equations.operations import UnknownOperation
 from igpe.structure.series.field import Field, Singular, rational, residue
-from igpe.structure.series.graph import Dynamics, degree, series_graph
-from igpe.structure.series.power_series import Constants, Evaluation, PowerSeries, Signals
+from igpe.structure.series.graph import Dynamics, series_graph
+from igpe.structure.series.power_series import Constants, Evaluation, PowerSeries
 
 PRIMES = [2147483629, 2147483587]
 ORDERS = 7
@@ -106,8 +106,7 @@ def test_taylor_coefficients_and_derivatives_are_casadis():
     d = Dynamics(x, none, q, none, ca.SX.sym("t"), slopes, none, start, output, 0.0, (0, 1, 2))
     field = Field(PRIMES, 4, np.random.default_rng(0))
     point = np.array([[2, 3, 1]] * 2, dtype=np.uint64)
-    shared = Constants(field), Signals(field)
-    course = PowerSeries(d, field, shared, point, np.zeros((2, 0), dtype=np.uint64))
+    course = PowerSeries(d, field, Constants(field), point, np.zeros((2, 0), dtype=np.uint64))
     y = output
     for k in range(4):
         found = course.advance()[0]
@@ -128,9 +127,7 @@ def test_implicit_variables_follow_their_equation():
     )
     field = Field(PRIMES, 3, np.random.default_rng(0))
     root = np.array([[2], [2]], dtype=np.uint64)
-    course = PowerSeries(
-        d, field, (Constants(field), Signals(field)), np.array([[5, 1]] * 2, dtype=np.uint64), root
-    )
+    course = PowerSeries(d, field, Constants(field), np.array([[5, 1]] * 2, dtype=np.uint64), root)
     values = [course.advance() for _ in range(5)]
     assert all(not equation.any() for _, equation in values)
     first = values[0][0]  # dy/dq[1] = -y**2 / (1 + 2 y) = -4/5
@@ -156,9 +153,3 @@ def test_floats_mean_the_numbers_they_are_written_as():
     assert rational(8.314) == Fraction(8314, 1000)
     assert rational(6.02214076e23) == Fraction(602214076 * 10**15)
     assert rational(-0.0) == 0
-
-
-def test_degrees_are_bounds():
-    x = ca.SX.sym("x", 2)
-    assert degree(series_graph(x[0] * x[1] ** 2, [x], (False,))) == 3
-    assert degree(series_graph(x[0] / (1 + x[1]), [x], (False,))) == 2
