@@ -276,7 +276,7 @@ def test_words():
     assert "of p2, s1, s2, x1(t0) only p2*x1(t0), s1*x1(t0) and s2*x1(t0) can be determined" in text
     assert "measuring x1, x2, x3, q1, q2 or q3 as well would free them" in text
     assert "would make it algebraic; globally identifiable\n" in text
-    assert "(exact rank at random points)" in text
+    assert "(exact rank at random points; for nearly all durations" in text
     assert "(exact rank, proved)" in str(checked("FitzHugh and Nagumo"))
     text = str(checked("Arrhenius, one temperature"))
     assert "of k, E only k*exp(c*E) (c is known) can be determined" in text
