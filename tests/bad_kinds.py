@@ -93,7 +93,7 @@ class Careless:
 EXPERIMENTS: Mapping[str, Case] = {
     "start None": (lambda: kind(start=None), DataError, ["start is None", "start={'A': 1.0"]),
     "start in a list": (lambda: kind(start=[1.0]), DataError, ["start is [1.0]", "mapping"]),
-    "start by number": (lambda: kind(start={1: 1.0}), DataError, ["[1]", "no names", "texts"]),
+    "start by number": (lambda: kind(start={1: 1.0}), DataError, ["[1]", "no names", "mapping"]),
     "inputs in a list": (lambda: kind(inputs=[1]), DataError, ["inputs is [1]", "igpe.step_input"]),
     "units a text": (lambda: kind(units="mol"), DataError, ["units is 'mol'", "{'A': 'mol/L'}"]),
     "name a number": (lambda: kind(name=3), DataError, ["name is 3", "text"]),

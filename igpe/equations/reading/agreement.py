@@ -2,33 +2,25 @@
 
 What was translated is compared with the values that Pyomo's own expressions have at many points:
 all measured times and times between them, the inputs that are given, start values and bounds, and
-magnitudes drawn over decades. Nothing here uses the translation: expressions are evaluated node by
-node with Pyomo's operations, members of one form together as arrays. One member of each component
-is evaluated by `pyo.value` besides.
+magnitudes drawn over decades. Nothing here uses the translation: numbers are put into the model's
+variables, Pyomo evaluates its expressions, and the variables get their own numbers back.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, cached_property
-from itertools import repeat
-from operator import attrgetter, methodcaller
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
 import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.numeric_types import native_types
-from pyomo.core.expr import numeric_expr
-from pyomo.core.expr.base import ExpressionBase
-from pyomo.core.expr.relational_expr import (
-    EqualityExpression,
-    RangedExpression,
-    RelationalExpression,
-)
+from pyomo.core.expr.numeric_expr import SumExpression
+from pyomo.core.expr.relational_expr import EqualityExpression
 from pyomo.core.expr.visitor import identify_variables
 
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ModelError
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
@@ -39,6 +31,7 @@ from igpe.problem.problem import Problem
 
 TOLERANCE = 1e-9  # of the sum of the absolute terms
 ROUNDING = 1e-14  # relative change of a quantity that stands for rounding
+SHAKEN = 9  # times that all quantities are changed so
 AMPLIFIED = 1e4  # differences up to so many times what such a change makes are rounding
 LARGEST = 1e200  # the order of operations decides beyond it whether the result is finite
 ALL = 150  # members of a model that are all compared; of larger ones each at `TIMES` times
@@ -46,119 +39,11 @@ TIMES = 6
 HALF, AT_ENDS = 0.5, 0.2  # shares of the draws
 TURN = 6  # all quantities are negative at one of so many points, some at another
 DECADES = 4.0  # that quantities are drawn over, up and down
-PYOMO_VALUES = 20  # members evaluated by `pyo.value` besides
 MOST = 8  # quantities that a message names
 STARTS = 8  # points at which start conditions are compared
-OF_FIXED_LENGTH = frozenset({
-    numeric_expr.ProductExpression,
-    numeric_expr.MonomialTermExpression,
-    numeric_expr.DivisionExpression,
-    numeric_expr.NegationExpression,
-    numeric_expr.PowExpression,
-})
-NAMES = "exp log log10 sqrt ceil floor sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh"
-FUNCTIONS = {name: getattr(np, name) for name in NAMES.split()}
 
-
-class Values:
-    """Values of all quantities at all points, and of expressions in them.
-
-    rows   id(Pyomo data) -> row of the table
-    table  (n_quantities, n_points)
-    """
-
-    def __init__(self, rows: dict[int, int], table: FloatArray) -> None:
-        self.rows, self.table = rows, table
-
-    def of(self, nodes: Sequence[Any], points: IntArray) -> FloatArray:
-        """(n,) values of n expressions, each at its point; those of one form at once."""
-        groups = _grouped(nodes)
-        if len(groups) == 1:
-            return self._of_one_form(nodes, points)
-        result = np.empty(len(nodes))
-        for places in groups:
-            result[places] = self._of_one_form([nodes[k] for k in places], points[places])
-        return result
-
-    def terms(self, nodes: Sequence[Any], points: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) values, and (n,) sums of the absolute terms."""
-        value, size = np.empty(len(nodes)), np.empty(len(nodes))
-        for places in _grouped(nodes):
-            members, at = [nodes[k] for k in places], points[places]
-            if isinstance(members[0], numeric_expr.SumExpression):
-                parts = self._arguments(members, at)
-                value[places], size[places] = sum(parts), sum(map(np.abs, parts))
-            else:
-                value[places] = self._of_one_form(members, at)
-                size[places] = np.abs(value[places])
-        return value, size
-
-    def _arguments(self, nodes: Sequence[Any], points: Any) -> list[FloatArray]:
-        return [self.of(column, points) for column in zip(*[n.args for n in nodes], strict=True)]
-
-    def _of_one_form(self, nodes: Sequence[Any], points: Any) -> FloatArray:
-        one = nodes[0]
-        if one.__class__ in native_types:
-            return np.array(nodes, dtype=float)
-        if one.is_expression_type():
-            return np.asarray(_applied(one, self._arguments(nodes, points)), dtype=float)
-        rows = list(map(self.rows.get, map(id, nodes), repeat(-1)))
-        found = self.table[rows, points]
-        for k in (k for k, row in enumerate(rows) if row < 0) if min(rows) < 0 else ():
-            number = pyo.value(nodes[k], exception=False)
-            found[k] = np.nan if number is None else number
-        return np.asarray(found)
-
-
-def _grouped(nodes: Sequence[Any]) -> list[Sequence[int]]:
-    """Places of nodes that can be evaluated together."""
-    kinds: set[Any] = set(map(type, nodes))
-    if len(kinds) == 1:
-        form = _form(*kinds)
-        if form is None or len(set(map(form, nodes))) == 1:
-            return [range(len(nodes))]
-    groups: dict[Any, list[int]] = {}
-    for place, node in enumerate(nodes):
-        kind: Any = type(node)
-        form = _form(kind)
-        groups.setdefault((kind, form and form(node)), []).append(place)
-    return list(groups.values())
-
-
-@cache
-def _form(kind: Any) -> Callable[[Any], Any] | None:
-    """What distinguishes nodes of one kind; None if nothing does."""
-    if issubclass(kind, numeric_expr.UnaryFunctionExpression):
-        return attrgetter("name")
-    if issubclass(kind, RelationalExpression):
-        return lambda node: getattr(node, "strict", None)
-    if not issubclass(kind, ExpressionBase) or kind in OF_FIXED_LENGTH:
-        return None
-    return methodcaller("nargs")
-
-
-def _applied(node: Any, values: list[Any]) -> Any:
-    """Pyomo's operation on arrays."""
-    for kind, apply in NODES.items():
-        if isinstance(node, kind):
-            return apply(node, *values)
-    return node._apply_operation(values)
-
-
-def _between(node: Any, lower: Any, body: Any, upper: Any) -> Any:
-    above = lower < body if node.strict[0] else lower <= body
-    return above & (body < upper if node.strict[1] else body <= upper)
-
-
-NODES: dict[type, Callable[..., Any]] = {
-    numeric_expr.Expr_ifExpression: lambda _, test, a, b: np.where(test != 0, a, b),
-    numeric_expr.AbsExpression: lambda _, a: np.abs(a),
-    numeric_expr.UnaryFunctionExpression: lambda node, a: FUNCTIONS[node.name](a),
-    numeric_expr.MaxExpression: lambda _, *of: np.maximum.reduce(of),
-    numeric_expr.MinExpression: lambda _, *of: np.minimum.reduce(of),
-    RangedExpression: _between,
-}
-"""Of all others Pyomo's own operation does for arrays. The first that fits decides."""
+Sides = tuple[Any, Any]
+"""A Pyomo expression, and one that is to be subtracted from it."""
 
 
 def require_agreement(
@@ -166,25 +51,25 @@ def require_agreement(
 ) -> None:
     """Compare a translated system with Pyomo's values of the equations it came from.
 
-    between  an instance at times between the measured ones; the values of its Vars are changed
+    between  an instance at times between the measured ones
     raises   ModelError, naming the equation, both values and the point
     """
     pairs = zip(problem.experiments, problem.instances, strict=True)
     measured = [i for e, i in pairs if e.name == experiment.name]
     with np.errstate(all="ignore"):
         comparison = _Comparison(problem, experiment, system, (*measured, between))
-        comparison.equations()
-        comparison.starts()
+        with comparison.lent():
+            comparison.equations()
+            comparison.starts()
 
 
 class _Comparison:
     """One experiment's equations, as translated and as Pyomo evaluates them.
 
     instances  at the measured times, and our own at times between
-    points     (number of the instance, time) of each column of the table of values
+    points     (number of the instance, time) of each column of the table
+    table      (n_quantities, n_points) values of dx, x, z, u, p, s one below the other
     series     of each equation and measured quantity its members by time, in each instance
-    of_row, of_point, bodies, uppers  (n,) the members that are compared: equation or measured
-               quantity, point, and two Pyomo expressions whose difference is the value
     """
 
     def __init__(
@@ -202,33 +87,80 @@ class _Comparison:
             *([i.equations.get(n, {}) for i in instances] for n in system.equations),
             *([i.over_time(n) or {} for i in instances] for n in system.measured),
         ]
-        self.parts = _Draw(problem, experiment, instances[0], system).parts(
-            np.array([t for _, t in self.points])
-        )
-        self.values = Values(self._rows(), np.vstack(self.parts[1:]))
-        members = [
-            (row, point, *_sides(data))
-            for row, by_instance in enumerate(self.series)
-            for point in self._chosen(row)
-            if (data := by_instance[self.points[point][0]].get(self.points[point][1])) is not None
-        ]
-        self.of_row, self.of_point = (np.array([m[i] for m in members]) for i in (0, 1))
-        self.bodies, self.uppers = ([m[i] for m in members] for i in (2, 3))
+        draw = _Draw(problem, experiment, instances[0], system)
+        self.parts = draw.parts(np.array([t for _, t in self.points]))
+        self.table = np.vstack(self.parts[1:])
+        self.lent_values: dict[int, tuple[Any, Any]] = {}
 
-    def _rows(self) -> dict[int, int]:
-        """id(Pyomo data) -> row of dx, x, z, u, p, s one below the other."""
-        s = self.symbols
-        rows: dict[int, int] = {}
-        for i in self.instances:
-            data: list[Any] = [i.slopes[n].values() for n in s.states]
-            data += [i.states[n].values() for n in s.states]
-            data += [i.series.get(n, {}).values() for n in s.algebraics]
-            data += [i.series[n].values() if n in i.series else [i.scalars[n]] for n in s.inputs]
-            data += [[i.scalars[n]] for n in s.parameters]
-            data += [[i.states[n][i.first]] for n in s.states]
-            for row, members in enumerate(data):
-                rows.update(zip(map(id, members), repeat(row)))
-        return rows
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Give all variables back the values that they had."""
+        try:
+            yield
+        finally:
+            for data, number in self.lent_values.values():
+                data._value = number
+
+    def _data(self, number: int, time: float) -> list[Any]:
+        """Pyomo data of an instance at a time, in the order of the rows."""
+        i, s = self.instances[number], self.symbols
+        series = i.series
+        return [
+            *(i.slopes[n].get(time) for n in s.states),
+            *(i.states[n].get(time) for n in s.states),
+            *(series.get(n, {}).get(time) for n in s.algebraics),
+            *(series[n].get(time) if n in series else i.scalars[n] for n in s.inputs),
+            *(i.scalars[n] for n in s.parameters),
+            *(i.states[n][i.first] for n in s.states),
+        ]
+
+    def _set(self, point: int, factors: FloatArray | float = 1.0, *, at: int | None = None) -> None:
+        """Put the numbers of a point into the model, where that point is or another one."""
+        place = self.points[point if at is None else at]
+        column = (self.table[:, point] * factors).tolist()
+        for data, number in zip(self._data(*place), column, strict=True):
+            if data is not None:
+                if id(data) not in self.lent_values:
+                    pyo.value(data, exception=False)  # a Param takes its default when first read
+                    self.lent_values[id(data)] = data, data._value
+                data._value = number
+
+    def equations(self) -> None:
+        """Compare residuals and measured quantities."""
+        t, *others = self.symbols.vectors
+        function = ca.Function("F", [t, ca.vertcat(*others)], self.expressions)
+        results = function.call([self.parts[0], self.table])
+        translated = np.vstack([one.full() for one in results])
+        true, allowed = np.full(translated.shape, np.nan), np.zeros(translated.shape)
+        compared = np.zeros(translated.shape, dtype=bool)
+        chosen = [set(self._chosen(row)) for row in range(len(self.names))]
+        for point in range(len(self.points)):
+            self._set(point)
+            for row in (k for k, points in enumerate(chosen) if point in points):
+                if (sides := self._sides(row, point)) is not None:
+                    (body, size), (upper, other) = map(_terms, sides)
+                    true[row, point], allowed[row, point] = body - upper, TOLERANCE * (size + other)
+                    compared[row, point] = True
+        wrong = compared & ~(np.abs(true - translated) <= allowed)
+        wrong &= np.isfinite(true) | np.isfinite(translated)
+        if wrong.any():
+            wrong &= ~self._is_same(true, translated, allowed, compared)
+        for row, point in np.argwhere(wrong).tolist():
+            values = float(true[row, point]), float(translated[row, point])
+            if not self._is_explained(row, point, *values):
+                s = self.symbols
+                names = [*(f"d({n})" for n in s.states), *s.states, *s.algebraics]
+                names += [*s.inputs, *s.parameters]
+                used = sorted(self._quantities(row, point) - {-1})
+                where = [f"{names[j]} = {self.table[j, point]:.6g}" for j in used]
+                time = f"t = {self.points[point][1]:.6g}"
+                raise _disagreement(self.names[row], [time, *where], values)
+
+    def _sides(self, row: int, point: int) -> Sides | None:
+        """The member of an equation or measured quantity at a point; None if there is none."""
+        number, time = self.points[point]
+        data = self.series[row][number].get(time)
+        return None if data is None else _sides(data)
 
     def _chosen(self, row: int) -> Sequence[int]:
         """All points; of a large model a share of them for each equation without explicit time.
@@ -247,93 +179,60 @@ class _Comparison:
         """Which equations and measured quantities name the time itself."""
         return ca.which_depends(stack(self.expressions), self.symbols.t, 1, True)
 
-    def equations(self) -> None:
-        """Compare residuals and measured quantities."""
-        t, *others = self.symbols.vectors
-        function = ca.Function("F", [t, ca.vertcat(*others)], self.expressions)
-        results = function.call([self.parts[0], self.values.table])
-        translated = np.vstack([one.full() for one in results])[self.of_row, self.of_point]
-        body, size = self.values.terms(self.bodies, self.of_point)
-        upper, other = self.values.terms(self.uppers, self.of_point)
-        self._insert_pyomo_values(body)
-        true, allowed = body - upper, TOLERANCE * (size + other)
-        wrong = ~(np.abs(true - translated) <= allowed)
-        wrong &= np.isfinite(true) | np.isfinite(translated)
-        if wrong.any():
-            wrong &= ~self._is_same(true, translated, allowed)
-        for k in np.flatnonzero(wrong).tolist():
-            values = float(true[k]), float(translated[k])
-            if not self._is_explained(k, *values):
-                point, s = int(self.of_point[k]), self.symbols
-                names = [*(f"d({n})" for n in s.states), *s.states, *s.algebraics]
-                names += [*s.inputs, *s.parameters]
-                used = sorted(self._quantities(self.bodies[k], self.uppers[k]) - {-1})
-                where = [f"{names[j]} = {self.values.table[j, point]:.6g}" for j in used]
-                time = f"t = {self.points[point][1]:.6g}"
-                raise _disagreement(self.names[self.of_row[k]], [time, *where], values)
-
-    def _is_same(self, true: FloatArray, translated: FloatArray, allowed: FloatArray) -> BoolArray:
+    def _is_same(
+        self, true: FloatArray, translated: FloatArray, allowed: FloatArray, compared: BoolArray
+    ) -> BoolArray:
         """Where an equation is turned round, or Pyomo computes no number but does elsewhere.
 
         a == b and b == a are one equation; Python turns them round where one side alone is a
         ScalarVar. 0 * sqrt(x) has no value at x < 0, but need not be kept.
         """
         turned = np.abs(true + translated) <= allowed
-        turned &= self.of_row < len(self.system.equations)
-        right = turned | (np.abs(true - translated) <= allowed)
-        elsewhere = np.isin(self.of_row, np.unique(self.of_row[right]))
-        return np.asarray(turned | (np.isnan(true) & elsewhere))
+        turned[len(self.system.equations) :] = False
+        right = compared & (turned | (np.abs(true - translated) <= allowed))
+        return np.asarray(turned | (np.isnan(true) & right.any(axis=1)[:, None]))
 
-    def _insert_pyomo_values(self, body: FloatArray) -> None:
-        """Put `pyo.value` in the place of our evaluation, at one point of our own instance."""
-        point = len(self.points) - 2
-        number, time = self.points[point]
-        i = self.instances[number]
-        over_time = [s for f in (i.slopes, i.states, i.series) for s in f.values() if time in s]
-        starts = [series[i.first] for series in i.states.values()]
-        for data in (*(series[time] for series in over_time), *i.scalars.values(), *starts):
-            row = self.values.rows.get(id(data))
-            if row is not None:
-                pyo.value(data, exception=False)  # a Param takes its default when first read
-                data._value = float(self.values.table[row, point])
-        for k in np.flatnonzero(self.of_point == point)[:PYOMO_VALUES]:
-            with suppress(ArithmeticError):  # Pyomo raises where arrays become infinite
-                value = pyo.value(self.bodies[k], exception=False)
-                if isinstance(value, float | int) and np.isfinite(body[k]):
-                    body[k] = value
-
-    def _is_explained(self, k: int, true: float, translated: float) -> bool:
+    def _is_explained(self, row: int, point: int, true: float, translated: float) -> bool:
         """Whether a difference is rounding, overflow, or what holds at the first time alone.
 
         A slope at one instant moves nothing: `Expr_if(t > 0, feed, 0)` starts with the feed.
         """
-        sides, point = (self.bodies[k], self.uppers[k]), int(self.of_point[k])
         number, time = self.points[point]
         instance = self.instances[number]
         if time in {instance.first, float(instance.time.last())}:
-            usual_number, usual_time = self.points[-2]
-            usual = self.series[self.of_row[k]][usual_number].get(usual_time, 0.0)
-            held = self._quantities(*sides)
-            has_slope = any(0 <= row < len(self.symbols.states) for row in held)
-            if held != self._quantities(*_sides(usual)) or (time == instance.first and has_slope):
+            held = self._quantities(row, point)
+            has_slope = any(0 <= j < len(self.symbols.states) for j in held)
+            is_usual = held == self._quantities(row, len(self.points) - 2)
+            if not is_usual or (time == instance.first and has_slope):
                 return True
+        sides = self._sides(row, point)
+        assert sides is not None
         if np.isfinite(true) and np.isfinite(translated):
-            return _is_rounding(self.values, sides, point, true - translated)
-        sizes = [abs(v) for v in self._intermediate(sides[0], np.array([point]))]
+            return self._is_rounding(sides, point, true - translated)
+        self._set(point)
+        sizes = [abs(v) for v in _intermediate(sides[0])]
         return any(not np.isfinite(s) or s > LARGEST or 0 < s < 1 / LARGEST for s in sizes)
 
-    def _intermediate(self, node: Any, point: IntArray) -> Iterator[float]:
-        yield float(self.values.of([node], point)[0])
-        for argument in getattr(node, "args", ()):
-            yield from self._intermediate(argument, point)
+    def _is_rounding(
+        self, sides: Sides, point: int, difference: float, *, at: int | None = None
+    ) -> bool:
+        """Whether a difference is about what sides change by if every quantity is rounded."""
+        random = np.random.default_rng(1)
+        found = []
+        for factor in (0.0, *[ROUNDING] * SHAKEN):
+            self._set(point, 1 + factor * random.uniform(-1, 1, len(self.table)), at=at)
+            found.append(_number(sides[0]) - _number(sides[1]))
+        changes = np.abs(np.array(found) - found[0])
+        return bool(abs(difference) <= AMPLIFIED * np.max(changes))
 
-    def _quantities(self, *sides: Any) -> set[int]:
-        """What expressions hold, the start value of a state counting as the state."""
+    def _quantities(self, row: int, point: int) -> set[int]:
+        """Rows of what a member holds, the start value of a state counting as the state."""
         n_x = len(self.symbols.states)
-        first = len(self.values.table) - n_x
-        held = (v for side in sides for v in identify_variables(side))
-        rows = (self.values.rows.get(id(v), -1) for v in held)
-        return {row - first + n_x if row >= first else row for row in rows}
+        first = len(self.table) - n_x
+        rows = {id(data): j for j, data in enumerate(self._data(*self.points[point]))}
+        held = (v for side in self._sides(row, point) or () for v in identify_variables(side))
+        places = (rows.get(id(v), -1) for v in held)
+        return {j - first + n_x if j >= first else j for j in places}
 
     def starts(self) -> None:
         """Compare the start values that the model's own conditions give."""
@@ -342,20 +241,19 @@ class _Comparison:
         given = {n: ca.SX(self.system.starts[n]) for n in conditions if n in self.system.starts}
         if not given:
             return
-        at = np.arange(len(self.points))[:STARTS]
+        n_x = len(self.symbols.states)
         function = ca.Function("starts", [self.symbols.p], [stack(given.values())])
-        starts = np.asarray(function(self.parts[5][:, at]), dtype=float)
+        starts = np.asarray(function(self.parts[5][:, :STARTS]), dtype=float)
         for name, start in zip(given, starts.reshape(len(given), -1), strict=True):
-            row = self.values.rows[id(instance.states[name][instance.first])]
-            values = Values(self.values.rows, self.values.table[:, at].copy())
-            values.table[row] = start
-            sides = _sides(conditions[name])
-            (one, size), (other, more) = (values.terms([side] * len(at), at) for side in sides)
-            for k in np.flatnonzero(np.abs(one - other) > TOLERANCE * (size + more)).tolist():
-                if not _is_rounding(values, sides, k, float(one[k] - other[k])):
-                    where = [f"the start value {start[k]:.6g}"]
-                    pair = float(one[k]), float(other[k])
-                    raise _disagreement(conditions[name].name, where, pair)
+            row, sides = self.symbols.states.index(name), _sides(conditions[name])
+            for point, number in enumerate(start.tolist()):
+                self.table[[n_x + row, row - n_x], point] = number
+                self._set(point, at=0)
+                (one, size), (other, more) = map(_terms, sides)
+                is_wrong = abs(one - other) > TOLERANCE * (size + more)
+                if is_wrong and not self._is_rounding(sides, point, one - other, at=0):
+                    where = [f"the start value {number:.6g}"]
+                    raise _disagreement(conditions[name].name, where, (one, other))
 
 
 class _Draw:
@@ -447,15 +345,36 @@ def _width(lower: float, upper: float, nominal: float) -> float:
     return next((v for v in sizes if 0 < v < math.inf), 1.0)
 
 
-def _is_rounding(values: Values, sides: tuple[Any, Any], point: int, difference: float) -> bool:
-    """Whether a difference is about what both sides change by if every quantity is rounded."""
-    n = 9
-    change = 1 + ROUNDING * np.random.default_rng(1).uniform(-1, 1, (len(values.table), n))
-    at = values.table[:, [point]]
-    shaken = Values(values.rows, np.hstack([at, at * change]))
-    body, upper = (shaken.of([side] * (n + 1), np.arange(n + 1)) for side in sides)
-    true, *others = body - upper
-    return bool(abs(difference) <= AMPLIFIED * np.max(np.abs(np.array(others) - true)))
+def _number(node: Any) -> float:
+    """What Pyomo computes; NaN where that is no number."""
+    try:
+        return float(_evaluated(node))
+    except (ArithmeticError, ValueError):
+        return math.nan
+
+
+def _evaluated(node: Any) -> Any:
+    """As `pyo.value`, whose visitor takes three times as long."""
+    if node.__class__ in native_types:
+        return node
+    if not node.is_expression_type():
+        return node.value
+    number = node._apply_operation([_evaluated(argument) for argument in node.args])
+    if number.__class__ is complex:
+        raise ValueError("a root of a negative number")
+    return number
+
+
+def _terms(node: Any) -> tuple[float, float]:
+    """The value of an expression, and the sum of its absolute terms."""
+    parts = [_number(a) for a in (node.args if isinstance(node, SumExpression) else (node,))]
+    return sum(parts), sum(map(abs, parts))
+
+
+def _intermediate(node: Any) -> Iterator[float]:
+    yield _number(node)
+    for argument in getattr(node, "args", ()):
+        yield from _intermediate(argument)
 
 
 def _sides(data: Any) -> tuple[Any, Any]:
