@@ -187,7 +187,7 @@ class _Comparison:
         a == b and b == a are one equation; Python turns them round where one side alone is a
         ScalarVar. 0 * sqrt(x) has no value at x < 0, but need not be kept.
         """
-        turned = np.abs(true + translated) <= allowed
+        turned = np.asarray(np.abs(true + translated) <= allowed)
         turned[len(self.system.equations) :] = False
         right = compared & (turned | (np.abs(true - translated) <= allowed))
         return np.asarray(turned | (np.isnan(true) & right.any(axis=1)[:, None]))
