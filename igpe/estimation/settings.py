@@ -48,8 +48,13 @@ class Settings:
 
     def seeded(self, seed: int) -> "Settings":
         """The same settings with another seed."""
+        ladder: Any = [
+            replace(s, seed=seed) if is_dataclass(s) and hasattr(s, "seed") else s
+            for s in self.ladder
+        ]
         return replace(
             self,
+            ladder=tuple(ladder),
             complement=replace(self.complement, seed=seed),
             routes=self.routes.seeded(seed),
         )

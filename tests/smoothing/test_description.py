@@ -21,6 +21,10 @@ class Mine:
         (igpe.smoothing.GcvSpline(), "smoothed data"),
         (igpe.smoothing.GcvSpline(penalty_factor=0.1), "data smoothed 0.1 times as much"),
         (igpe.smoothing.Interpolation(), "interpolated data"),
+        (
+            igpe.smoothing.BootstrapErrors(igpe.smoothing.Interpolation()),
+            "interpolated data (errors by bootstrap)",
+        ),
         (Mine(), "data smoothed by Mine"),
     ],
 )
