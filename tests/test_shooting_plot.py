@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.results.plots.search import plot_gaps
-from igpe.results.plots.stages import INSIDE, plot_pieces
+from igpe.results.plots.stages import INSIDE, plot_gaps, plot_pieces
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -62,12 +62,6 @@ def test_the_film_strip_shows_what_each_horizon_knew(found):
 def test_axes_can_be_given(found):
     _, axes = plt.subplots(1, 6)
     assert igpe.plots.plot_film_strip(PROBLEM, found, axes)[0, 0] is axes[0]
-    _, axes = plt.subplots(1, 4)
-    drawn = igpe.plots.plot_horizons(found, axes)
-    assert drawn[2] is axes[2]
-    assert [ax.get_ylabel() for ax in drawn] == ["k1", "k2", "k3", "k4"]
-    (line,) = drawn[0].lines
-    assert line.get_ydata().tolist() == [h.parameters["k1"] for h in found.trail]
 
 
 def test_without_horizons_there_is_nothing_to_draw():
@@ -76,8 +70,6 @@ def test_without_horizons_there_is_nothing_to_draw():
     for other in (single, held):
         with pytest.raises(igpe.errors.ProblemError, match="has no horizons to draw"):
             igpe.plots.plot_film_strip(PROBLEM, other)
-        with pytest.raises(igpe.errors.ProblemError, match="has no horizons to draw"):
-            igpe.plots.plot_horizons(other)
 
 
 def test_experiments_at_other_times_and_curves_that_break_are_drawn():

@@ -9,6 +9,7 @@ import pandas as pd
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label
 
+MARKERS = "os^Dv"
 COLUMNS = 3  # panels side by side
 PANEL = (4.2, 3.2)  # inches
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
