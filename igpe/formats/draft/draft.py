@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from pyomo.environ import units as pyomo_units
@@ -26,7 +26,7 @@ from igpe.formats.draft.headers import (
     read_sheet,
 )
 from igpe.formats.kinetics.laws import Equation, numbered, read_equation
-from igpe.formats.kinetics.reactor import Batch
+from igpe.formats.kinetics.reactor import Batch, Units
 from igpe.problem.experiment import start_time_of
 from igpe.problem.units import conversion
 
@@ -126,26 +126,8 @@ class DraftStart(NamedTuple):
     why: str
 
 
-class DraftModel(NamedTuple):
-    """What the model contributes to the file.
-
-    title       what is estimated, in a line
-    imports     beside pathlib
-    model       its definition, as Python text
-    builder     the expression that `Problem` gets as model;  parameters: and as their names
-    starts      experiment -> state -> start value
-    unit        of these values, if it is known
-    units       name in the model -> unit of its column, where the model has units
-    """
-
-    title: str
-    imports: str
-    model: str
-    builder: str
-    parameters: str
-    starts: dict[str, dict[str, DraftStart]]
-    unit: str = ""
-    units: Mapping[str, str] = {}
+Starts: TypeAlias = dict[str, dict[str, DraftStart]]
+"""Experiment -> state -> start value."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +135,13 @@ class Draft:
     """A problem file.
 
     text   of the file, as it stands at the path it was drafted for
-    sheet  what the tables hold
-    starts experiment -> state -> start value
+    sheet  what the tables hold;  starts: the start values
     model  a sentence about it
     """
 
     text: str
     sheet: Sheet
-    starts: dict[str, dict[str, DraftStart]]
+    starts: Starts
     model: str
 
     @property
@@ -202,49 +183,36 @@ def draft(
     shortest = min(float(np.diff(np.unique([begin, *t])).min()) for t in times)
     fastest = FASTEST / shortest  # in one over the table's time
     if reactions:
-        part = _by_reactions(sheet, reactions, begin, fastest)
+        fields, starts, units = _by_reactions(sheet, reactions, begin, fastest)
         sentence = f"The model: {', '.join(reactions)}, by mass action."
     else:
-        part = _by_equations(sheet, begin, fastest)
+        fields, starts, units = _by_equations(sheet, begin, fastest)
         sentence = "The equations only stand in for yours: write these into the function model()."
-    return Draft(_text(sheet, part, begin, path), sheet, part.starts, sentence)
+    fields |= {"begin": begin, "experiments": _experiments(sheet, begin, units, path)}
+    return Draft(_text(sheet, fields, starts, path), sheet, starts, sentence)
 
 
-def _text(sheet: Sheet, part: DraftModel, begin: float, path: Path) -> str:
+def _text(sheet: Sheet, fields: Mapping[str, Any], starts: Starts, path: Path) -> str:
     """The text of the file at `path`, from where the tables are found."""
-    single = len(sheet.files) == 1
     runs = {sheet.experiment: "experiment"} if sheet.experiment else {}
     names = runs | {c.header: c.name for c in (sheet.time, *sheet.measured)}
     unused = {h: f"({one_line(why)})." for h, why in sheet.left_out.items()}
     condition = "(a condition); where the model needs it: inputs={...}."
     unused |= dict.fromkeys(sheet.conditions, condition)
-    starts: list[str] = []
-    for run, values in part.starts.items():
+    known: list[str] = []
+    for run, values in starts.items():
         own = [f"{quoted(s)}: {v.value},  # {one_line(v.why)}" for s, v in values.items()]
         several = [f"{quoted(run)}: {{", *(f"    {line}" for line in own), "},"]
-        starts += several if len(part.starts) > 1 else own
-    if single:
-        function = "igpe.read_experiments" if sheet.experiment else "igpe.Experiment"
-        given = _conditions(sheet, part, begin, "START", sheet.measured)
-        experiments = _call(function, ["DATA", "columns=COLUMNS", *given], "    ")
-    else:
-        every = [_experiment(sheet, part, begin, run, path) for run in sheet.runs]
-        experiments = f"[\n{_lines((f'{one},' for one in every), 8)}    ]"
-    return FILE.format(
-        title=docstring(part.title),
-        file=docstring(path.name),
-        imports=part.imports,
-        data=f"DATA = {_place(sheet.files[0], path)}\n" if single else "",
-        columns=_lines((f"{quoted(header)}: {quoted(name)}," for header, name in names.items()), 4),
-        unused=_lines((f"# Not used: {quoted(h)} {why}" for h, why in unused.items()), 0),
-        begin=begin,
-        unit=f" in {one_line(part.unit)}" if part.unit else "",
-        starts=_lines(starts, 4),
-        model=part.model,
-        experiments=experiments,
-        builder=part.builder,
-        parameters=part.parameters,
-    )
+        known += several if len(starts) > 1 else own
+    return FILE.format(**{
+        **fields,
+        "title": docstring(f"{fields['title']} from {' and '.join(f.name for f in sheet.files)}."),
+        "file": docstring(path.name),
+        "data": f"DATA = {_place(sheet.files[0], path)}\n" if len(sheet.files) == 1 else "",
+        "columns": _lines((f"{quoted(h)}: {quoted(n)}," for h, n in names.items()), 4),
+        "unused": _lines((f"# Not used: {quoted(h)} {why}" for h, why in unused.items()), 0),
+        "starts": _lines(known, 4),
+    })
 
 
 def _lines(texts: Iterable[str], gap: int) -> str:
@@ -270,32 +238,36 @@ def _place(file: Path, path: Path) -> str:
     return f"HERE / {quoted(Path(relative).as_posix())}"
 
 
-def _experiment(sheet: Sheet, part: DraftModel, begin: float, run: TableRun, path: Path) -> str:
-    """One experiment of several, each in its own file."""
-    there = [c for c in sheet.measured if c.name in run.table.columns]
-    own = _dict({c.header: c.name for c in (sheet.time, *there)})
-    arguments = [
-        _place(run.file, path),
-        f"name={quoted(run.name)}",
-        f"columns={'COLUMNS' if len(there) == len(sheet.measured) else own}",
-        *_conditions(sheet, part, begin, f"START[{quoted(run.name)}]", there),
-    ]
-    return _call("igpe.Experiment", arguments, " " * 8)
+def _experiments(sheet: Sheet, begin: float, units: Mapping[str, str], path: Path) -> str:
+    """The experiment, or all of a table, or a list of those that have files of their own."""
+    if len(sheet.files) == 1:
+        function = "igpe.read_experiments" if sheet.experiment else "igpe.Experiment"
+        given = _conditions(sheet, begin, units, "START", sheet.measured)
+        return _call(function, ["DATA", "columns=COLUMNS", *given], "    ")
+    calls = []
+    for run in sheet.runs:
+        there = [c for c in sheet.measured if c.name in run.table.columns]
+        own = _dict({c.header: c.name for c in (sheet.time, *there)})
+        arguments = [
+            _place(run.file, path),
+            f"name={quoted(run.name)}",
+            f"columns={'COLUMNS' if len(there) == len(sheet.measured) else own}",
+            *_conditions(sheet, begin, units, f"START[{quoted(run.name)}]", there),
+        ]
+        calls.append(f"{_call('igpe.Experiment', arguments, ' ' * 8)},")
+    return f"[\n{_lines(calls, 8)}    ]"
 
 
 def _conditions(
-    sheet: Sheet, part: DraftModel, begin: float, start: str, there: Sequence[Column]
+    sheet: Sheet, begin: float, units: Mapping[str, str], start: str, there: Sequence[Column]
 ) -> list[str]:
     """Arguments of an experiment beside its table."""
     names = [c.name for c in there]
-    sigma, units = (
-        {n: text for n, text in given.items() if n in names} for given in (sheet.sigma, part.units)
-    )
-    listed = ", ".join(map(quoted, names))
+    sigma, units = ({n: u for n, u in d.items() if n in names} for d in (sheet.sigma, units))
     arguments = {
         f"start={start}": True,
         f"start_time={short(begin)}": True,
-        f"only=[{listed}]": sheet.left_out or sheet.conditions,
+        f"only=[{', '.join(map(quoted, names))}]": sheet.left_out or sheet.conditions,
         f"units={_dict(units)}": units,
         f"sigma={_dict(sigma)}": sigma,
         "replicates=True": sheet.replicated,
@@ -358,8 +330,10 @@ def short(number: float) -> str:
     return repr(float(f"{number:.10g}"))
 
 
-def _by_equations(sheet: Sheet, begin: float, fastest: float) -> DraftModel:
-    """The part of a problem file that stands in for equations still to be written."""
+def _by_equations(
+    sheet: Sheet, begin: float, fastest: float
+) -> tuple[dict[str, Any], Starts, Mapping[str, str]]:
+    """Fields of the file whose equations are still to be written, start values, and no units."""
     rate = round_up(fastest)
     names = [c.name for c in sheet.measured]
     listed: list[str] = []
@@ -374,86 +348,64 @@ def _by_equations(sheet: Sheet, begin: float, fastest: float) -> DraftModel:
         own = {"name": name, "unit": _comment(column.unit), "slope": slope, "made": made}
         quantities.append(own | {"lost": lost, "most": most, "rate": short(rate)})
         listed += [made, lost]
-    states, parameters = (
-        "\n".join(template.format(**q) for q in quantities) for template in (STATE, BOUNDED)
+    states, parameters, equations = (
+        gap.join(template.format(**q) for q in quantities)
+        for template, gap in ((STATE, "\n"), (BOUNDED, "\n"), (EQUATION, "\n\n"))
     )
-    return DraftModel(
-        title=f"A model of {', '.join(names)}: its parameters from {_tables(sheet)}.",
-        imports="import igpe\nimport pyomo.environ as pyo\nfrom pyomo import dae",
-        model=EQUATIONS_MODEL.format(
-            first=names[0],
-            time=_comment(sheet.time.unit),
-            states=states,
-            parameters=parameters,
-            equations="\n\n".join(EQUATION.format(**q) for q in quantities),
-        ),
-        builder="model",
-        parameters=f"[{', '.join(map(quoted, listed))}]",
-        starts={
-            run.name: {
-                n: measured_start(run, n, begin)
-                if n in run.table.columns
-                else unmeasured_start(largest(sheet.runs, n))
-                for n in names
-            }
-            for run in sheet.runs
-        },
-    )
+    texts = {"states": states, "parameters": parameters, "equations": equations}
+    starts = {
+        run.name: {
+            n: measured_start(run, n, begin)
+            if n in run.table.columns
+            else unmeasured_start(largest(sheet.runs, n))
+            for n in names
+        }
+        for run in sheet.runs
+    }
+    fields = {
+        "title": f"A model of {', '.join(names)}: its parameters",
+        "imports": "import igpe\nimport pyomo.environ as pyo\nfrom pyomo import dae",
+        "unit": "",
+        "model": EQUATIONS_MODEL.format(first=names[0], time=_comment(sheet.time.unit), **texts),
+        "builder": "model",
+        "parameters": f"[{', '.join(map(quoted, listed))}]",
+    }
+    return fields, starts, {}
 
 
 def _comment(unit: str) -> str:
     return f"  # {one_line(unit)}" if unit else ""
 
 
-def _tables(sheet: Sheet) -> str:
-    return " and ".join(file.name for file in sheet.files)
-
-
 CONCENTRATION = {"[substance]": 1.0, "[length]": -3.0}
 AMOUNT, VOLUME, TIME = {"[substance]": 1.0}, {"[length]": 3.0}, {"[time]": 1.0}
 
 
-class ReactorUnits(NamedTuple):
-    """Arguments of `kinetics.Units`."""
-
-    amount: str
-    volume: str
-    time: str
-
-    @property
-    def concentration(self) -> str:
-        """Of the states."""
-        return f"{self.amount}/{self.volume}"
-
-
-def reactor_units(time: Column, measured: Sequence[Column]) -> ReactorUnits | None:
+def reactor_units(time: Column, measured: Sequence[Column]) -> Units | None:
     """The table's own units; None unless time has one and every column is a concentration.
 
     The time's is kept: a reactor's times have none of their own to be converted to.
     """
+
+    def is_name(unit: str, wanted: dict[str, float]) -> bool:
+        return unit.isidentifier() and dimension(unit) == wanted and hasattr(pyomo_units, unit)
+
     concentrations = all(dimension(c.unit) == CONCENTRATION for c in measured)
-    if not (_is_name(time.unit, TIME) and concentrations):
+    if not (is_name(time.unit, TIME) and concentrations):
         return None
     amount, _, volume = measured[0].unit.partition("/")
-    known = _is_name(amount, AMOUNT) and _is_name(volume, VOLUME)
-    return ReactorUnits(*((amount, volume) if known else ("mol", "L")), time.unit)
-
-
-def _is_name(unit: str, wanted: dict[str, float]) -> bool:
-    """Whether Pyomo has a unit of that very name and dimension."""
-    return unit.isidentifier() and dimension(unit) == wanted and hasattr(pyomo_units, unit)
+    known = is_name(amount, AMOUNT) and is_name(volume, VOLUME)
+    return Units(*((amount, volume) if known else ("mol", "L")), time.unit)
 
 
 def _by_reactions(
     sheet: Sheet, reactions: Sequence[str], begin: float, fastest: float
-) -> DraftModel:
-    """The part of a problem file that a list of reactions makes."""
+) -> tuple[dict[str, Any], Starts, Mapping[str, str]]:
+    """Fields of the file of a batch reactor, start values, and units of the columns."""
     equations = [read_equation(r) for r in reactions]
     units = reactor_units(sheet.time, sheet.measured)
-    factors = {
-        c.name: 1.0 if units is None else conversion(c.name, c.unit, units.concentration)[0]
-        for c in sheet.measured
-    }
+    unit = f"{units.amount}/{units.volume}" if units else ""
+    factors = {c.name: conversion(c.name, c.unit, unit)[0] if unit else 1.0 for c in sheet.measured}
     most = max(largest(sheet.runs, name) * factor for name, factor in factors.items())
     bounds = []
     for reaction in numbered(reactions):
@@ -461,24 +413,25 @@ def _by_reactions(
         for name, side in zip(reaction.parameters, sides, strict=False):
             power = 1 - float(sum(side.values()))
             upper = short(round_up(fastest * most**power))
-            unit = "" if units is None else _comment(_unit(units, power))
-            bounds.append(f"    {quoted(name)}: (0.0, {upper}),{unit}")
-    written = units and f"    units=kinetics.Units({', '.join(map(quoted, units))}),\n"
-    return DraftModel(
-        title=f"{', '.join(reactions)}: rate constants from {_tables(sheet)}.",
-        imports="import igpe\nfrom igpe import kinetics",
-        model=REACTIONS_MODEL.format(
+            factor = "1" if power == 0 else unit if power == 1 else f"({unit})**{power:g}"
+            comment = _comment(f"{factor}/{units.time}") if units else ""
+            bounds.append(f"    {quoted(name)}: (0.0, {upper}),{comment}")
+    arguments = ", ".join(map(quoted, (units.amount, units.volume, units.time))) if units else ""
+    fields = {
+        "title": f"{', '.join(reactions)}: rate constants",
+        "imports": "import igpe\nfrom igpe import kinetics",
+        "unit": f" in {one_line(unit)}" if unit else "",
+        "model": REACTIONS_MODEL.format(
             bounds="\n".join(bounds),
             rates="\n".join(f"#   {_rate(e, k)}" for k, e in enumerate(equations, start=1)),
             reactions="\n".join(f"        {quoted(r)}," for r in reactions),
-            units=written or "",
+            units=f"    units=kinetics.Units({arguments}),\n" if units else "",
         ),
-        builder="REACTOR",
-        parameters="REACTOR.parameters",
-        starts={run.name: _starts(run, equations, factors, begin) for run in sheet.runs},
-        unit="" if units is None else units.concentration,
-        units={} if units is None else {c.name: c.unit for c in sheet.measured},
-    )
+        "builder": "REACTOR",
+        "parameters": "REACTOR.parameters",
+    }
+    starts = {run.name: _starts(run, equations, factors, begin) for run in sheet.runs}
+    return fields, starts, {c.name: c.unit for c in sheet.measured} if units else {}
 
 
 def _rate(equation: Equation, place: int) -> str:
@@ -489,14 +442,6 @@ def _rate(equation: Equation, place: int) -> str:
         for kind, side in zip(kinds, (equation.left, equation.right), strict=False)
     )
     return f"r{place} = {' - '.join(there_and_back)}"
-
-
-def _unit(units: ReactorUnits, power: float) -> str:
-    """The unit of a constant: concentration to a power, over time."""
-    if power == 0:
-        return f"1/{units.time}"
-    concentration = units.concentration
-    return f"{concentration if power == 1 else f'({concentration})**{power:g}'}/{units.time}"
 
 
 def _starts(
