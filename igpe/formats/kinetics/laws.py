@@ -117,7 +117,8 @@ class Arrhenius:
     gas: float = GAS_CONSTANT
 
     def __post_init__(self) -> None:
-        _require_constants("Arrhenius", {"factor": self.factor, "energy": self.energy}, Arrhenius)
+        for name in ("factor", "energy"):
+            _require_constant(f"Arrhenius' {name}", getattr(self, name), None)
         if not (is_finite(self.reference, self.gas) and self.reference > 0 and self.gas > 0):
             raise ModelError(
                 f"Arrhenius has the reference temperature {shown(self.reference)} and the gas "
@@ -129,17 +130,13 @@ Constant: TypeAlias = str | float | Arrhenius
 """A constant of a rate law: the name of a parameter, a number, or `Arrhenius`."""
 
 
-def _require_constants(owner: str, constants: Mapping[str, Any], *barred: type) -> None:
-    """Raise ModelError unless each is a name, a finite number or (if not barred) `Arrhenius`."""
-    for role, given in constants.items():
-        is_name = isinstance(given, str) and given.isidentifier()
-        is_thermal = isinstance(given, Arrhenius) and not isinstance(given, barred)
-        if not (is_name or is_thermal or is_finite(given)):
-            raise ModelError(
-                f"{owner}'s {role} is {shown(given)}; wanted the name of a parameter ('k1'), a "
-                "number, or for a constant that depends on temperature "
-                "Arrhenius('k1', 'Ea1', reference=350.0)."
-            )
+def _require_constant(role: str, given: Any, thermal: type | None = Arrhenius) -> None:
+    is_name = isinstance(given, str) and given.isidentifier()
+    if not (is_name or is_finite(given) or (thermal and isinstance(given, thermal))):
+        raise ModelError(
+            f"{role} is {shown(given)}; wanted the name of a parameter ('k1'), a number, or for a "
+            "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
+        )
 
 
 def value(constant: Constant, m: Any, t: float) -> Any:
@@ -165,10 +162,17 @@ NONE, PER_TIME, RATE, CONCENTRATION = (
 class RateLaw:
     """How fast a reaction goes: base of all rate laws.
 
-    role  field that names the one species the law is about; by default the only one on the left
+    dimensions  field that holds a constant -> its dimension
+    role        field that names the one species the law is about; by default the only one on the
+                left
     """
 
+    dimensions: ClassVar[Mapping[str, Dimension]] = {}
     role: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for name in self.dimensions:
+            _require_constant(f"{type(self).__name__}'s {name}", getattr(self, name))
 
     @property
     def modifiers(self) -> tuple[str, ...]:
@@ -186,7 +190,7 @@ class RateLaw:
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
         """All constants of the law, with their dimensions for the equation."""
-        return []
+        return [(getattr(self, name), dimension) for name, dimension in self.dimensions.items()]
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
         """Names of the parameters in the constants, each once."""
@@ -225,9 +229,9 @@ class MassAction(RateLaw):
     orders: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        back = {"backward": self.backward, "equilibrium": self.equilibrium}
-        given = {role: c for role, c in back.items() if c is not None}
-        _require_constants("MassAction", {"forward": self.forward, **given})
+        for name in ("forward", "backward", "equilibrium"):
+            if name == "forward" or getattr(self, name) is not None:
+                _require_constant(f"MassAction's {name} constant", getattr(self, name))
         require_mapping("orders", self.orders, "orders={'A': 2}", ModelError)
         if not is_finite(*self.orders.values()):
             raise ModelError(
@@ -284,7 +288,7 @@ class MichaelisMenten(RateLaw):
     enzyme      species whose concentration multiplies the rate; vmax is then kcat
     """
 
-    role = "substrate"
+    dimensions, role = {"vmax": RATE, "km": CONCENTRATION}, "substrate"
     vmax: Constant
     km: Constant
     substrate: str | None = None
@@ -293,13 +297,14 @@ class MichaelisMenten(RateLaw):
 
     def __post_init__(self) -> None:
         require_mapping("inhibitors", self.inhibitors, "inhibitors={'I': 'Ki'}", ModelError)
-        constants = {"vmax": self.vmax, "km": self.km, **self.inhibitors}
-        _require_constants("MichaelisMenten", constants)
+        for name, constant in self.inhibitors.items():
+            _require_constant(f"MichaelisMenten's constant of {name}", constant)
+        super().__post_init__()
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
         fastest = RATE if self.enzyme is None else PER_TIME
-        inhibition = [(k, CONCENTRATION) for k in self.inhibitors.values()]
-        return [(self.vmax, fastest), (self.km, CONCENTRATION), *inhibition]
+        given = [self.km, *self.inhibitors.values()]
+        return [(self.vmax, fastest), *((k, CONCENTRATION) for k in given)]
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
         s = c[self._only(equation)]
@@ -324,19 +329,13 @@ class Hill(RateLaw):
     repressing whether S slows the reaction
     """
 
+    dimensions: ClassVar = {"vmax": RATE, "half": CONCENTRATION, "exponent": NONE}
     role = "regulator"
     vmax: Constant
     half: Constant
     exponent: Constant
     regulator: str | None = None
     repressing: bool = False
-
-    def __post_init__(self) -> None:
-        constants = {"vmax": self.vmax, "half": self.half, "exponent": self.exponent}
-        _require_constants("Hill", constants)
-
-    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        return [(self.vmax, RATE), (self.half, CONCENTRATION), (self.exponent, NONE)]
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
         n = value(self.exponent, m, t)
@@ -423,11 +422,6 @@ class Reaction:
         return self.law.parameters_of(self.equation)
 
     @property
-    def constants(self) -> list[tuple[Constant, Dimension]]:
-        """The constants of its rate law, with their dimensions."""
-        return self.law.constants(self.equation)
-
-    @property
     def species(self) -> tuple[str, ...]:
         """All species that react or act."""
         return (*self.equation.species, *self.law.modifiers)
@@ -442,23 +436,21 @@ def numbered(reactions: Sequence[Any]) -> tuple[Reaction, ...]:
         raise ModelError(
             f"The reactions are {shown(reactions)}; wanted a list: ['A + B -> C', 'C <-> D']."
         )
-    return tuple(_numbered(one, place) for place, one in enumerate(reactions, start=1))
-
-
-def _numbered(one: Any, place: int) -> Reaction:
-    reaction = one if isinstance(one, Reaction) else Reaction(one)
-    if reaction.rate is None:
-        k = f"k{place}"
-        there_and_back = MassAction(f"{k}f", backward=f"{k}r")
-        law = there_and_back if reaction.equation.reversible else MassAction(k)
-        return Reaction(reaction.text, law)
-    if not isinstance(reaction.rate, RateLaw):
-        raise ModelError(
-            f"The rate of '{reaction.text}' is {shown(reaction.rate)}; wanted a rate law: "
-            "MassAction('k1'), MichaelisMenten('vmax', 'km'), Hill(...) or OwnLaw(...)."
-        )
-    try:
-        reaction.rate.check(reaction.equation)
-    except ModelError as error:
-        raise ModelError(f"Reaction {place}, '{reaction.text}': {error}") from None
-    return reaction
+    complete = []
+    for k, one in enumerate(reactions, start=1):
+        reaction = one if isinstance(one, Reaction) else Reaction(one)
+        if reaction.rate is None:
+            back = reaction.equation.reversible
+            law = MassAction(f"k{k}f", backward=f"k{k}r") if back else MassAction(f"k{k}")
+            reaction = Reaction(reaction.text, law)
+        if not isinstance(reaction.rate, RateLaw):
+            raise ModelError(
+                f"The rate of '{reaction.text}' is {shown(reaction.rate)}; wanted a rate law: "
+                "MassAction('k1'), MichaelisMenten('vmax', 'km'), Hill(...) or OwnLaw(...)."
+            )
+        try:
+            reaction.rate.check(reaction.equation)
+        except ModelError as error:
+            raise ModelError(f"Reaction {k}, '{reaction.text}': {error}") from None
+        complete.append(reaction)
+    return tuple(complete)

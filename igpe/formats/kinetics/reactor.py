@@ -120,7 +120,7 @@ class Reactor:
     @property
     def is_thermal(self) -> bool:
         """Whether a constant depends on temperature, or the temperature is given."""
-        constants = (c for r in self.steps for c, _ in r.constants)
+        constants = (c for r in self.steps for c, _ in r.law.constants(r.equation))
         return self.temperature is not None or any(isinstance(c, Arrhenius) for c in constants)
 
     def __call__(self, times: Iterable[float]) -> Any:
@@ -157,7 +157,7 @@ class Reactor:
             value = {} if self.temperature is None else {"default": float(self.temperature)}
             m.add_component(TEMPERATURE, pyo.Param(m.t, mutable=True, units=unit, **value))
         units: dict[str, Any] = {}
-        for constant, (power, time) in (c for r in self.steps for c in r.constants):
+        for constant, (power, time) in (c for r in self.steps for c in r.law.constants(r.equation)):
             unit = self._unit(power, -power, time)
             if isinstance(constant, Arrhenius):
                 units |= {str(constant.energy): ENERGY, str(constant.factor): unit}
