@@ -31,6 +31,12 @@ def course(table, *names):
     return table[list(names)].to_numpy()
 
 
+def compared(found, names, slopes, start):
+    expected = integrated(slopes, start)
+    np.testing.assert_allclose(course(found, *names), expected, rtol=1e-6, atol=1e-8)
+    return expected
+
+
 def test_batch_by_mass_action():
     reactor = kinetics.Batch(["2 A + B -> C", "C <-> D"], bounds={"k1": (0, 10)})
     assert reactor.parameters == ("k1", "k2f", "k2r")
@@ -42,21 +48,17 @@ def test_batch_by_mass_action():
         r1, r2 = 1.5 * a * a * b, 0.8 * c - 0.3 * d
         return [-2 * r1, -r1, r1 - r2, r2]
 
-    expected = integrated(slopes, [2.0, 1.0, 0.0, 0.1])
-    np.testing.assert_allclose(course(found, *"ABCD"), expected, rtol=1e-6, atol=1e-8)
+    compared(found, "ABCD", slopes, [2.0, 1.0, 0.0, 0.1])
 
 
 def test_enzymes_hill_own_laws_and_orders():
+    own = kinetics.OwnLaw(lambda m, t, c: m.k0 / (1 + c["P"]), parameters=("k0",))
+    enzyme = kinetics.MichaelisMenten("kcat", "km", inhibitors={"P": "ki"}, enzyme="E")
     reactor = kinetics.Batch([
-        kinetics.Reaction(
-            "S -> P",
-            kinetics.MichaelisMenten("kcat", "km", inhibitors={"P": "ki"}, enzyme="E"),
-        ),
+        kinetics.Reaction("S -> P", enzyme),
         kinetics.Reaction("P ->", kinetics.Hill("v", "h", "n", repressing=False)),
         kinetics.Reaction("E ->", kinetics.MassAction("kd", orders={"E": 2})),
-        kinetics.Reaction(
-            "-> S", kinetics.OwnLaw(lambda m, t, c: m.k0 / (1 + c["P"]), parameters=("k0",))
-        ),
+        kinetics.Reaction("-> S", own),
     ])
     values = {"kcat": 3, "km": 0.5, "ki": 0.7, "v": 0.9, "h": 0.4, "n": 2.5, "kd": 0.2, "k0": 0.6}
     assert set(reactor.parameters) == set(values)
@@ -68,8 +70,7 @@ def test_enzymes_hill_own_laws_and_orders():
         r2 = 0.9 * p**2.5 / (0.4**2.5 + p**2.5)
         return [-r1 + 0.6 / (1 + p), r1 - r2, -0.2 * e**2]
 
-    expected = integrated(slopes, [1.0, 0.2, 0.8])
-    np.testing.assert_allclose(course(found, *"SPE"), expected, rtol=1e-6, atol=1e-8)
+    compared(found, "SPE", slopes, [1.0, 0.2, 0.8])
 
 
 def test_conserved_species_may_be_algebraic():
@@ -93,8 +94,9 @@ def test_temperature_programme():
         k = 0.7 * np.exp(-5e4 / 8.314462618 * (1 / (340 + 10 * t) - 1 / 350))
         return [-k * x[0]]
 
-    expected = integrated(slopes, [1.0])
-    np.testing.assert_allclose(course(found, "A"), expected, rtol=1e-6)
+    compared(found, "A", slopes, [1.0])
+    with pytest.raises(igpe.errors.IgpeError, match="T"):
+        simulated(reactor, {"k": 0.7, "Ea": 5e4}, {"A": 1.0, "B": 0.0})
 
 
 def test_stirred_tank():
@@ -105,8 +107,7 @@ def test_stirred_tank():
     def slopes(t, x):
         return [0.4 * (1 + t / 3 - x[0]) - 0.9 * x[0], -0.4 * x[1] + 0.9 * x[0]]
 
-    expected = integrated(slopes, [0.2, 0.0])
-    np.testing.assert_allclose(course(found, *"AB"), expected, rtol=1e-6, atol=1e-9)
+    compared(found, "AB", slopes, [0.2, 0.0])
 
 
 def test_semibatch_filled_by_streams():
@@ -120,9 +121,7 @@ def test_semibatch_filled_by_streams():
         q, r = 0.1 + 0.1 * t, 1.1 * x[0] * x[1] / x[3]
         return [-r, -r + 2 * q, r, q + 0.05]
 
-    expected = integrated(slopes, [1.0, 0.0, 0.0, 0.5])
-    names = ("n_A", "n_B", "n_C", "V")
-    np.testing.assert_allclose(course(found, *names), expected, rtol=1e-6, atol=1e-8)
+    expected = compared(found, ("n_A", "n_B", "n_C", "V"), slopes, [1.0, 0.0, 0.0, 0.5])
     concentration = course(found, "A")[:, 0]
     np.testing.assert_allclose(concentration, expected[:, 0] / expected[:, 3], rtol=1e-6)
 
@@ -137,8 +136,7 @@ def test_semibatch_of_constant_volume(volume, inputs):
         r = 0.5 * (x[0] / 2) ** 2 * 2
         return [-2 * r + 0.3, r]
 
-    expected = integrated(slopes, [1.0, 0.0])
-    np.testing.assert_allclose(course(found, "n_A", "n_B"), expected, rtol=1e-6, atol=1e-8)
+    compared(found, ("n_A", "n_B"), slopes, [1.0, 0.0])
 
 
 def urethane_reactor():
@@ -198,23 +196,11 @@ def test_units_of_constants_follow():
         units=kinetics.Units("mol", "L", "h"),
     )
     data = pd.DataFrame({"time": [0.0, 1.0], "n_A": [1000.0, 500.0], "A": [1.0, 0.5]})
-    run = igpe.Experiment(
-        data,
-        start={"n_A": 1.0, "n_B": 0.0},
-        inputs={"T": 350.0},
-        units={"n_A": "mmol", "A": "mol/L"},
-    )
+    start, given = {"n_A": 1.0, "n_B": 0.0}, {"n_A": "mmol", "A": "mol/L"}
+    run = igpe.Experiment(data, start=start, inputs={"T": 350.0}, units=given)
     problem = igpe.Problem(reactor, parameters=reactor.parameters, experiments=run)
-    units = {n: problem.unit(n) for n in ("k", "Ea", "K", "vmax", "km", "n_A", "A")}
-    assert units == {
-        "k": "l/h/mol",
-        "Ea": "J/mol",
-        "K": "l/mol",
-        "vmax": "mol/h/l",
-        "km": "mol/l",
-        "n_A": "mol",
-        "A": "mol/l",
-    }
+    units = [problem.unit(n) for n in ("k", "Ea", "K", "vmax", "km", "n_A", "A")]
+    assert units == ["l/h/mol", "J/mol", "l/mol", "mol/h/l", "mol/l", "mol", "mol/l"]
     table = problem.experiments[0].table()
     assert table["n_A"].tolist() == [1.0, 0.5]
 
@@ -228,6 +214,14 @@ def test_a_reactor_is_an_ordinary_builder():
     assert reactor([0.0, 1.0]) is not m
 
 
+def batch(reaction, law):
+    return kinetics.Batch([kinetics.Reaction(reaction, law)])
+
+
+def semibatch(**given):
+    return kinetics.Semibatch(["A -> B"], **given)
+
+
 REFUSED = {
     "no list": (lambda: kinetics.Batch("A -> B"), "wanted a list"),
     "empty": (lambda: kinetics.Batch([]), "wanted a list"),
@@ -236,46 +230,45 @@ REFUSED = {
     "rate's name": (lambda: kinetics.Batch(["r1 -> B"]), "\\['r1'\\] mean two things"),
     "algebraic text": (lambda: kinetics.Batch(["A -> B"], algebraic="B"), "one text"),
     "algebraic stranger": (lambda: kinetics.Batch(["A -> B"], algebraic=["X"]), "species are"),
-    "no law": (lambda: kinetics.Batch([kinetics.Reaction("A -> B", "k")]), "wanted a rate law"),
+    "no law": (lambda: batch("A -> B", "k"), "wanted a rate law"),
     "back missing": (
-        lambda: kinetics.Batch([kinetics.Reaction("A <-> B", kinetics.MassAction("k"))]),
+        lambda: batch("A <-> B", kinetics.MassAction("k")),
         "Reaction 1, 'A <-> B': A reversible reaction",
     ),
-    "back too many": (
-        lambda: kinetics.Batch([kinetics.Reaction("A -> B", kinetics.MassAction("k", "b"))]),
-        "A one-way reaction",
-    ),
+    "back too many": (lambda: batch("A -> B", kinetics.MassAction("k", "b")), "A one-way reaction"),
     "orders": (
-        lambda: kinetics.Batch([
-            kinetics.Reaction("A -> B", kinetics.MassAction("k", orders={"B": 1}))
-        ]),
+        lambda: batch("A -> B", kinetics.MassAction("k", orders={"B": 1})),
         "left side has \\['A'\\]",
     ),
     "substrate": (
-        lambda: kinetics.Batch([
-            kinetics.Reaction("A + B -> C", kinetics.MichaelisMenten("v", "k"))
-        ]),
+        lambda: batch("A + B -> C", kinetics.MichaelisMenten("v", "k")),
         "does not know its substrate",
     ),
-    "two ways": (
-        lambda: kinetics.Batch([kinetics.Reaction("A <-> C", kinetics.Hill("v", "k", 2))]),
-        "one way only",
-    ),
+    "two ways": (lambda: batch("A <-> C", kinetics.Hill("v", "k", 2)), "one way only"),
     "constant": (lambda: kinetics.MassAction(None), "wanted the name of a parameter"),
+    "inhibitor": (
+        lambda: kinetics.MichaelisMenten("v", "k", inhibitors={"I": None}),
+        "wanted the name of a parameter",
+    ),
+    "energy": (lambda: kinetics.Arrhenius("k", [], reference=1.0), "wanted the name"),
     "reference": (lambda: kinetics.Arrhenius("k", "E", reference=0.0), "positive numbers"),
     "own law": (lambda: kinetics.OwnLaw("k*A"), "wanted a function"),
+    "own species": (
+        lambda: batch("A -> B", kinetics.OwnLaw(lambda m, t, c: c["X"]))([0.0, 1.0]),
+        "asks for the species 'X'",
+    ),
     "units": (lambda: kinetics.Units("moles_of"), "no unit that Pyomo knows"),
-    "volume missing": (lambda: kinetics.Semibatch(["A -> B"]), "how large the volume is"),
+    "volume missing": (semibatch, "how large the volume is"),
     "volume and streams": (
-        lambda: kinetics.Semibatch(["A -> B"], volume=1.0, feeds=[kinetics.Stream("q", {})]),
+        lambda: semibatch(volume=1.0, feeds=[kinetics.Stream("q", {})]),
         "fill the vessel",
     ),
-    "feed": (lambda: kinetics.Semibatch(["A -> B"], volume=1.0, feeds=["q"]), "wanted a list"),
+    "feed": (lambda: semibatch(volume=1.0, feeds=["q"]), "wanted a list"),
     "feed of nothing": (
-        lambda: kinetics.Semibatch(["A -> B"], volume=1.0, feeds=[kinetics.MolarFeed("f", "X")]),
+        lambda: semibatch(volume=1.0, feeds=[kinetics.MolarFeed("f", "X")]),
         "feeds has \\['X'\\]",
     ),
-    "amounts": (lambda: kinetics.Semibatch(["A -> B"], volume=1.0, amounts="{}"), "concentrations"),
+    "amounts": (lambda: semibatch(volume=1.0, amounts="{}"), "concentrations"),
     "inlet": (lambda: kinetics.Cstr(["A -> B"], inlet={"X": 1.0}), "inlet has \\['X'\\]"),
     "dilution": (lambda: kinetics.Cstr(["A -> B"], dilution=None), "give a name, or a number"),
     "flow and laws": (lambda: kinetics.Cstr(["A -> B"], algebraic=["B"]), "flow through a Cstr"),
@@ -288,16 +281,3 @@ def test_what_makes_no_reactor_is_refused(case):
     made, says = REFUSED[case]
     with pytest.raises(ModelError, match=says):
         made()
-
-
-def test_a_species_that_no_reaction_has_is_named():
-    law = kinetics.OwnLaw(lambda m, t, c: c["X"])
-    with pytest.raises(ModelError, match="asks for the species 'X'"):
-        kinetics.Batch([kinetics.Reaction("A -> B", law)])([0.0, 1.0])
-
-
-def test_a_missing_temperature_is_told():
-    law = kinetics.MassAction(kinetics.Arrhenius("k", "Ea", reference=350.0))
-    reactor = kinetics.Batch([kinetics.Reaction("A -> B", law)])
-    with pytest.raises(igpe.errors.IgpeError, match="T"):
-        simulated(reactor, {"k": 0.7, "Ea": 5e4}, {"A": 1.0, "B": 0.0})

@@ -9,37 +9,40 @@ import pandas as pd
 ROOT = Path(__file__).parents[3] / "data" / "petab"
 
 
+SBML = """<?xml version="1.0" encoding="UTF-8"?>
+<sbml xmlns="http://www.sbml.org/sbml/level3/version2/core" level="3" version="2">
+<model id="decay">
+<listOfCompartments>
+<compartment id="V" spatialDimensions="3" size="2" constant="true"/>
+</listOfCompartments>
+<listOfSpecies>
+<species id="A" compartment="V" initialAmount="0" hasOnlySubstanceUnits="false"
+ boundaryCondition="false" constant="false"/>
+<species id="B" compartment="V" initialAmount="0" hasOnlySubstanceUnits="true"
+ boundaryCondition="false" constant="false"/>
+</listOfSpecies>
+<listOfParameters>
+<parameter id="k" value="0.5" constant="true"/>
+<parameter id="A0" value="3" constant="true"/>
+<parameter id="half" value="0" constant="true"/>
+</listOfParameters>
+<listOfReactions>
+<reaction id="r1" reversible="false">
+<listOfReactants><speciesReference species="A" stoichiometry="1" constant="true"/></listOfReactants>
+<listOfProducts><speciesReference species="B" stoichiometry="1" constant="true"/></listOfProducts>
+<kineticLaw/>
+</reaction>
+</listOfReactions>
+</model>
+</sbml>"""
+
+
 def decay() -> libsbml.SBMLDocument:
     """A -> B in a vessel of 2 litres: A counts as concentration, B as amount."""
-    document = libsbml.SBMLDocument(3, 2)
-    model = document.createModel()
-    model.setId("decay")
-    vessel = model.createCompartment()
-    vessel.setId("V")
-    vessel.setSize(2.0)
-    vessel.setConstant(True)
-    vessel.setSpatialDimensions(3)
-    for name, is_amount in (("A", False), ("B", True)):
-        s = model.createSpecies()
-        s.setId(name)
-        s.setCompartment("V")
-        s.setHasOnlySubstanceUnits(is_amount)
-        s.setBoundaryCondition(False)
-        s.setConstant(False)
-        s.setInitialAmount(0.0)
-    for name, value in (("k", 0.5), ("A0", 3.0), ("half", 0.0)):
-        parameter(model, name, value)
-    assign(model, "A", "A0")
-    assign(model, "half", "A0 / 2")
-    r = model.createReaction()
-    r.setId("r1")
-    r.setReversible(False)
-    for reference, name in ((r.createReactant(), "A"), (r.createProduct(), "B")):
-        reference.setSpecies(name)
-        reference.setStoichiometry(1.0)
-        reference.setConstant(True)
-    law = r.createKineticLaw()
-    law.setMath(libsbml.parseL3Formula("V * k * A"))
+    document = libsbml.readSBMLFromString(SBML)
+    for name, formula in (("A", "A0"), ("half", "A0 / 2")):
+        assign(document.getModel(), name, formula)
+    law(document.getModel(), "V * k * A")
     return document
 
 

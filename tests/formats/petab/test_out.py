@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
+from igpe.formats.petab.errors import ERRORS
 
 
 def run(*words):
@@ -29,11 +30,6 @@ def test_strangers_are_refused(tmp_path):
         igpe.petab.write_petab_parameters({"x": 1.0}, small.write(tmp_path), tmp_path / "out.tsv")
 
 
-def test_the_objective_of_another_problem_is_refused():
-    with pytest.raises(igpe.errors.ProblemError, match="not read from PEtab"):
-        igpe.petab.petab_objective(object())
-
-
 def test_estimate_on_the_command_line(tmp_path):
     yaml, table = small.write(tmp_path), tmp_path / "out.tsv"
     done = run("estimate", yaml, "--json", "-", "--petab", table)
@@ -45,17 +41,12 @@ def test_estimate_on_the_command_line(tmp_path):
     assert objective < igpe.petab.petab_objective(problem)  # the truth fits worse than the optimum
     told = pd.read_csv(table, sep="\t").set_index("parameterId")
     assert told["nominalValue"].to_dict() == pytest.approx(found["parameters"], rel=1e-14)
-    rows = {row["name"]: row for row in found["petab"]}
-    assert rows["k"]["scale"] == "log10"
-    assert rows["A0"]["error_on_scale"] == rows["A0"]["standard_error"]
-    for name, row in rows.items():
-        assert told.loc[name, "standardError"] == pytest.approx(row["standard_error"], rel=1e-14)
-        assert told.loc[name, "standardErrorOnScale"] == pytest.approx(
-            row["error_on_scale"], rel=1e-14
-        )
-        assert told.loc[name, "standardErrorScale"] == row["scale"]
-        assert told.loc[name, "lowerConfidence"] == pytest.approx(row["lower"], rel=1e-14)
-        assert row["lower"] < row["upper"]
+    rows = pd.DataFrame(found["petab"]).set_index("name")
+    assert rows.loc["k", "scale"] == "log10"
+    assert rows.loc["A0", "error_on_scale"] == rows.loc["A0", "standard_error"]
+    assert (rows["lower"] < rows["upper"]).all()
+    written = told[list(ERRORS.values())].set_axis(list(ERRORS), axis="columns")
+    pd.testing.assert_frame_equal(written, rows[list(ERRORS)], check_names=False, rtol=1e-14)
 
 
 def test_the_command_line_and_the_package_run_one_pipeline(tmp_path):

@@ -23,16 +23,13 @@ def likelihood(table, values):
     return -norm.logpdf(table["measurement"], np.where(of_a, a, b), sigma).sum()
 
 
-def test_amounts_and_concentrations(tmp_path):
-    problem = igpe.petab.read_petab(small.write(tmp_path))
+def test_amounts_and_concentrations_the_likelihood_and_a_pickle(tmp_path):
+    problem = pickle.loads(pickle.dumps(igpe.petab.read_petab(small.write(tmp_path))))
     told = igpe.simulate(problem, VALUES, [0.0, 1.0, 3.0])
     a, b = small.truth([0.0, 1.0, 3.0], 0.7, 2.0)
     assert told["A"].to_numpy() == pytest.approx(a, rel=1e-6)
     assert told["B"].to_numpy() == pytest.approx(b, rel=1e-6, abs=1e-9)
-
-
-def test_the_objective_is_the_likelihood(tmp_path):
-    problem = igpe.petab.read_petab(small.write(tmp_path))
+    assert problem.box.logarithmic == {"k", "sd"}
     expected = likelihood(small.measurements(), VALUES)
     assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
@@ -80,14 +77,13 @@ def test_rules_functions_and_local_parameters(tmp_path):
     f = model.createFunctionDefinition()
     f.setId("scaled")
     f.setMath(libsbml.parseL3Formula("lambda(a, b, a * b)"))
-    small.parameter(model, "total", 0.0, constant=False)
-    rule = model.createAssignmentRule()
-    rule.setVariable("total")
-    rule.setMath(libsbml.parseL3Formula("A + B / V + half"))
-    small.parameter(model, "w", 1.0, constant=False)
-    slope = model.createRateRule()
-    slope.setVariable("w")
-    slope.setMath(libsbml.parseL3Formula("-2 * w"))
+    rules = (("total", 0.0, model.createAssignmentRule, "A + B / V + half"),)
+    rules += (("w", 1.0, model.createRateRule, "-2 * w"),)
+    for name, value, create, formula in rules:
+        small.parameter(model, name, value, constant=False)
+        rule = create()
+        rule.setVariable(name)
+        rule.setMath(libsbml.parseL3Formula(formula))
     small.law(model, "V * scaled(slow, A) * k")
     own = model.getReaction(0).getKineticLaw().createLocalParameter()
     own.setId("slow")
@@ -111,13 +107,6 @@ def test_a_jump_in_time_is_an_input(tmp_path, condition):
     )
     expected = 2.0 * np.exp(-0.7 * np.array([0.5, 1.0, 1.0]))
     assert told["A"].to_numpy() == pytest.approx(expected, rel=1e-6)
-
-
-def test_what_was_read_can_be_pickled(tmp_path):
-    problem = igpe.petab.read_petab(small.write(tmp_path))
-    again = pickle.loads(pickle.dumps(problem))
-    assert again.box.logarithmic == {"k", "sd"}
-    assert igpe.petab.petab_objective(again) == igpe.petab.petab_objective(problem)
 
 
 def test_normal_priors_count(tmp_path):
@@ -161,30 +150,26 @@ def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
         igpe.petab.read_petab(small.write(tmp_path, document))
 
 
+LOGARITHMIC = {"objectivePriorType": ["parameterScaleNormal", "", ""]}
+LOGARITHMIC |= {"objectivePriorParameters": ["0;1", "", ""]}
+
+
 @pytest.mark.parametrize(
-    ("tables", "says"),
+    ("table", "change", "says"),
     [
-        (
-            {"measurements": small.measurements().assign(preequilibrationConditionId="c1")},
-            r"pre-equilibration \(\['c1'\]\)",
-        ),
-        ({"measurements": small.measurements().assign(time=np.inf)}, "steady state"),
-        ({"observables": small.OBSERVABLES.assign(noiseDistribution="laplace")}, "laplace"),
-        ({"observables": small.OBSERVABLES.assign(observableFormula="A + x")}, "check of"),
+        ("measurements", {"preequilibrationConditionId": "c1"}, r"pre-equilibration \(\['c1'\]\)"),
+        ("measurements", {"time": np.inf}, "steady state"),
+        ("observables", {"noiseDistribution": "laplace"}, "laplace"),
+        ("observables", {"observableFormula": "A + x"}, "check of"),
+        ("parameters", LOGARITHMIC, "The prior of 'k' is parameterScaleNormal"),
     ],
 )
-def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
-    with pytest.raises(igpe.errors.DataError, match=says):
-        igpe.petab.read_petab(small.write(tmp_path, **tables))
-
-
-def test_a_prior_of_logarithms_is_refused(tmp_path):
-    parameters = small.PARAMETERS.assign(
-        objectivePriorType=["parameterScaleNormal", "", ""],
-        objectivePriorParameters=["0;1", "", ""],
-    )
-    with pytest.raises(igpe.errors.ProblemError, match="The prior of 'k' is parameterScaleNormal"):
-        igpe.petab.read_petab(small.write(tmp_path, parameters=parameters))
+def test_what_the_tables_have_beyond_is_refused(tmp_path, table, change, says):
+    tables = {"measurements": small.measurements(), "observables": small.OBSERVABLES}
+    tables |= {"parameters": small.PARAMETERS}
+    kind = igpe.errors.ProblemError if table == "parameters" else igpe.errors.DataError
+    with pytest.raises(kind, match=says):
+        igpe.petab.read_petab(small.write(tmp_path, **{table: tables[table].assign(**change)}))
 
 
 def test_no_file_and_no_problem(tmp_path):

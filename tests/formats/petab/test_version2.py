@@ -34,21 +34,18 @@ MEASUREMENTS = (
 CONDITIONS = pd.DataFrame({"conditionId": ["c1"], "targetId": ["B"], "targetValue": ["0.5"]})
 EXPERIMENTS = pd.DataFrame({"experimentId": ["e1"], "time": [0.0], "conditionId": ["c1"]})
 TABLES = {
-    "parameter": PARAMETERS,
-    "observable": OBSERVABLES,
-    "measurement": MEASUREMENTS,
-    "condition": CONDITIONS,
-    "experiment": EXPERIMENTS,
-}
+    "parameter": PARAMETERS, "observable": OBSERVABLES, "measurement": MEASUREMENTS,
+    "condition": CONDITIONS, "experiment": EXPERIMENTS,
+}  # fmt: skip
+
+
+MODEL = {"location": "model.xml", "language": "sbml"}
 
 
 def write(folder, **tables):
     """The problem's files, with SBML model; returns its YAML."""
     small.write(folder)
-    config = {
-        "format_version": "2.0.0",
-        "model_files": {"decay": {"location": "model.xml", "language": "sbml"}},
-    }
+    config = {"format_version": "2.0.0", "model_files": {"decay": MODEL}}
     for name, table in {**TABLES, **tables}.items():
         if table is not None:
             table.to_csv(folder / f"{name}_2.tsv", sep="\t", index=False)
@@ -69,11 +66,24 @@ def likelihood(table, values, *, extra=0.0, logarithms=False):
     return (-norm.logpdf(np.log(y), np.log(h), s) + np.log(y)).sum()
 
 
-def test_conditions_in_long_format_placeholders_and_experiments(tmp_path):
-    problem = igpe.petab.read_petab(write(tmp_path))
-    expected = likelihood(MEASUREMENTS, VALUES, extra=0.5)
+LOGARITHMS = OBSERVABLES.assign(noiseDistribution="log-normal")
+NO_EXPERIMENT = {"measurement": MEASUREMENTS.assign(experimentId=""), "condition": None}
+
+
+@pytest.mark.parametrize(
+    ("tables", "name", "likelihood_of"),
+    [
+        ({}, "e1", {"extra": 0.5}),
+        (NO_EXPERIMENT | {"experiment": None}, "model", {}),
+        ({"observable": LOGARITHMS}, "e1", {"extra": 0.5, "logarithms": True}),
+    ],
+    ids=["long format and placeholders", "no experiment", "log-normal noise"],
+)
+def test_the_objective_is_the_likelihood(tmp_path, tables, name, likelihood_of):
+    problem = igpe.petab.read_petab(write(tmp_path, **tables))
+    expected = likelihood(MEASUREMENTS, VALUES, **likelihood_of)
     assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
-    assert [e.name for e in problem.experiments] == ["e1"]
+    assert [e.name for e in problem.experiments] == [name]
     assert problem.box.logarithmic == {"k", "sd"}  # three decades, not A0
     assert problem.model.nominal == {"k": 0.5, "A0": 3.0, "sd": 0.1}
 
@@ -89,31 +99,12 @@ def test_several_experiments_with_several_conditions_each(tmp_path):
     })  # fmt: skip
     parameters = PARAMETERS.replace({"parameterId": {"A0": "own"}})
     measurements = pd.concat([MEASUREMENTS, MEASUREMENTS.assign(experimentId="e2")])
-    tables = {
-        "condition": conditions, "experiment": experiments, "parameter": parameters,
-        "measurement": measurements,
-    }  # fmt: skip
-    problem = igpe.petab.read_petab(write(tmp_path, **tables))
+    given = {"condition": conditions, "experiment": experiments}
+    given |= {"parameter": parameters, "measurement": measurements}
+    problem = igpe.petab.read_petab(write(tmp_path, **given))
     told = igpe.simulate(problem, {"k": 0.7, "own": 2.0, "sd": 0.2}, [0.0]).set_index("experiment")
     assert told["A"].to_dict() == {"e1": 3.0, "e2": 1.0}
     assert told["B"].to_dict() == {"e1": 0.5, "e2": 0.5}
-
-
-def test_measurements_without_an_experiment_are_of_the_model_as_it_is(tmp_path):
-    measurements = MEASUREMENTS.assign(experimentId="")
-    problem = igpe.petab.read_petab(
-        write(tmp_path, measurement=measurements, condition=None, experiment=None)
-    )
-    assert [e.name for e in problem.experiments] == ["model"]
-    expected = likelihood(MEASUREMENTS, VALUES)
-    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
-
-
-def test_log_normal_noise_compares_natural_logarithms(tmp_path):
-    observables = OBSERVABLES.assign(noiseDistribution="log-normal")
-    problem = igpe.petab.read_petab(write(tmp_path, observable=observables))
-    expected = likelihood(MEASUREMENTS, VALUES, extra=0.5, logarithms=True)
-    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
 
 def test_priors(tmp_path):
@@ -136,15 +127,6 @@ def test_estimates_are_exported_and_read_again(tmp_path):
     igpe.petab.write_petab_parameters(VALUES, path, tmp_path / "fitted.tsv", errors)
     (tmp_path / "fitted.tsv").replace(tmp_path / "parameter_2.tsv")
     assert igpe.petab.read_petab(path).model.nominal == VALUES
-
-
-def test_a_table_in_several_files_is_not_written(tmp_path):
-    path = write(tmp_path)
-    config = yaml.safe_load(path.read_text())
-    config["parameter_files"] *= 2
-    path.write_text(yaml.safe_dump(config))
-    with pytest.raises(igpe.errors.ProblemError, match="2 parameter tables"):
-        igpe.petab.write_petab_parameters(VALUES, path, tmp_path / "out.tsv")
 
 
 PERIODS = pd.DataFrame({
@@ -172,29 +154,31 @@ def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
 
 
 def test_other_priors_are_refused(tmp_path):
-    parameters = PARAMETERS.assign(
-        priorDistribution=["log-normal", "", ""], priorParameters=["0;1", "", ""]
-    )
+    priors = {"priorDistribution": ["log-normal", "", ""], "priorParameters": ["0;1", "", ""]}
     with pytest.raises(igpe.errors.ProblemError, match="The prior of 'k' is log-normal"):
-        igpe.petab.read_petab(write(tmp_path, parameter=parameters))
+        igpe.petab.read_petab(write(tmp_path, parameter=PARAMETERS.assign(**priors)))
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"extensions": {"sciml": {"version": "1", "required": False}}}, "extensions"),
-        ({"model_files": "twice"}, "2 models"),
+        ({"model_files": {"decay": MODEL, "again": MODEL}}, "2 models"),
     ],
 )
 def test_what_the_file_has_beyond_is_refused(tmp_path, change, says):
     path = write(tmp_path)
-    config = yaml.safe_load(path.read_text())
-    if change.get("model_files") == "twice":
-        one = config["model_files"]["decay"]
-        change = {"model_files": {"decay": one, "again": one}}
-    path.write_text(yaml.safe_dump(config | change))
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | change))
     with pytest.raises(igpe.errors.DataError, match=says):
         igpe.petab.read_petab(path)
+
+
+def test_a_table_in_several_files_is_not_written(tmp_path):
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("- parameter_2.tsv", "- parameter_2.tsv\n- again.tsv"))
+    (tmp_path / "again.tsv").write_bytes((tmp_path / "parameter_2.tsv").read_bytes())
+    with pytest.raises(igpe.errors.ProblemError, match="2 parameter tables"):
+        igpe.petab.write_petab_parameters(VALUES, path, tmp_path / "out.tsv")
 
 
 @pytest.mark.filterwarnings("ignore")
