@@ -10,39 +10,27 @@ from igpe.results.plots.fit import plot_fit, plot_simulation, residual_panel
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")
-TIMES = np.linspace(0.0, 1.0, 11)
+TIMES, GRID = np.linspace(0.0, 1.0, 11), np.linspace(0.0, 1.0, 50)
+
+
+def table(columns, runs, names):
+    every = [
+        pd.DataFrame({"experiment": r, "name": n, "unit": "mol/L" if n == "A" else ""} | columns)
+        for r in runs
+        for n in names
+    ]
+    return pd.concat(every, ignore_index=True)
 
 
 def points(runs=("1",), names=("A", "B"), sigma=np.nan):
     """A table as `Result.points`: A in mol/L, all else without unit."""
-    return pd.concat([
-        pd.DataFrame({
-            "experiment": run,
-            "name": name,
-            "time": TIMES,
-            "measured": np.exp(-TIMES),
-            "sigma": sigma,
-            "unit": "mol/L" if name == "A" else "",
-        })
-        for run in runs
-        for name in names
-    ])
+    return table({"time": TIMES, "measured": np.exp(-TIMES), "sigma": sigma}, runs, names)
 
 
 def curves(runs=("1",), names=("A", "B"), smoothed=1.0, error=0.1):
-    grid = np.linspace(0.0, 1.0, 50)
-    return pd.concat([
-        pd.DataFrame({
-            "experiment": run,
-            "name": name,
-            "time": grid,
-            "fitted": np.exp(-grid),
-            "smoothed": smoothed * np.exp(-grid),
-            "smoothed_error": error,
-        })
-        for run in runs
-        for name in names
-    ])
+    fitted = np.exp(-GRID)
+    columns = {"time": GRID, "fitted": fitted, "smoothed": smoothed * fitted}
+    return table(columns | {"smoothed_error": error}, runs, names)
 
 
 @pytest.fixture(autouse=True)
@@ -64,14 +52,14 @@ def test_one_panel_per_measured_quantity_of_each_experiment():
     assert all(ax.get_xlabel() == "time" for ax in axes)
 
 
-def test_a_single_experiment_needs_no_title():
-    assert [ax.get_title() for ax in plot_fit(points(), curves())] == ["", ""]
-
-
 def test_what_a_panel_shows():
-    ax = plot_fit(points(), curves())[0]
-    assert labels(ax) == ["smoothed, 95 % band", "fitted model", "measured"]
-    assert ax.lines[1].get_ydata() == pytest.approx(np.exp(-np.linspace(0.0, 1.0, 50)))
+    """A single experiment needs no title."""
+    axes = plot_fit(points(), curves())
+    assert [ax.get_title() for ax in axes] == ["", ""]
+    assert labels(axes[0]) == ["smoothed, 95 % band", "fitted model", "measured"]
+    assert axes[0].lines[1].get_ydata() == pytest.approx(np.exp(-GRID))
+    without = plot_fit(points(), curves(smoothed=np.nan, error=np.nan))[0]
+    assert labels(without) == ["fitted model", "measured"]
 
 
 @pytest.mark.parametrize("names", [("A",), ("A", "B")])
@@ -98,33 +86,17 @@ def test_given_axes_are_used():
     assert list(axes) == list(given)
     assert given[0].get_legend() is not None
     assert figure.legends == []
-
-
-def test_a_single_axes_will_do():
-    _, given = plt.subplots()
-    assert list(plot_fit(points(names=("A",)), curves(names=("A",)), given)) == [given]
-
-
-def test_too_few_axes_are_refused():
-    _, given = plt.subplots()
+    _, one = plt.subplots()
+    assert list(plot_fit(points(names=("A",)), curves(names=("A",)), one)) == [one]
     with pytest.raises(ValueError, match="longer"):
-        plot_fit(points(), curves(), given)
+        plot_fit(points(), curves(), one)
 
 
-def test_a_wide_band_does_not_flatten_the_data():
+def test_a_wide_band_does_not_flatten_the_data_and_a_constant_is_visible():
     low, high = plot_fit(points(), curves(error=1e6))[0].get_ylim()
     assert high - low < 1.0
-
-
-def test_what_was_not_smoothed_is_left_out():
-    ax = plot_fit(points(), curves(smoothed=np.nan, error=np.nan))[0]
-    assert labels(ax) == ["fitted model", "measured"]
-
-
-def test_a_constant_is_visible():
-    flat_points, flat_curves = points(names=("A",)), curves(names=("A",), error=0.0)
-    flat_points["measured"] = flat_curves["fitted"] = flat_curves["smoothed"] = 2.0
-    low, high = plot_fit(flat_points, flat_curves)[0].get_ylim()
+    flat = curves(names=("A",), error=0.0).assign(fitted=2.0, smoothed=2.0)
+    low, high = plot_fit(points(names=("A",)).assign(measured=2.0), flat)[0].get_ylim()
     assert low < 2.0 < high
 
 
@@ -147,11 +119,8 @@ def test_simulations():
 
 
 def test_lines_have_colours_that_the_colour_blind_tell_apart():
-    runs = [
-        pd.DataFrame({"experiment": str(k), "time": TIMES, "A": k * TIMES})
-        for k in range(len(COLOURS) + 1)
-    ]
-    (ax,) = plot_simulation(pd.concat(runs))
+    one = pd.DataFrame({"time": TIMES, "A": TIMES})
+    (ax,) = plot_simulation(pd.concat(one.assign(experiment=k) for k in range(len(COLOURS) + 1)))
     assert [line.get_color() for line in ax.lines] == [*COLOURS, COLOURS[0]]
 
 

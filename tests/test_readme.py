@@ -26,10 +26,6 @@ def blocks(language, word):
     return [text for kind, text in BLOCKS if kind == language and word in text]
 
 
-def section(title):
-    return README.split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
 def commands(text):
     """Lines of a shell block without remarks."""
     lines = (line.partition("  #")[0].strip() for line in text.splitlines())
@@ -52,52 +48,40 @@ def folder(tmp_path):
 
 
 def test_the_quick_start_is_two_commands():
-    found = [
-        line
-        for kind, text in re.findall(
-            r"^```(\w*)\n(.*?)^```", section("Quick start"), flags=re.DOTALL | re.MULTILINE
-        )
-        if kind == "sh"
-        for line in commands(text)
-    ]
+    section = README.split("\n## Quick start\n")[1].split("\n## ")[0]
+    shell = re.findall(r"^```sh\n(.*?)^```", section, flags=re.DOTALL | re.MULTILINE)
+    found = [line for text in shell for line in commands(text)]
     assert len(found) == 2
     assert "igpe estimate models/" in found[0]
     assert "pytest" in found[1]
     assert all(line.startswith("python3 -m venv .venv && .venv/bin/pip install") for line in found)
 
 
-def test_the_example_runs_as_written(folder):
-    example, *_ = blocks("python", "igpe")
-    done = run([sys.executable, "-W", "error", "-c", example], folder)
+def ran(code, folder):
+    """What Python code prints, which runs without a warning."""
+    done = run([sys.executable, "-W", "error", "-c", code], folder)
     assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_examples_of_a_fit_and_its_proof_run_as_written(folder):
+    first, proof, *_ = blocks("python", "igpe")
+    said = ran(f"{first}\n{proof}", folder)
     assert igpe.Result.from_json(folder / "result.json").parameters.keys() == {"k1", "k2"}
     assert (folder / "fit.png").exists()
     assert "<h1>" in (folder / "report.html").read_text(encoding="utf-8")
-    assert "k1  from the slope" in done.stdout
-    assert "step 3, linear least squares" in done.stdout
+    assert "k1  from the slope" in said
+    assert "step 3, linear least squares" in said
+    assert "proved of the differential equations themselves" in said
+    assert "\nVerified: no parameters in the box" in said
 
 
-def test_the_example_of_a_proof_follows_the_first(folder):
-    first, proof, *_ = blocks("python", "igpe")
-    done = run([sys.executable, "-W", "error", "-c", f"{first}\n{proof}"], folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "proved of the differential equations themselves" in done.stdout
-    assert "\nVerified: no parameters in the box" in done.stdout
-
-
-def test_the_example_of_a_method_alone_runs_as_written(folder):
-    _, _, example, _ = blocks("python", "igpe")
-    done = run([sys.executable, "-W", "error", "-c", "import igpe\n" + example], folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "equivalent iterations" in done.stdout
-    assert (folder / "horizons.png").exists()
-
-
-def test_the_example_of_uncertainty_follows_that_of_a_method(folder):
+def test_the_examples_of_a_method_alone_and_its_uncertainty_run_as_written(folder):
     _, _, *examples = blocks("python", "igpe")
-    done = run([sys.executable, "-W", "error", "-c", "import igpe\n" + "\n".join(examples)], folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "95 % interval" in done.stdout
+    said = ran("import igpe\n" + "\n".join(examples), folder)
+    assert "equivalent iterations" in said
+    assert (folder / "horizons.png").exists()
+    assert "95 % interval" in said
 
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -110,8 +94,7 @@ def test_the_examples_of_a_page_run_as_written(page, folder):
     found = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     if not any("import igpe" in block for block in found):
         pytest.skip(f"{page.name} has no examples")
-    done = run([sys.executable, "-W", "error", "-c", "\n".join(found)], folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    ran("\n".join(found), folder)
 
 
 COMMANDS = [

@@ -41,8 +41,7 @@ def test_ends_ascend_and_steps_are_counted(ax):
 
 def test_what_failed_is_counted_in_the_legend(ax):
     draw_waterfall(ax, {"SS": series(ENDS), "MS": series([2.0, 2.0])})
-    labels = [t.get_text() for t in ax.get_legend().texts]
-    assert labels == ["SS: 1 of 7 failed", "MS"]
+    assert [t.get_text() for t in ax.get_legend().texts] == ["SS: 1 of 7 failed", "MS"]
     assert told(ax) == []  # several lines would hide numbers
 
 
@@ -54,32 +53,32 @@ def test_what_did_not_arrive_is_hollow(ax):
     assert far.get_markerfacecolor() == "none"
 
 
-def test_likelihoods_that_are_not_positive_are_drawn_above_the_best(ax):
-    draw_waterfall(ax, {"": series([-80.0, 20.0, -83.0])}, rounding=1e-8)
-    assert ax.lines[0].get_ydata().tolist() == [1.0, 4.0, 104.0]
-    assert ax.get_ylabel() == "objective above the best, + 1"
-
-
-def test_rounding_is_no_step(ax):
-    draw_waterfall(ax, {"": series([1e-20, 3e-22, 5e-21])}, rounding=1e-12)
-    assert ax.lines[0].get_ydata().tolist() == [1e-12] * 3
-    assert told(ax) == ["3 starts"]
-
-
-def test_ends_that_are_alike_look_flat(ax):
-    draw_waterfall(ax, {"": series([1.0, 1.0001, 1.0002])})
-    low, high = ax.get_ylim()
-    assert low < 0.7
-    assert high > 1.4
+@pytest.mark.parametrize(
+    ("ends", "rounding", "drawn", "words_there"),
+    [
+        ([-80.0, 20.0, -83.0], 1e-8, [1.0, 4.0, 104.0], ([], "objective above the best, + 1")),
+        ([1e-20, 3e-22, 5e-21], 1e-12, [1e-12] * 3, (["3 starts"], "objective")),
+        ([1.0, 1.0001, 1.0002], 0.0, [1.0, 1.0001, 1.0002], ([], "objective")),
+    ],
+    ids=["not positive", "rounding is no step", "alike look flat"],
+)
+def test_objectives_on_their_scale(ax, ends, rounding, drawn, words_there):
+    texts, label = words_there
+    draw_waterfall(ax, {"": series(ends)}, rounding=rounding)
+    assert ax.lines[0].get_ydata().tolist() == drawn
+    assert told(ax)[: len(texts)] == texts
+    assert ax.get_ylabel() == label
+    assert ax.get_ylim()[0] < 0.7 * drawn[0]
+    assert ax.get_ylim()[1] > 1.4 * drawn[-1]
 
 
 def test_nothing_but_failures_can_be_drawn(ax):
     draw_waterfall(ax, {"": series([np.inf, np.inf])})
     assert [t.get_text() for t in ax.get_legend().texts] == ["2 of 2 failed"]
-    assert words(series([np.inf] * 2)) == "None of 2 starts ended at an objective."
 
 
 def test_the_words():
+    assert words(series([np.inf] * 2)) == "None of 2 starts ended at an objective."
     assert words(series(ENDS)) == (
         "Objectives of 7 starts in ascending order, from 2 to 50; 3 of them at the best one, in "
         "3 steps."
@@ -111,7 +110,6 @@ def test_restarts_keep_where_they_ended():
 def test_one_start_is_no_waterfall():
     problem = consecutive.problem()
     found = igpe.SingleShooting().estimate(problem, dict.fromkeys(problem.box.names, 1.0))
-    with pytest.raises(
-        igpe.errors.ProblemError, match=r"one start; give one of several.*igpe\.compare"
-    ):
+    says = r"one start; give one of several.*igpe\.compare"
+    with pytest.raises(igpe.errors.ProblemError, match=says):
         plot_waterfall(found)

@@ -44,55 +44,43 @@ MAP = StructureMap(
 
 
 def parameter(name, value=1.5, **changes):
-    ordinary = Parameter(
-        name=name,
-        value=value,
-        standard_error=0.01,
-        lower=value - 0.02,
-        upper=value + 0.02,
-        unit="1/h",
-        bounds=(0.0, 10.0),
-        found_by="step 3, linear least squares",
-    )
+    how, bounds = "step 3, linear least squares", (0.0, 10.0)
+    ordinary = Parameter(name, value, 0.01, value - 0.02, value + 0.02, "1/h", bounds, how)
     return replace(ordinary, **changes)
 
 
 def tables(runs, names, count=8):
     """`points` and `curves` of every name in every run."""
     times, grid = np.linspace(1.0, 5.0, count), np.linspace(0.0, 5.0, 40)
-    residual = 0.01 * np.cos(7 * times)
-    points, curves = [], []
-    for run in runs:
-        for name in names:
-            points.append(
-                pd.DataFrame({
-                    "experiment": run,
-                    "name": name,
-                    "time": times,
-                    "measured": np.exp(-times) + residual,
-                    "fitted": np.exp(-times),
-                    "residual": residual,
-                    "sigma": np.nan,
-                    "unit": "mol/l",
-                })
-            )
-            curves.append(
-                pd.DataFrame({
-                    "experiment": run,
-                    "name": name,
-                    "time": grid,
-                    "fitted": np.exp(-grid),
-                    "smoothed": 1.01 * np.exp(-grid),
-                    "smoothed_error": 0.02,
-                })
-            )
-    return pd.concat(points, ignore_index=True), pd.concat(curves, ignore_index=True)
+    residual, fitted, smooth = 0.01 * np.cos(7 * times), np.exp(-times), np.exp(-grid)
+    points = {"time": times, "measured": fitted + residual, "fitted": fitted, "residual": residual}
+    points |= {"sigma": np.nan, "unit": "mol/l"}
+    curves = {"time": grid, "fitted": smooth, "smoothed": 1.01 * smooth, "smoothed_error": 0.02}
+    return (
+        pd.concat(
+            [pd.DataFrame({"experiment": r, "name": n} | table) for r in runs for n in names],
+            ignore_index=True,
+        )
+        for table in (points, curves)
+    )
 
 
 def result(unknowns=("k1", "k2"), runs=("1",), names=("A", "B"), **changes):
     points, curves = tables(runs, names)
     n = len(unknowns)
     values = {name: 1.0 + k for k, name in enumerate(unknowns)}
+    certificate = Certificate(
+        unknowns=tuple(unknowns),
+        bounds=((0.0, 10.0),) * n,
+        undetermined=(),
+        origin="slopes of smoothed data",
+        slopes=tuple(names),
+        experiments=tuple(runs),
+        method="linear least squares",
+        objective=0.5,
+        lower_bound=0.5,
+        status=Status.GLOBAL_BY_CONVEXITY,
+    )
     ordinary = Result(
         estimates=tuple(parameter(name, value) for name, value in values.items()),
         objective=0.0123,
@@ -103,20 +91,7 @@ def result(unknowns=("k1", "k2"), runs=("1",), names=("A", "B"), **changes):
         variance=1e-4,
         probability=np.nan,
         confidence=0.95,
-        certificates=(
-            Certificate(
-                unknowns=tuple(unknowns),
-                bounds=((0.0, 10.0),) * n,
-                undetermined=(),
-                origin="slopes of smoothed data",
-                slopes=tuple(names),
-                experiments=tuple(runs),
-                method="linear least squares",
-                objective=0.5,
-                lower_bound=0.5,
-                status=Status.GLOBAL_BY_CONVEXITY,
-            ),
-        ),
+        certificates=(certificate,),
         candidates=tuple(
             Candidate(f"way {k}", values, values, 0.0123 * k, Status.CONVERGED) for k in (1, 2)
         ),
@@ -146,27 +121,22 @@ def evil():
 
 def bare():
     """The model could not be integrated: no fit, no errors, nothing proved, one way."""
-    plain = result(("k1",), names=("A",))
+    plain, lost = result(("k1",), names=("A",)), {"standard_error": np.nan, "lower": np.nan}
+    held = parameter("k1", upper=np.nan, remark="on its upper bound", **lost)
+    nothing = dict.fromkeys(("certificates", "candidates", "maps", "notes"), ())
     return replace(
         plain,
-        estimates=(
-            parameter(
-                "k1", standard_error=np.nan, lower=np.nan, upper=np.nan, remark="on its upper bound"
-            ),
-        ),
+        **nothing,
+        estimates=(held,),
         objective=np.inf,
         status=Status.INTEGRATION_BROKE,
         covariance=np.full((1, 1), np.nan),
         variance=np.nan,
-        certificates=(),
-        candidates=(),
-        maps=(),
         structure="No unknowns are free.",
         points=plain.points.assign(fitted=np.nan, residual=np.nan),
         curves=plain.curves.assign(fitted=np.nan, smoothed=np.nan, smoothed_error=np.nan),
         seconds={},
         versions={},
-        notes=(),
         settings="",
     )
 
