@@ -181,10 +181,7 @@ def columns_of(variables: tuple[Any, ...]) -> tuple[FloatArray, FloatArray, Floa
 
 
 def solve_in_folder(
-    solver: Solver,
-    model: Any,
-    solve: Callable[[Path, NlFile, Any], Answer],
-    unit: float = 1.0,
+    solver: Solver, model: Any, solve: Callable[[Path, NlFile, Any], Answer], unit: float = 1.0
 ) -> Answer:
     """The answer of a solver that reads the model from `model.nl` in a folder of its own.
 

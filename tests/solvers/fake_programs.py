@@ -181,11 +181,7 @@ FAKES: dict[str, Fake] = {
         TOLERANT + f"scip({GAP!r}, objective(point), point, 409)", OPTIMAL, (), 1e-15, True, "tiny"
     ),
     "scip bound far below": Fake(
-        "scip('problem is solved [optimal solution found]', -5.0)",
-        UNSURE,
-        ("apart",),
-        8.1,
-        True,
+        "scip('problem is solved [optimal solution found]', -5.0)", UNSURE, ("apart",), 8.1, True
     ),
     "scip bound above its point": Fake(
         "scip('problem is solved [optimal solution found]', 4.0)",

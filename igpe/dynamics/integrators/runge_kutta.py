@@ -35,14 +35,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import cut
-from igpe.dynamics.integrators.limits import (
-    MOST_STEPS,
-    NO_START,
-    TOO_MANY,
-    allowed,
-    at,
-    no_number,
-)
+from igpe.dynamics.integrators.limits import MOST_STEPS, NO_START, TOO_MANY, allowed, at, no_number
 from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
     BatchStruct,

@@ -111,9 +111,7 @@ _EMBEDDED = _matrix([
 ])[0]
 
 KENNEDY_CARPENTER = Tableau(
-    a=_ESDIRK,
-    error=_ESDIRK[-1] - _EMBEDDED,
-    dense=_dense(_ESDIRK, without=1),
+    a=_ESDIRK, error=_ESDIRK[-1] - _EMBEDDED, dense=_dense(_ESDIRK, without=1)
 )
 """Implicit, 4(3): the singly diagonal, L-stable, stiffly accurate half of ARK4(3)6L[2]SA, Kennedy
 and Carpenter (2003). Its first stage is explicit, its stages are of order 2."""

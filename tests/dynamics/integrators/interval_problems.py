@@ -52,14 +52,7 @@ every_method = pytest.mark.parametrize(
     ],
     ids=lambda m: type(m).__name__,
 )
-NUMBERS = (
-    "ends",
-    "by_start",
-    "by_unknown",
-    "measured",
-    "measured_by_start",
-    "measured_by_unknown",
-)
+NUMBERS = ("ends", "by_start", "by_unknown", "measured", "measured_by_start", "measured_by_unknown")
 
 
 class Cut(NamedTuple):

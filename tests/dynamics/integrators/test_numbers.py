@@ -47,8 +47,7 @@ def constants_stay(monkeypatch):
 
     def take():
         monkeypatch.setattr(
-            "igpe.dynamics.integrators.runge_kutta_source.lifted",
-            lambda f: (tuple(f), np.zeros(0)),
+            "igpe.dynamics.integrators.runge_kutta_source.lifted", lambda f: (tuple(f), np.zeros(0))
         )
 
     return take
