@@ -204,7 +204,6 @@ FAKES: dict[str, Fake] = {
         CHILD + "scip('problem is solved [optimal solution found]', 3.0)", OPTIMAL, (), 1e-3, True
     ),
     # Couenne and Bonmin
-    "couenne optimal": Fake("couenne('3')", OPTIMAL, ("Optimal",), 1e-3, True),
     "couenne rounds its bound up": Fake("couenne('3.00001')", OPTIMAL, (), 1e-3, True),
     "couenne time limit": Fake(
         "assert 'time_limit 7.5' in options()\nassert 'allowable_gap' in options()\n"
@@ -224,9 +223,6 @@ FAKES: dict[str, Fake] = {
         True,
         limit=0.5,
     ),
-    "couenne calls a limit optimal": Fake(
-        "couenne('1.5')", UNSURE, ("apart",), 1.6, True, limit=7.5
-    ),
     "couenne interrupted": Fake(
         TRAP + "def interrupted():\n"
         "    couenne('2.9', 422, ': Optimization interrupted by user.')\n    sys.exit()\n"
@@ -237,18 +233,6 @@ FAKES: dict[str, Fake] = {
         True,
         limit=0.2,
     ),
-    "couenne infeasible": Fake(
-        "sol('Couenne (model Nov 22 2026): Infeasible', 220, ())\nprint('Problem infeasible')",
-        INFEASIBLE,
-        ("Infeasible",),
-    ),
-    "couenne error": Fake(
-        "sol('couenne: Error encountered in optimization.', 500)", FAILED, ("Error encountered",)
-    ),
-    "couenne tolerant of 1e-12": Fake(
-        TOLERANT + "couenne(f'{objective(point):g}', point=point)", OPTIMAL, (), 1e-15, True, "tiny"
-    ),
-    "couenne optimum zero": Fake("couenne('-1e-09')", OPTIMAL, (), 1e-4, True, "zero"),
     "couenne unknown option": Fake(
         "print('Ipopt exception : Read Option: \"allowable_gap\". It is not a valid option.')",
         FAILED,
@@ -277,9 +261,6 @@ FAKES: dict[str, Fake] = {
         ("Optimal Solution Found",),
         point=True,
     ),
-    "ipopt processor time": Fake(
-        "sol('Ipopt 3.14.19: Maximum CPU Time Exceeded.', 401)", TIME, point=True
-    ),
     "ipopt wall time": Fake(
         "assert 'max_wall_time=5.0' in options()\n"
         "sol('Ipopt 3.14.19: Maximum Wallclock Time Exceeded.', 402)",
@@ -287,17 +268,11 @@ FAKES: dict[str, Fake] = {
         point=True,
         limit=5.0,
     ),
-    "ipopt infeasible": Fake(
-        "sol('Ipopt 3.14.19: Converged to a locally infeasible point.', 200)",
-        INFEASIBLE,
-        ("infeasible",),
-    ),
     "ipopt diverging": Fake(
         "sol('Ipopt 3.14.19: Iterates diverging; problem might be unbounded.', 300)",
         FAILED,
         ("diverging",),
     ),
-    "ipopt doubtful": Fake("sol('Ipopt: solved?', 100)", FAILED, ("solved?",)),
     # Broken programs
     "scip hangs": Fake(
         "time.sleep(60)", FAILED, ("did not stop at its time limit of 0.2 s",), limit=0.2
@@ -336,11 +311,6 @@ FAKES: dict[str, Fake] = {
         FAILED,
         ("signal 6",),
     ),
-    "couenne exit code with an answer": Fake("couenne('3')\nsys.exit(3)", FAILED, ("exit code 3",)),
-    "ipopt says nothing": Fake("", FAILED, ("wrote no solution",)),
-    "ipopt empty file": Fake(
-        "pathlib.Path('model.sol').touch()", FAILED, ("incomplete solution file",)
-    ),
     "ipopt writes garbage": Fake(
         "pathlib.Path('model.sol').write_bytes(os.urandom(5000) + b'\\n')", FAILED, ("cannot read",)
     ),
@@ -359,11 +329,6 @@ FAKES: dict[str, Fake] = {
         "pathlib.Path('model.sol').write_text(text[:text.index('objno') + 9])",
         FAILED,
         ("incomplete",),
-    ),
-    "ipopt truncated in its suffixes": Fake(
-        "sol('Ipopt: Optimal', 0, tail='suffix 4 2 13 0 0\\nipopt_zL_out\\n0 1.5\\n')",
-        FAILED,
-        ("cannot read",),
     ),
     "ipopt no code": Fake(
         "sol('Ipopt: Optimal', 0)\ntext = pathlib.Path('model.sol').read_text()\n"
@@ -402,9 +367,6 @@ FAKES: dict[str, Fake] = {
         "os.makedirs('a/b')\nos.chmod('a', 0)\nsol('M', 0)", LOCAL, point=True
     ),
     "ipopt reads its input": Fake("assert sys.stdin.read() == ''\nsol('M', 0)", LOCAL, point=True),
-    "ipopt prints a lot": Fake(
-        "print('x' * 5_000_000)\nsol('Ipopt: Optimal', 0)", LOCAL, point=True
-    ),
     "couenne bound before a long log": Fake(
         "couenne('3')\nprint('x' * 1_000_000)", UNSURE, point=True
     ),

@@ -110,12 +110,13 @@ class Step(NamedTuple):
 class Stepper:
     """Steps of a method on the augmented system.
 
-    slopes  the function (tau, x, z, p) whose values are `PieceState.k`
+    slopes   the function (tau, x, z, p) whose values are `PieceState.k`
+    outputs  rows of numbers in the model's units, see `Augmented`
     """
 
     def __init__(self, method: "LockStep", system: Augmented) -> None:
-        self.method, self.n_x = method, system.sizes[0]
-        self.slopes = self.function(system)
+        self.method, self.system, self.n_x = method, system, system.sizes[0]
+        self.slopes, self.outputs = self.function(system), Batched(system.outputs)
 
     def function(self, system: Augmented) -> Batched:
         """The function that is evaluated at the end of each step."""
@@ -214,13 +215,13 @@ class LockStepIntervals(Intervals):
 
     needed     the unknowns that the equations contain
     otherwise  what integrates intervals again that break down
-    sides      what is generated, by whether there are derivatives
+    steppers   what is generated, by whether there are derivatives
     """
 
     method: LockStep
     needed: Needed
     otherwise: Integrator | None = None
-    sides: dict[bool, "_Side"] = field(default_factory=dict)
+    steppers: dict[bool, Stepper] = field(default_factory=dict)
     _others: dict[int, Intervals] = field(default_factory=dict)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
@@ -228,13 +229,12 @@ class LockStepIntervals(Intervals):
         self.check_shapes(starts, q)
         if (here := self.cut.at(q)) is None:
             return self.nothing(None if derivatives else 0, TOO_MANY)
-        if derivatives not in self.sides:
+        if derivatives not in self.steppers:
             system = augmented(started_anywhere(self.needed.ivp), sensitivities=derivatives)
-            stepper = self.method.stepper(self.method, system)
-            self.sides[derivatives] = _Side(system, stepper, Batched(system.outputs))
+            self.steppers[derivatives] = self.method.stepper(self.method, system)
         starts, q = np.asarray(starts, dtype=float), np.asarray(q, dtype=float)
         with np.errstate(all="ignore"):  # a value that is not a number becomes a reason
-            run = _Run(self, self.sides[derivatives], here, starts, q[self.needed.places])
+            run = _Run(self, self.steppers[derivatives], here, starts, q[self.needed.places])
             shots = self.needed.wide(run.shots(), len(q))
         broken = [k for k, status in enumerate(shots.status) if not status.usable]
         status, reasons = list(shots.status), list(shots.reason)
@@ -262,26 +262,19 @@ class LockStepIntervals(Intervals):
         return self._others[k]
 
 
-class _Side(NamedTuple):
-    """What is generated for intervals with derivatives, or for those without."""
-
-    system: Augmented
-    stepper: Stepper
-    outputs: Batched
-
-
 class _Run:
     """One run of all intervals: round after round, the first pieces of all, the second ones, ..."""
 
     def __init__(
         self,
         intervals: LockStepIntervals,
-        side: _Side,
+        stepper: Stepper,
         here: Cut,
         starts: FloatArray,
         q: FloatArray,
     ) -> None:
-        self.method, self.ivp, self.cut, self.side = intervals.method, intervals.ivp, here, side
+        self.method, self.ivp, self.cut = intervals.method, intervals.ivp, here
+        self.stepper = stepper
         self.most = self.method.most(self.ivp)
         self.deadline = time.monotonic() + self.method.seconds
         # the augmented system's unknowns are [start, q], and their sizes
@@ -289,9 +282,9 @@ class _Run:
         shared = np.tile(np.concatenate([q, self.ivp.scale, scale]), (len(starts), 1))
         self.known = np.concatenate([starts, shared], axis=1)
         n_k, n_x = starts.shape
-        self.x = np.zeros((n_k, side.system.x.numel()))
+        self.x = np.zeros((n_k, stepper.system.x.numel()))
         self.x[:, :n_x] = starts / self.ivp.scale
-        if side.system.sizes[3]:
+        if stepper.system.sizes[3]:
             self.x[:, n_x : n_x + n_x * n_x] = np.eye(n_x).ravel()
         self.why = ["" if np.isfinite(row).all() else NO_START for row in self.x]
         owner, times = here.owner, here.times
@@ -312,23 +305,23 @@ class _Run:
             np.vstack([self.outputs, self.x]),
         )
         numbers = np.concatenate([self.known[owner], inputs], axis=1)
-        rows = self.side.outputs(len(owner), times, states, EMPTY, numbers)
+        rows = self.stepper.outputs(len(owner), times, states, EMPTY, numbers)
         rows[np.isnan(states).any(axis=1)] = np.nan
-        x, _, h, x_by, h_by = self.side.system.split(rows)
+        x, _, h, x_by, h_by = self.stepper.system.split(rows)
         status = tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in self.why)
         numbers_of_times = h[:n_t], h_by[:n_t], x[:n_t], x_by[:n_t]
         return Shots(x[n_t:], x_by[n_t:], *numbers_of_times, status, tuple(self.why))
 
     def _advance(self, round_: Round) -> None:
         """Integrate the pieces of a round whose intervals have not broken down."""
-        pieces, stepper = self._begin(round_), self.side.stepper
+        pieces = self._begin(round_)
         for _ in range(min(self.method.max_steps, allowed() or self.method.max_steps)):
             pieces = pieces.smaller()
             if not pieces.h.any():
                 return
             if time.monotonic() > self.deadline:
                 break
-            step = stepper.step(pieces)
+            step = self.stepper.step(pieces)
             good = (step.error <= 1) & (pieces.h > 0)
             self._look(pieces, step, good)
             good &= pieces.h > 0
@@ -351,8 +344,8 @@ class _Run:
             which, begin, span, p, next_, last, zeros, zeros, x, x, np.full(n, 1e-4), limited
         )
         if n:
-            now.k = self.side.stepper.at(zeros, x, p)
-            now.h = np.fmax(self.side.stepper.first(now), LEAST / 2)  # 0 would mean: all is done
+            now.k = self.stepper.at(zeros, x, p)
+            now.h = np.fmax(self.stepper.first(now), LEAST / 2)  # 0 would mean: all is done
         now.tau = np.zeros(n)
         return now
 
@@ -387,13 +380,13 @@ class _Run:
             rows = now.next[due]
             tau = (times[rows] - now.begin[due]) / now.span[due]
             share = np.minimum((tau - now.tau[due]) / step.h[due], 1.0)
-            self.outputs[rows] = self.side.stepper.between(now, step, due, share)
+            self.outputs[rows] = self.stepper.between(now, step, due, share)
             now.next[due] += 1
 
     def _take(self, now: PieceState, step: Step, good: BoolArray) -> None:
         """Take the steps that are good, and choose the next ones."""
         going, error = now.h > 0, np.where(np.isfinite(step.error), step.error, np.inf)
-        factor = self.side.stepper.factor(error, now.before, good)
+        factor = self.stepper.factor(error, now.before, good)
         now.limited[good] = np.maximum(now.limited[good] + np.where(step.limited[good], 1, -1), 0)
         now.before[good] = np.maximum(error[good], 1e-4)
         now.tau[good], now.x[good], now.k[good] = step.tau[good], step.end[good], step.k[good]

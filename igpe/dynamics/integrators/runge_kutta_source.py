@@ -172,28 +172,34 @@ class _Text:
 
     def _add(self, line: str) -> bool:
         """Whether the line could be rewritten."""
-        if found := RESULT.fullmatch(line):
-            self._result(found[1], found[2], found[3])
+        if result := RESULT.fullmatch(line):
+            which, place, name = result.groups()
+            one, other = name, self._other(name)
+            if name not in self.vectors:  # a slope that depends on no state and no unknown
+                one = other = f"(Four){{0}} + {name}"
+            to = f"*(Four *)(to + {place} * c"
+            both = [f"{to}) = {one};", f"{to} + e) = {other};"]
+            self.lines += [f"k[{place} * c] = {name};"] if which == "0" else both
             return True
-        found = NUMBER.fullmatch(line)
-        return bool(found and self._number(found[1], found[2]))
+        number = NUMBER.fullmatch(line)
+        return bool(number and self._number(number[1], number[2]))
 
     def _number(self, name: str, value: str) -> bool:
+        one, other, is_vector = value, "", False
         if given := GIVEN.fullmatch(value):
-            value = PLACES[int(given[1])].format(given[2])
-            if int(given[1]) in {DX, DQ}:
-                self._vector(name, f"*(const Four *)({value})", f"*(const Four *)({value} + e)")
-                return True
-        if self.vectors.isdisjoint(re.findall(r"a\d+", value)):
-            self.lines.append(f"const double {name} = {value};")
-            return True
-        term = self._linear(value)
-        self._vector(name, term, re.sub(r"a\d+", lambda m: self._other(m[0]), term))
-        return bool(term)
-
-    def _vector(self, name: str, one: str, other: str) -> None:
-        self.vectors.add(name)
-        self.lines.append(f"const Four {name} = {one}, {self._other(name)} = {other};")
+            one = PLACES[int(given[1])].format(given[2])
+            is_vector = int(given[1]) in {DX, DQ}
+            if is_vector:
+                one, other = f"*(const Four *)({one})", f"*(const Four *)({one} + e)"
+        elif not self.vectors.isdisjoint(re.findall(r"a\d+", value)):
+            one, is_vector = self._linear(value), True
+            other = re.sub(r"a\d+", lambda m: self._other(m[0]), one)
+        if is_vector:
+            self.vectors.add(name)
+            self.lines.append(f"const Four {name} = {one}, {self._other(name)} = {other};")
+        else:
+            self.lines.append(f"const double {name} = {one};")
+        return bool(one)
 
     def _other(self, name: str) -> str:
         """The same of the directions e columns on."""
@@ -201,28 +207,14 @@ class _Text:
 
     def _linear(self, value: str) -> str:
         """An operation on directions in C; empty if it is not linear in them."""
-        found = TERM.fullmatch(value)
-        if not found:
+        term = TERM.fullmatch(value)
+        if not term or (term[1] and term[3]):
             return ""
-        sign, one, operation, other = found.groups()
+        _, one, operation, other = term.groups()
         first, second = one in self.vectors, other in self.vectors
-        if sign and operation:
-            return ""
-        if operation == "/":
-            return "" if second else f"({one} * (1 / {other}))"
-        if operation == "?":
-            return "" if first else f"({one} ? {other} : (Four){{0}})"
-        return "" if operation == "*" and first and second else value
-
-    def _result(self, which: str, place: str, name: str) -> None:
-        if which == "0":
-            self.lines.append(f"k[{place} * c] = {name};")
-            return
-        one, other = name, self._other(name)
-        if name not in self.vectors:  # a slope that depends on no state and no unknown
-            one = other = f"(Four){{0}} + {name}"
-        self.lines.append(f"*(Four *)(to + {place} * c) = {one};")
-        self.lines.append(f"*(Four *)(to + {place} * c + e) = {other};")
+        forms = {"/": f"({one} * (1 / {other}))", "?": f"({one} ? {other} : (Four){{0}})"}
+        refused = {"/": second, "?": first, "*": first and second}.get(operation, False)
+        return "" if refused else forms.get(operation, value)
 
 
 DRIVER = tuple(

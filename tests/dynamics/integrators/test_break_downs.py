@@ -123,14 +123,6 @@ def test_growth_beyond_the_limit(method):
 
 
 @every_method
-def test_growth_from_a_trace_is_no_break_down(method):
-    problem = one_state(lambda m, t: m.k * m.x[t] * (1 - m.x[t]), start=1e-12)
-    came = simulation(problem, [10.0, 20.0], method=method()).run(np.array([3.0]))
-    exact = [1 / (1 + (1e12 - 1) * np.exp(-3 * t)) for t in (10.0, 20.0)]
-    assert came.states[:, 0] == pytest.approx(exact, rel=1e-5)
-
-
-@every_method
 def test_the_limit_of_steps(method):
     case = next(c for c in ZOO if c.name == "lotka_volterra")
     problem = case.problem()

@@ -119,18 +119,6 @@ def test_a_sweep_back_sees_a_pulse_that_unknowns_move():
     assert swept.by_unknown[0] == pytest.approx(fed(1.0, CENTER, 1e-3, 0.1), rel=1e-5)
 
 
-@every_method
-def test_a_train_of_pulses_over_a_long_horizon(method):
-    period, width, horizon = 1e4, 20.0, 1e5
-    ivp = posed(
-        lambda t, x, k: k * sum(feed(t, x, 1, period * (i + 0.5), width) for i in range(10)),
-        horizon=horizon,
-    )
-    times = np.array([0.3e5, 0.7e5, 1e5])
-    came = method().simulation(ivp, times, sensitivities=False).run(np.array([1.0]))
-    assert came.states[:, 0] == pytest.approx(np.sqrt(np.pi) * np.array([3, 7, 10]), rel=1e-5)
-
-
 def train(t, x, k):
     return ca.if_else(ca.sin(t) > 0.95, k, 0) + 0 * x
 

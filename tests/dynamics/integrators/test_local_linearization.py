@@ -6,9 +6,8 @@ import casadi as ca
 import numpy as np
 import pytest
 from initial_values import one_state
-from interval_problems import EXACT, NUMBERS, Cut, cut, exact, fed, of_zoo, posed, prepared
+from interval_problems import EXACT, NUMBERS, Cut, exact, of_zoo, posed, prepared
 
-from igpe.dynamics.integrators.cut import interval_of
 from igpe.dynamics.integrators.local_linearization import LocalLinearization
 
 ANY = 1e12  # a tolerance that every step keeps, so that `longest` alone chooses it
@@ -63,15 +62,3 @@ def test_stiff_equations_take_few_steps_and_their_derivatives_do_not_explode():
     came = one.run(LocalLinearization(max_steps=200))
     assert set(came.reason) == {""}
     assert came.by_start == pytest.approx(right.by_start, abs=0.2 * np.abs(right.by_start).max())
-
-
-def test_inputs_that_jump():
-    one = cut(fed(), {"k": 0.7}, [0.0, 0.6, 1.0, 2.0], [0.4, 1.0, 1.25, 1.9])
-    came, right = one.run(LocalLinearization(1e-7, 1e-9)), one.run(EXACT)
-    inner = ~np.isin(one.times, one.nodes)
-    assert came.ends == pytest.approx(right.ends, rel=1e-5)
-    assert came.measured[inner] == pytest.approx(right.measured[inner], rel=1e-5)
-    assert came.measured_by_unknown[inner] == pytest.approx(
-        right.measured_by_unknown[inner], rel=0.02, abs=1e-3
-    )
-    assert list(interval_of(one.nodes, one.times)) == [0, 2, 2, 2]

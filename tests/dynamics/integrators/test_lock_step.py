@@ -39,7 +39,7 @@ def test_intervals_that_end_early_are_left_behind():
     long = one._replace(nodes=nodes, starts=starts, times=np.array([25.0]))
     made = long.made(LockStep(1e-8, 1e-10))
     came = made.run(starts, one.q)
-    assert sorted(made.sides[True].stepper.slopes.made) == [1, 2, 4, 9]
+    assert sorted(made.steppers[True].slopes.made) == [1, 2, 4, 9]
     alone = long._replace(nodes=nodes[-2:], starts=starts[-1:])
     assert came.ends[-1] == pytest.approx(alone.run(LockStep(1e-8, 1e-10)).ends[0], rel=1e-12)
 

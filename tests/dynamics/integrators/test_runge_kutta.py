@@ -12,7 +12,6 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.cut import interval_of
 from igpe.dynamics.integrators.local_linearization import LocalLinearization
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
-from igpe.dynamics.integrators.runge_kutta_source import DRIVER
 
 pytestmark = needs_compiler
 PAIRS = pytest.mark.parametrize("pair", [Pair.EXPLICIT, Pair.IMPLICIT], ids=lambda p: p.name)
@@ -126,50 +125,11 @@ def test_extremely_stiff_equations_take_few_steps():
     assert steps_of(one, method).sum() < 300
 
 
-def test_unit_directions_are_all_derivatives():
-    one = prepared("henon_heiles")
-    shots, n_x = one.run(RungeKutta()), one.starts.shape[1]
-    came = along(one, RungeKutta(), all_directions(one))
-    assert (came.ends == shots.ends).all()
-    assert (came.ends_by[:, :, :n_x] == shots.by_start).all()
-    assert (came.ends_by[:, :, n_x:] == shots.by_unknown).all()
-    assert (came.measured_by[:, :, n_x:] == shots.measured_by_unknown).all()
-
-
-@pytest.mark.parametrize("name", ["henon_heiles", "calcium", "stirred_tank"])
-def test_derivatives_along_directions_are_combinations(name):
-    one = prepared(name)
-    n = one.starts.shape[1] + len(one.q)
-    some = np.random.default_rng(0).normal(size=(len(one.starts), n, 3))
-    method = RungeKutta(1e-9, 1e-11)
-    came, right = along(one, method, some), one.run(EXACT)
-    by = np.concatenate([right.by_start, right.by_unknown], axis=2) @ some
-    assert came.ends_by == pytest.approx(by, rel=1e-5, abs=1e-6 * np.abs(by).max())
-    owner = np.minimum(np.searchsorted(one.nodes, one.times, "right"), len(one.nodes) - 1) - 1
-    by = np.concatenate([right.measured_by_start, right.measured_by_unknown], axis=2) @ some[owner]
-    assert came.measured_by == pytest.approx(by, rel=1e-5, abs=1e-6 * np.abs(by).max())
-    assert came.measured == pytest.approx(right.measured, rel=1e-6)
-
-
-def test_other_nodes_times_and_tolerances_compile_nothing(monkeypatch):
-    one = prepared("decay")
-    one.run(RungeKutta())
-    monkeypatch.delattr("igpe.dynamics.integrators.compiler._compile")
-    other = one._replace(nodes=np.array([0.0, 1.5, 3.0]), times=np.array([0.1]))
-    assert set(other.run(RungeKutta(1e-4)).status) == {Status.CONVERGED}
-
-
 def test_equations_too_long_to_compile_are_refused(monkeypatch):
     monkeypatch.setattr("igpe.dynamics.integrators.runge_kutta.LONGEST", 3)
     came = prepared("decay").run(RungeKutta())
     assert came.reason[0].startswith("The equations are too long to compile: ")
     assert set(came.status) == {Status.INTEGRATION_BROKE}
-
-
-def test_the_driver_is_shipped_beside_its_module():
-    parts = ("model", "steps", "run", "back")
-    assert [p.name for p in DRIVER] == [f"runge_kutta_{n}.c" for n in parts]
-    assert all(p.stat().st_size > 0 for p in DRIVER)
 
 
 def with_gaps(name):
