@@ -248,9 +248,9 @@ def plain_resampled(freedom: Freedom) -> float:
     """Mean relative error of the plain experiments with their samples, and nothing else, chosen."""
     truth = model().TRUTH
     one = posed_design(freedom._replace(knots=len(model().KNOTS)), len(PLAIN))
-    told, designs = one.told(truth), with_ramps(PLAIN)
+    outputs, designs = one.outputs(truth), with_ramps(PLAIN)
     names = [*AMOUNTS, "fA", "fB", *(n for n in designs.columns if n[0] == "T")]
-    rows = np.array([told.rows(design) for design in designs[names].to_numpy(dtype=float)])
+    rows = np.array([outputs.rows(design) for design in designs[names].to_numpy(dtype=float)])
     judge = RegularisedCriterion(igpe.planning.DOptimal(), one.space.interest)
     before = one.known(truth)
     evidence = DesignInformation(one.space, judge, [before.T @ before], [rows])
@@ -261,7 +261,7 @@ def random_plain() -> np.ndarray:
     """(200,) mean relative errors of random sets of plain experiments."""
     m, random = model(), np.random.default_rng(0)
     one = posed_design(FREEDOMS[0], 1)
-    told, found = one.told(m.TRUTH), []
+    outputs, found = one.outputs(m.TRUTH), []
     labels = [c.label for c in one.plan.choices]
     products = [labels.index(n) for n in ("nC(t0)", "nD0", "nE0")]
     ramp = [i for i, label in enumerate(labels) if label.startswith("T at")]
@@ -271,7 +271,7 @@ def random_plain() -> np.ndarray:
             share = random.uniform(size=len(labels))
             share[products] = 0.0
             share[ramp] = np.interp(m.KNOTS, m.KNOTS[[0, -1]], share[[ramp[0], ramp[-1]]])
-            rows = told.rows(one.plan.lower + share * one.plan.width)
+            rows = outputs.rows(one.plan.lower + share * one.plan.width)
             assert rows is not None
             information += np.einsum("tmrp,tmrq->pq", rows, rows)
         found.append(mean_error(np.linalg.inv(information)))

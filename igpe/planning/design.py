@@ -2,10 +2,6 @@
 
 Optimum experimental design on exact sensitivities, linearised at the parameters known so far
 (Houska et al. 2012, section 3; Bauer, Bock, Körkel & Schlöder, J. Comput. Appl. Math. 120 (2000)).
-
-Other values that the unknowns may have, for designs that must be good for all of them.
-
-From the best design found to the plan: settings, courses, errors before and after.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,24 +26,15 @@ from igpe.planning.design_problem import (
     EMPTY,
     DesignProblem,
     Values,
-    as_before,
     planned_name,
     read_design,
     require_inside,
-    steepness,
 )
-from igpe.planning.design_variables import DesignVariable, ProblemWithoutData, Sampling
-from igpe.planning.information import (
-    Criterion,
-    Determined,
-    DOptimal,
-    RegularisedCriterion,
-    determined,
-)
+from igpe.planning.design_variables import DesignVariable, ProblemWithoutData, Sampling, placeholder
+from igpe.planning.information import Criterion, Determined, DOptimal, determined
 from igpe.planning.plan import Plan, PlannedExperiment
 from igpe.planning.planned_model import carried
 from igpe.planning.search import BestDesign, DesignSearch
-from igpe.problem.experiment import Experiment
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
@@ -56,12 +43,13 @@ LARGEST = 1.0  # relative standard error to draw from at most
 
 
 def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str, float]]:
-    """Values of the unknowns, one mapping for each scenario.
+    """Values of the unknowns, one mapping for each scenario of a robust design.
 
     samples  how many to draw from the errors before, within the bounds; or a table of them
     raises   ProblemError for anything else, a table that lacks unknowns, or errors that are unknown
     """
-    names = list(posed.whole.box.names)
+    box = posed.full.box
+    names = list(box.names)
     if isinstance(samples, pd.DataFrame):
         missing = [n for n in names if n not in samples.columns]
         if missing or not np.isfinite(samples[names].to_numpy(dtype=float)).all():
@@ -69,35 +57,27 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
                 f"The table samples= lacks finite values of {missing or 'some unknowns'}; wanted a "
                 f"column for each of {names}, one row for each scenario."
             )
-        rows = samples[names].to_numpy(dtype=float)
-        found: list[Mapping[str, float]] = [
-            dict(zip(names, map(float, row), strict=True)) for row in rows
-        ]
-        for one in found:
-            require_inside(posed.whole.box, one, "samples")
-        return found
+        given = [box.mapping(row) for row in samples[names].to_numpy(dtype=float)]
+        for one in given:
+            require_inside(box, one, "samples")
+        return list(given)
     if not is_count(samples):
         raise ProblemError(
             f"samples is {shown(samples)}; wanted how many to draw, or a table with a column for "
             f"each of {names}."
         )
-    return _drawn(int(samples), posed, seed)
-
-
-def _drawn(count: int, posed: DesignProblem, seed: int) -> list[Mapping[str, float]]:
-    if count == 0:
+    if samples == 0:
         return []
-    box = posed.whole.box
     errors = determined(posed.existing.at(posed.values, posed.sizes).rows).covariance
-    lost = [n for n, e in zip(box.names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
+    lost = [n for n, e in zip(names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
     if lost:
         raise ProblemError(
-            f"samples={count} cannot be drawn: the errors of {lost} are larger than what they are "
-            "relative to (their values, or sizes=). Give a table of the values they may have: "
+            f"samples={samples} cannot be drawn: the errors of {lost} are larger than what they "
+            "are relative to (their values, or sizes=). Give a table of the values they may have: "
             "samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
-    drawn = random.multivariate_normal(np.zeros(len(box)), errors, count, method="cholesky")
+    drawn = random.multivariate_normal(np.zeros(len(box)), errors, int(samples), method="cholesky")
     at = box.vector(posed.values) + drawn * posed.sizes
     return [box.mapping(box.clip(x)) for x in at]
 
@@ -112,40 +92,41 @@ def report(posed: DesignProblem, search: DesignSearch, found: BestDesign) -> Pla
 
     raises  ProblemError if it does not determine what the criterion looks at
     """
-    judge = RegularisedCriterion(posed.criterion, search.space.interest)
-    rows = _rows(search, found)
-    each = [determined(one) for one in rows]
-    before, after = determined(search.before[0]), each[0]
+    judge, box, plan = posed.judge, posed.full.box, posed.plan
+    gained = search.information(found.design)
+    assert gained is not None, "the search returns what can be integrated"
+    taken = gained.taken_rows(found.chosen.taken)
+    each = [determined(np.vstack(pair)) for pair in zip(search.before, taken, strict=True)]
+    ends = determined(search.before[0]), each[0]
     value = float(np.mean([judge.exact(one) for one in each]))
     if not np.isfinite(value):
         raise ProblemError(_refusal(posed, each))
+    n, scale = len(box), np.outer(posed.sizes, posed.sizes)
+    covariances = [one.covariance[:n, :n] * scale for one in ends]
+    before, after = (np.sqrt(np.diag(covariance)) for covariance in covariances)
+    with np.errstate(invalid="ignore"):
+        errors = {"before": before, "after": after, "ratio": before / after}
+    known = {"value": box.vector(posed.values), "unit": [posed.full.unit(n) for n in box.names]}
     experiments = tuple(_experiment(posed, found, k) for k in range(len(found.design)))
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
+    relative = [float(np.exp(-judge.exact(one) / 2)) for one in ends]
     return Plan(
         experiments=experiments,
-        bounds={c.label: (c.lower, c.upper) for c in posed.plan.choices},
-        errors=_errors(posed, before, after),
-        covariance=_covariance(posed, after),
-        covariance_before=_covariance(posed, before),
+        bounds={c.label: (c.lower, c.upper) for c in plan.choices},
+        errors=pd.DataFrame(known | errors, index=pd.Index(box.names, name="name")),
+        covariance=covariances[1],
+        covariance_before=covariances[0],
         criterion=posed.criterion,
-        before=float(np.exp(-judge.exact(before) / 2)),
-        after=float(np.exp(-judge.exact(after) / 2)),
+        before=relative[0],
+        after=relative[1],
         efficiency=found.chosen._replace(value=value).efficiency,
         courses=courses,
         sigma_known=posed.sigma_known,
         deviations=posed.deviations,
         starts=tuple(sorted(float(np.exp(-v / 2)) for v in found.values)),
         seed=search.seed,
-        notes=(*_not_estimable(posed, after), *_notes(posed, courses)),
+        notes=(*_not_estimable(posed, each[0]), *_notes(posed, courses)),
     )
-
-
-def _rows(search: DesignSearch, found: BestDesign) -> list[FloatArray]:
-    """(m, n) for each scenario: all that is known after the planned experiments."""
-    design_information = search.design_information(found.design)
-    assert design_information is not None, "the search returns what can be integrated"
-    taken = design_information.taken_rows(found.chosen.taken)
-    return [np.vstack(pair) for pair in zip(search.before, taken, strict=True)]
 
 
 def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
@@ -155,7 +136,7 @@ def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     kind = type(posed.criterion).__name__
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
-    remedy = f", or look at others: igpe.{kind}(of=({others[0]!r},))" if others else ""
+    remedy = f", or look at others: igpe.planning.{kind}(of=({others[0]!r},))" if others else ""
     return (
         f"No plan was found that determines all unknowns of {kind}: the information of the best "
         f"one is singular. {said} Allow more samples, quantities or conditions, or fix an "
@@ -166,8 +147,11 @@ def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
 def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
     """The combinations of shared unknowns that change no measurement, before or planned."""
     names = posed.space.names
-    lines = []
-    for direction in _simple(after.lost * posed.space.sizes):
+    lines, lost = [], after.lost * posed.space.sizes
+    if len(lost) > 1:  # the same space by rows in which each has an unknown of its own
+        _, upper, order = qr(lost, mode="economic", pivoting=True)
+        lost[:, order] = np.linalg.solve(upper[:, : len(lost)], upper)
+    for direction in lost:
         size = np.abs(direction / posed.space.sizes)
         parts = [i for i in np.argsort(-size) if size[i] > TAKES_PART * size.max()]
         if not any(names[i] in posed.plan.shared for i in parts):
@@ -183,48 +167,13 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
     return lines
 
 
-def _simple(lost: FloatArray) -> FloatArray:
-    """The same space (k, n) by rows in which each has an unknown of its own, where k > 1."""
-    if len(lost) <= 1:
-        return lost
-    _, upper, order = qr(lost, mode="economic", pivoting=True)
-    found = np.zeros_like(lost)
-    found[:, order] = np.linalg.solve(upper[:, : len(lost)], upper)
-    return found
-
-
-def _covariance(posed: DesignProblem, found: Determined) -> FloatArray:
-    """(n, n) of the whole problem's unknowns in their units; infinite where nothing is known."""
-    n = len(posed.sizes)
-    return np.asarray(found.covariance[:n, :n] * np.outer(posed.sizes, posed.sizes))
-
-
-def _errors(posed: DesignProblem, before: Determined, after: Determined) -> pd.DataFrame:
-    box = posed.whole.box
-    errors = [np.sqrt(np.diag(_covariance(posed, f))) for f in (before, after)]
-    with np.errstate(invalid="ignore"):
-        ratio = errors[0] / errors[1]
-    return pd.DataFrame(
-        {
-            "value": box.vector(posed.values),
-            "unit": [posed.whole.unit(n) for n in box.names],
-            "before": errors[0],
-            "after": errors[1],
-            "ratio": ratio,
-        },
-        index=pd.Index(box.names, name="name"),
-    )
-
-
 def _experiment(posed: DesignProblem, found: BestDesign, k: int) -> PlannedExperiment:
     taken, numbers = found.chosen.taken[k], found.design[k]
-    start, inputs = posed.plan.settings(numbers)
-    labels = [c.label for c in posed.plan.choices]
+    pairs = zip(posed.plan.choices, numbers, strict=True)
     return PlannedExperiment(
-        name=planned_name(posed.whole, k),
-        settings=dict(zip(labels, map(float, numbers), strict=True)),
-        start=start,
-        inputs=inputs,
+        planned_name(posed.full, k),
+        {c.label: float(v) for c, v in pairs},
+        *posed.plan.settings(numbers),
         start_time=posed.plan.conditions.begin,
         times=posed.allowed.times[taken.any(axis=1)],
         measured=tuple(n for n, q in zip(posed.noise, taken.any(axis=0), strict=True) if q),
@@ -233,22 +182,12 @@ def _experiment(posed: DesignProblem, found: BestDesign, k: int) -> PlannedExper
 
 def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     """Integrated as any experiment is, not by what the design was found with."""
-    end = posed.plan.conditions.end
-    table = pd.DataFrame({"time": [end]} | {n: [0.0] for n in posed.noise})
-    experiment = Experiment(
-        table,
-        name=planned.name,
-        start=planned.start,
-        start_time=planned.start_time,
-        inputs=planned.inputs,
-        sigma=carried(posed.noise),
-    )
-    values = posed.plan.values(posed.values)
-    alone = Problem(
-        posed.whole.model, parameters=list(posed.whole.parameters), experiments=experiment
-    )
+    full, end = posed.full, posed.plan.conditions.end
+    same = {n: getattr(planned, n) for n in ("name", "start", "start_time", "inputs")}
+    experiment = placeholder(end, posed.noise, sigma=carried(posed.noise), **same)
+    alone = Problem(full.model, parameters=list(full.parameters), experiments=experiment)
     grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
-    ((_, run),) = simulate(alone, Sundials(), values, (grid,))
+    ((_, run),) = simulate(alone, Sundials(), posed.plan.values(posed.values), (grid,))
     if not run.status.usable:
         raise EstimationFailed(
             f"The planned experiment {planned.name} could be integrated only to time "
@@ -256,36 +195,27 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
             run.status,
         )
     outputs = dict(zip(experiment.told, run.measured.T, strict=True))
-    return pd.concat(
-        [
-            pd.DataFrame({
-                "experiment": planned.name,
-                "name": n,
-                "time": grid,
-                "predicted": outputs[n],
-                "sigma": outputs[deviation.name]
-                if isinstance(deviation, EstimatedSigma)
-                else deviation.deviation(outputs[n]),
-            })
-            for n, deviation in posed.noise.items()
-        ],
-        ignore_index=True,
-    )
+    tables = []
+    for n, d in posed.noise.items():
+        sigma = outputs[d.name] if isinstance(d, EstimatedSigma) else d.deviation(outputs[n])
+        columns: dict[str, Any] = {"time": grid, "predicted": outputs[n], "sigma": sigma}
+        tables.append(pd.DataFrame({"experiment": planned.name, "name": n} | columns))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
-    kept = constraints(posed.whole)
+    kept = constraints(posed.full)
     notes = [f"The plan takes no account of the model's constraints {kept}."] if kept else []
     models = [(n, d) for n, d in posed.noise.items() if isinstance(d, NoiseModel)]
     shares = [n for n, model in models if not model.deviation(np.zeros(1)).any()]
-    traces = [n for n in shares if _traces(courses, n)]
-    if traces:
+    sizes = {n: courses.loc[courses["name"] == n, "predicted"].abs() for n in shares}
+    if traces := [n for n, size in sizes.items() if size.min() < TRACE * size.max()]:
         notes.append(
             f"The errors of {traces} are a share of their values, however small, and some planned "
             f"ones are below {TRACE:g} of the largest: the plan counts on exact traces. Say how "
             "exact they are at best: igpe.Noise(absolute=..., relative=...)."
         )
-    pairs = zip(posed.whole.box.names, posed.sizes, strict=True)
+    pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
         f"The error of '{n}' counts relative to {size:.4g}, a hundredth of its range, as its value "
@@ -294,11 +224,6 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
         if n in posed.plan.shared
     ]
     return tuple(notes)
-
-
-def _traces(courses: pd.DataFrame, name: str) -> bool:
-    sizes = courses.loc[courses["name"] == name, "predicted"].abs()
-    return bool(sizes.min() < TRACE * sizes.max())
 
 
 INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
@@ -357,13 +282,8 @@ def design(
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")
     require(is_count(seed), "igpe.design", "seed", seed, "a whole number of 0 or more")
     is_one = isinstance(criterion, Criterion) and not isinstance(criterion, type)
-    require(
-        is_one,
-        "igpe.design",
-        "criterion",
-        criterion,
-        "igpe.planning.DOptimal() or another criterion",
-    )
+    expected = "igpe.planning.DOptimal() or another criterion"
+    require(is_one, "igpe.design", "criterion", criterion, expected)
     posed = read_design(
         problem, parameters,
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,
@@ -371,22 +291,8 @@ def design(
         sizes=sizes,
     )  # fmt: skip
     points = [posed.values, *scenarios(samples, posed, seed)]
-    steep, steepest = steepness(posed.plan)
-    search = DesignSearch(
-        told=[posed.told(v) for v in points],
-        before=[posed.known(v) for v in points],
-        space=posed.space,
-        judge=RegularisedCriterion(criterion, posed.space.interest),
-        allowed=posed.allowed,
-        lower=posed.plan.lower,
-        width=posed.plan.width,
-        steep=steep,
-        steepest=steepest,
-        pool=pool,
-        starts=starts,
-        seed=seed,
-    )
-    found = search.run(as_before(posed))
+    search = DesignSearch(posed, points, pool, starts, seed)
+    found = search.run(posed.as_before())
     if found is None:
         raise EstimationFailed(
             f"None of {pool} experiments within the bounds of free={{...}} could be integrated; "

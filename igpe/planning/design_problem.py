@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -15,21 +14,22 @@ from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.base import require_plain
-from igpe.equations.initial_value import NEAREST, InitialValueProblem
+from igpe.equations.initial_value import NEAREST
 from igpe.planning.design_variables import (
-    Between,
     DesignVariable,
     ExistingExperiments,
-    Levels,
     ProblemWithoutData,
-    Ramps,
     Sampling,
     read_noise,
 )
-from igpe.planning.information import Criterion, UnknownSpace
-from igpe.planning.planned_model import ExperimentConditions, PlannedModel, planned
+from igpe.planning.information import Criterion, RegularisedCriterion, UnknownSpace
+from igpe.planning.planned_model import (
+    ExperimentConditions,
+    PlannedModel,
+    PlannedSensitivities,
+    planned,
+)
 from igpe.planning.sample_choice import SamplingRules, sets_of_quantities
-from igpe.planning.search import PlannedSensitivities
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, read_inputs, step_input
 from igpe.problem.noise.estimated import EstimatedSigma
@@ -46,15 +46,15 @@ Values: TypeAlias = Result | Estimate | Mapping[str, float]
 class DesignProblem:
     """What a design is made of.
 
-    whole     the problem with the existing experiments;  template: the one the plan resembles
+    full      the problem with the existing experiments;  template: the one the plan resembles
     plan      the planned experiment, its choices open
-    values    unknown of `whole` -> value to linearise at, the held ones too
-    sizes     (n,) of `whole.box`, to which errors are relative
+    values    unknown of `full` -> value to linearise at, the held ones too
+    sizes     (n,) of `full.box`, to which errors are relative
     noise     measured quantity -> how exact;  sigma_known: whether that was given
     deviations  measured quantity -> its error model, where the experiments have one
     """
 
-    whole: Problem
+    full: Problem
     template: Experiment
     plan: PlannedModel
     existing: ExistingExperiments
@@ -69,23 +69,37 @@ class DesignProblem:
     criterion: Criterion
     integrator: Integrator
 
+    @property
+    def judge(self) -> RegularisedCriterion:
+        """The criterion, finite everywhere."""
+        return RegularisedCriterion(self.criterion, self.space.interest)
+
     def known(self, values: Mapping[str, float]) -> FloatArray:
         """(m, n) rows of what is known before, by all unknowns of the space."""
-        told = self.existing.at(values, self.sizes).rows
-        return np.pad(told, ((0, 0), (0, len(self.space.names) - told.shape[1])))
+        rows = self.existing.at(values, self.sizes).rows
+        return np.pad(rows, ((0, 0), (0, len(self.space.names) - rows.shape[1])))
 
-    def told(self, values: Mapping[str, float]) -> PlannedSensitivities:
-        """What a planned experiment tells if the unknowns have these values."""
-        sizes = dict(zip(self.whole.box.names, self.sizes, strict=True))
-        ivp = self.plan.with_sensitivities(self._ivp, {**self.values, **values}, sizes)
+    def outputs(self, values: Mapping[str, float]) -> PlannedSensitivities:
+        """Rows of a planned experiment if the unknowns have these values."""
+        sizes = dict(zip(self.full.box.names, self.sizes, strict=True))
+        ivp = self.plan.with_sensitivities({**self.values, **values}, sizes)
         bounds = self.plan.lower, self.plan.lower + self.plan.width
         return PlannedSensitivities(
             ivp, self.allowed.times, list(self.noise.values()), self.integrator, bounds
         )
 
-    @cached_property
-    def _ivp(self) -> InitialValueProblem:
-        return self.plan.initial_value_problem()
+    def as_before(self) -> FloatArray | None:
+        """(n_choices,) the numbers of the template; None if it lacks one."""
+        numbers: list[float] = []
+        for name, variable in self.plan.free.items():
+            given = self.template.start.get(name, self.template.inputs.get(name))
+            if isinstance(given, Table):
+                numbers += [given.at(t) for t in variable.breaks or (self.plan.conditions.begin,)]
+            elif is_finite(given):
+                numbers += [float(given)] * variable.count  # type: ignore[arg-type]
+            else:
+                return None
+        return np.array(numbers)
 
 
 def read_design(
@@ -112,81 +126,56 @@ def read_design(
             "Take them out of one of the two."
         )
     measured = isinstance(problem, Problem)
-    whole = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
-    require_plain(whole, "igpe.design", constraints_too=False)
-    template = _template(whole, like)
-    values = _values(whole, parameters)
-    relative_to = _sizes(whole.box, values, sizes)
-    known = ExistingExperiments(whole, integrator, counted=existing and measured)
-    variance = 1.0
-    unknown = not (whole.sigma_known or whole.sigma_estimated)
+    full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
+    require_plain(full, "igpe.design", constraints_too=False)
+    names = [e.name for e in full.experiments]
+    if like is not None and like not in names:
+        raise ProblemError(f"like={like!r} is no experiment of the problem, which has {names}.")
+    template = full.experiments[0 if like is None else names.index(like)]
+    values = _values(full, parameters)
+    relative_to = _sizes(full.box, values, sizes)
+    known = ExistingExperiments(full, integrator, counted=existing and measured)
+    variance, unknown = 1.0, not (full.sigma_known or full.sigma_estimated)
     if measured and unknown and not isinstance(measure, Mapping):
         measurements = (
-            known if known.counted else ExistingExperiments(whole, integrator, counted=True)
+            known if known.counted else ExistingExperiments(full, integrator, counted=True)
         )
         variance = measurements.at(values, relative_to).variance
-    _require_possible(whole, {**conditions, **free})
-    noise = read_noise(measure, template, whole, variance, counted=measured)
+    _require_possible(full, {**conditions, **free})
+    noise = read_noise(measure, template, full, variance, counted=measured)
     sampling = _sampling(times, template)
     if isinstance(problem, ProblemWithoutData) and sampling.times[-1] > problem.until:
         raise ProblemError(
             f"The candidate times run to {sampling.times[-1]:g}, but until={problem.until:g} ends "
             "the experiment. Give earlier times, or a later end."
         )
-    held = _conditions(whole, template, conditions, sampling)
-    plan = planned(whole, template, free, held, noise)
-    _require_effect(free, held)
+    plan = planned(full, template, free, _conditions(full, template, conditions, sampling), noise)
+    _require_effect(free, plan.conditions)
+    # error models that follow the model, so that the planned experiments can carry them
+    models = measure if isinstance(measure, Mapping) else template.error_models
+    each = {n: d if isinstance(d, EstimatedSigma) else models.get(n) for n, d in noise.items()}
+    most = min(sampling.at_most or len(sampling.times), len(sampling.times))
+    sets = sets_of_quantities(len(noise), sampling.quantities)
     return DesignProblem(
-        whole=whole,
+        full=full,
         template=template,
         plan=plan,
         existing=known,
-        space=_space(whole, plan, relative_to, count, criterion),
-        allowed=_allowed(sampling, len(noise)),
+        space=_space(full, plan, relative_to, count, criterion),
+        allowed=SamplingRules(sampling.times, most, sampling.spacing, sets),
         values=values,
         sizes=relative_to,
         noise=noise,
         sigma_known=isinstance(measure, Mapping) or not unknown,
-        deviations=_deviations(measure, template, noise),
+        deviations={
+            n: d
+            for n, d in each.items()
+            if isinstance(d, EstimatedSigma) or (isinstance(d, NoiseModel) and d.follows)
+        },
         given_sizes=frozenset(sizes),
         criterion=criterion,
         integrator=integrator,
     )
-
-
-def steepness(plan: PlannedModel) -> tuple[FloatArray, FloatArray]:
-    """(m, n_choices), (m,): differences of numbers in the unit cube, and their largest size."""
-    rows, most, first = [], [], 0
-    for variable in plan.free.values():
-        count = 1 if isinstance(variable, Between) else len(variable.breaks)
-        if isinstance(variable, Ramps) and variable.steepest is not None:
-            width = variable.upper - variable.lower
-            for i, gap in enumerate(np.diff(variable.breaks)):
-                row = np.zeros(len(plan.choices))
-                row[first + i], row[first + i + 1] = -1.0, 1.0
-                rows.append(row)
-                most.append(variable.steepest * float(gap) / width)
-        first += count
-    return np.array(rows).reshape(len(rows), len(plan.choices)), np.array(most)
-
-
-def as_before(design_problem: DesignProblem) -> FloatArray | None:
-    """(n_choices,) the numbers of the template; None if it lacks one."""
-    numbers: list[float] = []
-    for name, variable in design_problem.plan.free.items():
-        given = design_problem.template.start.get(name, design_problem.template.inputs.get(name))
-        breaks = (
-            (design_problem.plan.conditions.begin,)
-            if isinstance(variable, Between)
-            else variable.breaks
-        )
-        if isinstance(given, Table):
-            numbers += [given.at(t) for t in breaks]
-        elif is_finite(given):
-            numbers += [float(given)] * len(breaks)  # type: ignore[arg-type]
-        else:
-            return None
-    return np.array(numbers)
 
 
 def _unmeasured(
@@ -198,24 +187,12 @@ def _unmeasured(
             f"igpe.design got a {type(given).__name__}; wanted an igpe.Problem, or "
             "igpe.planning.ProblemWithoutData(model, ...) if nothing is measured yet."
         )
-    middle = {n: _middle(f, given.start_time) for n, f in free.items() if hasattr(f, "lower")}
-    return given.problem({**middle, **conditions})
-
-
-def _middle(variable: DesignVariable, begin: float) -> Any:
-    amid = (variable.lower + variable.upper) / 2
-    if isinstance(variable, Between):
-        return amid
-    return step_input([begin], [amid])
-
-
-def _template(problem: Problem, like: str | None) -> Experiment:
-    if like is None:
-        return problem.experiments[0]
-    names = [e.name for e in problem.experiments]
-    if like not in names:
-        raise ProblemError(f"like={like!r} is no experiment of the problem, which has {names}.")
-    return problem.experiments[names.index(like)]
+    variables = {n: f for n, f in free.items() if isinstance(f, DesignVariable)}
+    middle = {n: (f.lower + f.upper) / 2 for n, f in variables.items()}
+    profiles = {
+        n: step_input([given.start_time], [middle[n]]) for n, f in variables.items() if f.breaks
+    }
+    return given.problem({**middle, **profiles, **conditions})
 
 
 def _values(problem: Problem, parameters: Any) -> dict[str, float]:
@@ -267,9 +244,10 @@ def _require_possible(problem: Problem, settings: Mapping[str, Any]) -> None:
 def _require_effect(free: Mapping[str, DesignVariable], held: ExperimentConditions) -> None:
     """Raise ProblemError for profiles with numbers that act before or after the experiment only."""
     for name, variable in free.items():
-        breaks = () if isinstance(variable, Between) else variable.breaks
-        late = breaks[-1:] if isinstance(variable, Levels) else breaks[-2:-1]
-        if any(b >= held.end for b in late) or any(b <= held.begin for b in breaks[1:2]):
+        breaks = variable.breaks
+        if breaks and (
+            breaks[-variable.late] >= held.end or any(b <= held.begin for b in breaks[1:2])
+        ):
             raise ProblemError(
                 f"free['{name}'] has breaks at {list(breaks)}, but the experiment runs from "
                 f"{held.begin:g} to {held.end:g}, so some of its numbers have no effect. Give "
@@ -303,38 +281,23 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     return sizes
 
 
-def _deviations(
-    measure: Any, template: Experiment, noise: Mapping[str, Deviation]
-) -> dict[str, Deviation]:
-    """Error models that follow the model, so that the planned experiments can carry them."""
-    given = measure if isinstance(measure, Mapping) else template.error_models
-    found: dict[str, Deviation] = {}
-    for name, deviation in noise.items():
-        one = deviation if isinstance(deviation, EstimatedSigma) else given.get(name)
-        if isinstance(one, EstimatedSigma) or (isinstance(one, NoiseModel) and one.follows):
-            found[name] = one
-    return found
-
-
 def _conditions(
     problem: Problem, template: Experiment, given: Mapping[str, Any], sampling: Sampling
 ) -> ExperimentConditions:
     """Those of the template, but for what is given."""
-    states, begin, end = problem.instance.states, template.start_time, sampling.times[-1]
+    i, begin, end = problem.instance, template.start_time, sampling.times[-1]
     if sampling.times[0] < begin or end <= begin:
         raise ProblemError(
             f"The candidate times run from {sampling.times[0]:g} to {end:g}, but the experiment "
             f"starts at {begin:g}; give times after its start."
         )
-    instance = problem.instance
-    unknown_names = [n for n in given if n not in {*states, *instance.scalars, *instance.series}]
-    if unknown_names:
+    if unknown_names := [n for n in given if n not in {*i.states, *i.scalars, *i.series}]:
         raise ProblemError(
             f"conditions names {unknown_names}, which are nothing of the model; it has the states "
-            f"{list(states)} and the inputs {sorted([*instance.series, *instance.scalars])}."
+            f"{list(i.states)} and the inputs {sorted([*i.series, *i.scalars])}."
         )
-    inputs = read_inputs({n: v for n, v in given.items() if n not in states})
-    start = {n: v for n, v in given.items() if n in states}
+    inputs = read_inputs({n: v for n, v in given.items() if n not in i.states})
+    start = {n: v for n, v in given.items() if n in i.states}
     return ExperimentConditions(
         {**template.start, **start}, {**template.inputs, **inputs}, begin, float(end)
     )
@@ -350,12 +313,6 @@ def _sampling(times: Any, template: Experiment) -> Sampling:
     count = np.zeros((len(m.times), len(m.names)), dtype=int)
     np.add.at(count, (m.row, m.column), 1)
     return Sampling(np.repeat(m.times, np.maximum(count.max(axis=1), 1)))
-
-
-def _allowed(sampling: Sampling, measured: int) -> SamplingRules:
-    most = sampling.at_most or len(sampling.times)
-    sets = sets_of_quantities(measured, sampling.quantities)
-    return SamplingRules(sampling.times, min(most, len(sampling.times)), sampling.spacing, sets)
 
 
 def _space(

@@ -1,26 +1,28 @@
-"""What may be chosen of an experiment: numbers and profiles within bounds, times of sampling.
+"""What may be chosen of an experiment, and what is known before it.
 
-What is known before: earlier measurements, priors, and how exact measurements are.
+Numbers and profiles within bounds, times of sampling; earlier measurements, priors, and how exact
+measurements are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from igpe.core.arguments import is_count, is_finite, shown
+from igpe.core.arguments import is_finite, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.fields import Checked, CountOrNone, NotNegative, PositiveOrNone
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import Weights
 from igpe.numerics.statistics.covariance import directions
 from igpe.problem.experiment import Experiment, Start
-from igpe.problem.inputs import InputValue
+from igpe.problem.inputs import InputValue, Table, linear_input, step_input
 from igpe.problem.losses import NormalPrior
 from igpe.problem.model import Builder, build
 from igpe.problem.noise.estimated import EstimatedSigma
@@ -30,8 +32,52 @@ from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import Bounds
 
 
+class DesignVariable(Checked):
+    """What may be chosen: a number, or one at each of some breaks of a profile.
+
+    fewest, late  how many breaks it needs; the break, from the end, that must be inside
+    """
+
+    lower: float
+    upper: float
+    breaks: tuple[float, ...]
+    fewest: ClassVar[int] = 0
+    late: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self).__name__
+        if not (is_finite(self.lower, self.upper) and self.lower < self.upper):
+            raise ProblemError(
+                f"{name} has bounds [{shown(self.lower)}, {shown(self.upper)}]; give finite bounds "
+                "with lower < upper, or fix the value with conditions={...}."
+            )
+        breaks = list(self.breaks) if isinstance(self.breaks, Iterable) else [self.breaks]
+        if len(breaks) < self.fewest or not (is_finite(*breaks) and (np.diff(breaks) > 0).all()):
+            raise ProblemError(
+                f"{name} has breaks {shown(self.breaks)}; give {self.fewest} or more finite times "
+                "that increase."
+            )
+        if self.fewest:
+            object.__setattr__(self, "breaks", tuple(map(float, breaks)))
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are to choose."""
+        return max(len(self.breaks), 1)
+
+    def setting(self, numbers: Sequence[float] | FloatArray) -> float | Table:
+        """The number, or the profile, that chosen numbers make."""
+        return float(numbers[0])
+
+    def shapes(self, begin: float) -> list[Any]:
+        """One profile for each number: 1 at its own break, 0 at the others; a constant is 1."""
+        unit = np.eye(self.count)
+        return [self.setting(row) for row in unit] if self.breaks else [step_input([begin], [1.0])]
+
+
 @dataclass(frozen=True)
-class Between:
+class Between(DesignVariable):
     """A number to choose: a start value, a constant input, an operating parameter of the model.
 
     lower, upper  bounds, in the unit of the model
@@ -40,13 +86,11 @@ class Between:
 
     lower: float
     upper: float
-
-    def __post_init__(self) -> None:
-        _check_bounds(self)
+    breaks: tuple[float, ...] = field(default=(), init=False, repr=False)
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(DesignVariable):
     """An input to choose that jumps at `breaks` and is constant between them.
 
     breaks        increasing times at which a level begins, the first where the experiment does
@@ -57,14 +101,15 @@ class Levels:
     breaks: tuple[float, ...]
     lower: float
     upper: float
+    fewest: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        _check_bounds(self)
-        _check_breaks(self, 1)
+    def setting(self, numbers: Sequence[float] | FloatArray) -> Table:
+        """Steps."""
+        return step_input(self.breaks, numbers)
 
 
 @dataclass(frozen=True)
-class Ramps:
+class Ramps(DesignVariable):
     """An input to choose that runs linearly between its values at `breaks`.
 
     breaks        increasing times, two or more
@@ -76,23 +121,17 @@ class Ramps:
     breaks: tuple[float, ...]
     lower: float
     upper: float
-    steepest: float | None = None
+    steepest: PositiveOrNone = None
+    fewest: ClassVar[int] = 2
+    late: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        _check_bounds(self)
-        _check_breaks(self, 2)
-        if self.steepest is not None and not (is_finite(self.steepest) and self.steepest > 0):
-            raise ProblemError(
-                f"Ramps has steepest={shown(self.steepest)}; give a positive slope, or leave it "
-                "out where any is possible."
-            )
-
-
-DesignVariable: TypeAlias = Between | Levels | Ramps
+    def setting(self, numbers: Sequence[float] | FloatArray) -> Table:
+        """Straight lines."""
+        return linear_input(self.breaks, numbers)
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Checked):
     """When samples may be taken, and how many.
 
     candidates  times at which one may be taken; a time that is listed twice may be sampled twice
@@ -104,11 +143,12 @@ class Sampling:
     """
 
     candidates: Sequence[float] | FloatArray
-    at_most: int | None = None
-    spacing: float = 0.0
-    quantities: int | None = None
+    at_most: CountOrNone = None
+    spacing: NotNegative = 0.0
+    quantities: CountOrNone = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         try:
             times = np.sort(np.asarray(self.candidates, dtype=float), axis=None)
         except (TypeError, ValueError):
@@ -118,60 +158,12 @@ class Sampling:
                 f"The candidate times are {shown(self.candidates)}; give finite numbers, for "
                 "example Sampling(np.linspace(0.5, 8, 16), at_most=6)."
             )
-        object.__setattr__(self, "candidates", tuple(float(t) for t in times))
-        for name in ("at_most", "quantities"):
-            given = getattr(self, name)
-            if given is not None and not (is_count(given) and given > 0):
-                raise ProblemError(
-                    f"Sampling has {name}={shown(given)}; give a whole number above 0, or leave "
-                    "it out for all."
-                )
-        if not (is_finite(self.spacing) and self.spacing >= 0):
-            raise ProblemError(
-                f"Sampling has spacing={shown(self.spacing)}; give the least time between two "
-                "samples, 0 or more."
-            )
+        object.__setattr__(self, "candidates", tuple(times.tolist()))
 
     @property
     def times(self) -> FloatArray:
         """(n,) the candidates in order; replicates stand side by side."""
         return np.array(self.candidates, dtype=float)
-
-
-def read_deviation(name: str, given: Any) -> Deviation:
-    """What a user gives for one measured quantity.
-
-    raises  ProblemError if it is neither a positive number nor one of igpe's noise models
-    """
-    if isinstance(given, NoiseModel | EstimatedSigma):
-        return given
-    if not (is_finite(given) and given > 0):
-        raise ProblemError(
-            f"measure has {shown(given)} for '{name}'. Give a standard deviation above 0, "
-            "igpe.Noise(...) or igpe.EstimatedSigma(...)."
-        )
-    return Noise(float(given))
-
-
-def _check_bounds(given: Any) -> None:
-    if not (is_finite(given.lower, given.upper) and given.lower < given.upper):
-        raise ProblemError(
-            f"{type(given).__name__} has bounds [{shown(given.lower)}, {shown(given.upper)}]; give "
-            "finite bounds with lower < upper, or fix the value with conditions={...}."
-        )
-
-
-def _check_breaks(given: Any, fewest: int) -> None:
-    breaks = list(given.breaks) if isinstance(given.breaks, Iterable) else [given.breaks]
-    if len(breaks) < fewest or not (is_finite(*breaks) and (np.diff(breaks) > 0).all()):
-        raise ProblemError(
-            f"{type(given).__name__} has breaks {shown(given.breaks)}; give {fewest} or more "
-            "finite times that increase."
-        )
-    object.__setattr__(given, "breaks", tuple(float(b) for b in breaks))
-
-
-SAME = 0.01  # standard deviations that differ by less than this share are the same
 
 
 @dataclass(frozen=True)
@@ -200,14 +192,12 @@ class ProblemWithoutData:
         otherwise  start values and inputs where nothing else is said
         """
         states = build(self.model, [self.start_time, self.until]).states
-        start = {n: v for n, v in otherwise.items() if n in states}
-        inputs = {n: v for n, v in otherwise.items() if n not in states}
-        table = pd.DataFrame({"time": [self.until]} | {n: [0.0] for n in self.measured})
-        place = Experiment(
-            table,
-            start={**start, **self.start},
+        place = placeholder(
+            self.until,
+            self.measured,
+            start={n: v for n, v in otherwise.items() if n in states} | dict(self.start),
             start_time=self.start_time,
-            inputs={**inputs, **self.inputs},
+            inputs={n: v for n, v in otherwise.items() if n not in states} | dict(self.inputs),
             sigma=1.0,
         )
         return Problem(
@@ -217,6 +207,15 @@ class ProblemWithoutData:
             local=self.local,
             priors=self.priors,
         )
+
+
+def placeholder(end: float, measured: Iterable[str], **settings: Any) -> Experiment:
+    """An experiment with zeros in the place of its measurements, at its end."""
+    table = pd.DataFrame({"time": [end]} | {n: [0.0] for n in measured})
+    return Experiment(table, **settings)
+
+
+SAME = 0.01  # standard deviations that differ by less than this share are the same
 
 
 class PriorInformation(NamedTuple):
@@ -250,10 +249,20 @@ class ExistingExperiments:
         """
         box = self.problem.box
         if self.residuals is None:
-            errors = np.array([self._deviation(n) for n in box.names])
-            rows = np.diag(sizes / errors)
-            return PriorInformation(rows[np.isfinite(errors)], 1.0)
-        residuals = self._weighted(self.residuals, values)
+            priors = self.problem.priors
+            rows = [
+                np.eye(len(box))[i] * sizes[i] / priors[n].deviation
+                for i, n in enumerate(box.names)
+                if n in priors
+            ]
+            return PriorInformation(np.array(rows).reshape(-1, len(box)), 1.0)
+        residuals = copy(self.residuals)
+        sigma = None if self.weights is None else self.weights.at(values)
+        if sigma is not None:  # else they break down as well, and say why
+            residuals.runs = tuple(
+                replace(run, measurements=replace(run.measurements, sigma=s))
+                for run, s in zip(residuals.runs, sigma, strict=True)
+            )
         found = residuals(box.vector(values))
         if found is None:
             broken = residuals.broken
@@ -268,18 +277,6 @@ class ExistingExperiments:
             variance = self._variance(found.residual, scaled)
         return PriorInformation(scaled / np.sqrt(variance), variance)
 
-    def _weighted(self, plain: Residuals, values: Mapping[str, float]) -> Residuals:
-        """With the standard deviations that the model has at these values, where they follow it."""
-        sigma = None if self.weights is None else self.weights.at(values)
-        if sigma is None:  # `plain` breaks down as well, and says why
-            return plain
-        weighted = copy(plain)
-        weighted.runs = tuple(
-            replace(run, measurements=replace(run.measurements, sigma=s))
-            for run, s in zip(plain.runs, sigma, strict=True)
-        )
-        return weighted
-
     def _variance(self, residual: FloatArray, scaled: FloatArray) -> float:
         """Of a measurement, from residuals whose standard deviations are unknown."""
         norm = np.linalg.norm(scaled, axis=0)
@@ -292,10 +289,6 @@ class ExistingExperiments:
                 "the experiments sigma=..., or measure={'A': 0.01}."
             )
         return squares / degrees
-
-    def _deviation(self, name: str) -> float:
-        prior = self.problem.priors.get(name)
-        return np.inf if prior is None else prior.deviation
 
 
 def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
@@ -338,14 +331,22 @@ def read_noise(
         )
     found: dict[str, Deviation] = {}
     for name in given:
+        one: Any = given[name] if isinstance(given, Mapping) else None
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
                 f"measure names '{name}', which is nothing that varies with time in the model; it "
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
-        if isinstance(given, Mapping):
-            found[name] = read_deviation(name, given[name])
+        if isinstance(one, NoiseModel | EstimatedSigma):
+            found[name] = one
+        elif isinstance(given, Mapping):
+            if not (is_finite(one) and one > 0):
+                raise ProblemError(
+                    f"measure has {shown(one)} for '{name}'. Give a standard deviation above 0, "
+                    "igpe.Noise(...) or igpe.EstimatedSigma(...)."
+                )
+            found[name] = Noise(float(one))
         elif name in template.measured and counted:
             found[name] = noise_of(template, name, variance)
         else:

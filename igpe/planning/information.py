@@ -1,4 +1,10 @@
-"""The information of several planned experiments together, and what a criterion says of it.
+"""Criteria of optimum experimental design, and the information of planned experiments together.
+
+A criterion judges C (k, k), the covariance of the unknowns of interest, relative to their values,
+by a number Φ that is the larger the better. For D, A and E exp(Φ) is concave and homogeneous in the
+information matrix (Kiefer's information functions; Pukelsheim, Optimal Design of Experiments,
+chapter 5): exp(Φ1 - Φ2) is an efficiency, the share of replicates with which the better experiment
+tells as much. exp(-Φ/2) is a relative standard error: a mean, or the worst.
 
 The search needs finite criteria also where a design determines too little. It judges
 
@@ -6,14 +12,6 @@ The search needs finite criteria also where a design determines too little. It j
 
 in the place of F, which is linear in F and not below it, so that slopes, concavity and upper bounds
 of the criteria hold. What a plan reports is computed from F alone, by `determined`.
-
-Criteria of optimum experimental design, as logarithms of information functions.
-
-Each judges C (k, k), the covariance of the unknowns of interest, relative to their values, by a
-number Φ that is the larger the better. For D, A and E exp(Φ) is concave and homogeneous in the
-information matrix (Kiefer's information functions; Pukelsheim, Optimal Design of Experiments,
-chapter 5): exp(Φ1 - Φ2) is an efficiency, the share of replicates with which the better experiment
-tells as much. exp(-Φ/2) is a relative standard error: a mean, or the worst.
 """
 
 from collections.abc import Sequence
@@ -30,21 +28,19 @@ from igpe.numerics.statistics.covariance import RANK, directions
 
 @runtime_checkable
 class Criterion(Protocol):
-    """Judges covariances; `of` names the unknowns of interest, all if empty."""
+    """Judges covariances.
+
+    of       unknowns of interest, all if empty; the errors of the others do not count
+    meaning  what exp(-Φ/2) is, in words
+    concave  whether Φ is concave in the information matrix, so that losses can be bounded
+    """
+
+    meaning: str
+    concave: bool
 
     @property
     def of(self) -> tuple[str, ...]:
-        """Unknowns of interest; the others are estimated, but their errors do not count."""
-        ...
-
-    @property
-    def meaning(self) -> str:
-        """What exp(-Φ/2) is, in words."""
-        ...
-
-    @property
-    def concave(self) -> bool:
-        """Whether Φ is concave in the information matrix, so that losses can be bounded."""
+        """Unknowns of interest."""
         ...
 
     def log_information(self, covariance: FloatArray) -> FloatArray:
@@ -64,8 +60,7 @@ class _OfInterest:
 
     def __post_init__(self) -> None:
         names = (self.of,) if isinstance(self.of, str) else self.of
-        is_names = isinstance(names, tuple | list) and all(isinstance(n, str) for n in names)
-        if not is_names:
+        if not (isinstance(names, tuple | list) and all(isinstance(n, str) for n in names)):
             raise ProblemError(
                 f"{type(self).__name__} has of={shown(self.of)}; wanted names of unknowns, for "
                 "example of=('k1', 'k2')."
@@ -164,7 +159,7 @@ class UnknownSpace:
     places: IntArray
     interest: IntArray
 
-    def whole(self, informations: FloatArray, experiment: int) -> FloatArray:
+    def full(self, informations: FloatArray, experiment: int) -> FloatArray:
         """(..., n_p, n_p) of one planned experiment as (..., n, n)."""
         n, place = len(self.names), self.places[experiment]
         found = np.zeros((*informations.shape[:-2], n, n))
@@ -185,20 +180,18 @@ class RegularisedCriterion:
 
     def slope(self, information: FloatArray) -> FloatArray:
         """(n, n) dΦ/dF = -C E (dΦ/dC) E' C."""
-        whole = covariance(information)
-        columns = whole[:, self.interest]
-        found = -columns @ self.criterion.slope(self._of_interest(whole)) @ columns.T
+        full = covariance(information)
+        columns = full[:, self.interest]
+        found = -columns @ self.criterion.slope(self._of_interest(full)) @ columns.T
         return np.asarray(found + RIDGE * np.diag(np.diag(found)))
 
     def exact(self, found: "Determined") -> float:
         """Φ without the search's regularisation; -inf if what it looks at is not estimable."""
         own = self._of_interest(found.covariance)
-        if not np.isfinite(own).all():
-            return -np.inf
-        return float(self.criterion.log_information(own))
+        return float(self.criterion.log_information(own)) if np.isfinite(own).all() else -np.inf
 
-    def _of_interest(self, whole: FloatArray) -> FloatArray:
-        return np.asarray(whole[..., self.interest[:, None], self.interest])
+    def _of_interest(self, full: FloatArray) -> FloatArray:
+        return np.asarray(full[..., self.interest[:, None], self.interest])
 
 
 def covariance(information: FloatArray) -> FloatArray:
@@ -244,8 +237,8 @@ class DesignInformation:
     """Rows of planned experiments, in one or several scenarios; Φ is their mean.
 
     known  (n, n) for each scenario, what is known before
-    rows   for each scenario (n_experiments, n_times, n_measured, n_rows, n_p), as `Told.rows` has
-           them
+    rows   for each scenario (n_experiments, n_times, n_measured, n_rows, n_p), as
+           `PlannedSensitivities.rows` has them
     """
 
     space: UnknownSpace
@@ -254,14 +247,17 @@ class DesignInformation:
     rows: Sequence[FloatArray]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> tuple[int, ...]:
         """Experiments, times, measured quantities."""
-        a, b, c = self.rows[0].shape[:3]
-        return a, b, c
+        return self.rows[0].shape[:3]
 
     def informations(self, weights: FloatArray) -> list[FloatArray]:
         """(n, n) for each scenario, of measurements taken so often."""
-        return [known + self._gained(rows, weights) for known, rows in self._scenarios]
+        found = []
+        for known, rows in zip(self.known, self.rows, strict=True):
+            own = np.einsum("etmrp,etm,etmrq->epq", rows, weights, rows)
+            found.append(known + sum(self.space.full(one, e) for e, one in enumerate(own)))
+        return found
 
     def value(self, weights: FloatArray) -> float:
         """Φ of measurements taken so often, weights (n_experiments, n_times, n_measured)."""
@@ -269,44 +265,25 @@ class DesignInformation:
 
     def gains(self, weights: FloatArray) -> FloatArray:
         """dΦ/dweights, of the same shape: what one more of each measurement would tell."""
-        found = np.zeros(weights.shape)
+        found, places = [], self.space.places
         for information, rows in zip(self.informations(weights), self.rows, strict=True):
-            slope = self.judge.slope(information)
-            for e, place in enumerate(self.space.places):
-                own = slope[place[:, None], place]
-                found[e] += np.einsum("tmrp,pq,tmrq->tm", rows[e], own, rows[e]) / len(self.rows)
-        return found
+            own = self.judge.slope(information)[places[:, :, None], places[:, None, :]]
+            found.append(np.einsum("etmrp,epq,etmrq->etm", rows, own, rows))
+        return np.asarray(np.mean(found, axis=0))
 
-    def samples(self, experiment: int, quantities: BoolArray) -> list[FloatArray]:
-        """(n_times, n, n) for each scenario: a sample's information, of these quantities."""
+    def samples(self, quantities: BoolArray) -> list[FloatArray]:
+        """(n_experiments, n_times, n, n) for each scenario: a sample's information."""
         once = quantities.astype(float)
-        return [
-            self.space.whole(
-                np.einsum("tmrp,m,tmrq->tpq", r[experiment], once, r[experiment]), experiment
-            )
-            for r in self.rows
-        ]
+        each = [np.einsum("etmrp,m,etmrq->etpq", r, once, r) for r in self.rows]
+        return [np.array([self.space.full(f, e) for e, f in enumerate(own)]) for own in each]
 
     def taken_rows(self, taken: BoolArray) -> list[FloatArray]:
         """(m, n) for each scenario: the rows of the samples taken."""
-        whole = []
+        found = []
         for rows in self.rows:
-            pieces = []
-            for e, place in enumerate(self.space.places):
-                own = rows[e][taken[e]].reshape(-1, len(place))
-                piece = np.zeros((len(own), len(self.space.names)))
-                piece[:, place] = own
-                pieces.append(piece)
-            whole.append(np.vstack(pieces))
-        return whole
-
-    @property
-    def _scenarios(self) -> list[tuple[FloatArray, FloatArray]]:
-        return list(zip(self.known, self.rows, strict=True))
-
-    def _gained(self, rows: FloatArray, weights: FloatArray) -> FloatArray:
-        found = np.zeros((len(self.space.names),) * 2)
-        for e in range(len(rows)):
-            own = np.einsum("tmrp,tm,tmrq->pq", rows[e], weights[e], rows[e])
-            found += self.space.whole(own, e)
+            parts = [rows[e][taken[e]].reshape(-1, len(p)) for e, p in enumerate(self.space.places)]
+            wide = [np.zeros((len(part), len(self.space.names))) for part in parts]
+            for table, part, place in zip(wide, parts, self.space.places, strict=True):
+                table[:, place] = part
+            found.append(np.vstack(wide))
         return found

@@ -41,59 +41,42 @@ class PlannedExperiment:
     times: FloatArray
     measured: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """In types that JSON knows; functions of time by their name."""
-        return {
-            "name": self.name,
-            "settings": dict(self.settings),
-            "start": {n: _stored_experiment(v) for n, v in self.start.items()},
-            "start_time": self.start_time,
-            "inputs": {n: _stored_experiment(v) for n, v in self.inputs.items()},
-            "times": self.times.tolist(),
-            "measured": list(self.measured),
-        }
+    def entries(self) -> dict[str, Any]:
+        """The fields; functions of time by their name."""
+        held = {k: {n: _stored(v) for n, v in vars(self)[k].items()} for k in ("start", "inputs")}
+        return vars(self) | held
 
     @classmethod
-    def from_dict(
+    def of_entries(
         cls, stored: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]]
     ) -> "PlannedExperiment":
-        """The experiment that `to_dict` stored.
+        """The experiment that `entries` stored.
 
         functions  input -> the function of time that it is, of which only the name is stored
         raises     DataError if one is missing
         """
-        inputs = {n: _restored_input(v) for n, v in stored["inputs"].items()}
-        missing = {n: v.name for n, v in inputs.items() if isinstance(v, _Named)}
-        inputs |= {n: functions[n] for n in missing if n in functions}
-        lost = {n: name for n, name in missing.items() if n not in functions}
+        start, inputs = (
+            {n: _setting(v) for n, v in stored[k].items()} for k in ("start", "inputs")
+        )
+        lost = {n: v for n, v in inputs.items() if isinstance(v, _Named) and n not in functions}
         if lost:
             raise DataError(
                 f"In '{stored['name']}' the inputs {sorted(lost)} are functions of time, of which "
                 f"only the names {sorted(lost.values())} are stored; give them again: "
                 f"Plan.from_json(..., functions={{{next(iter(lost))!r}: ...}})."
             )
-        return cls(
-            name=stored["name"],
-            settings=stored["settings"],
-            start={n: _restored_input(v) for n, v in stored["start"].items()},
-            inputs=inputs,
-            start_time=stored["start_time"],
-            times=np.array(stored["times"], dtype=float),
-            measured=tuple(stored["measured"]),
-        )
+        inputs = {n: functions[n] if isinstance(v, _Named) else v for n, v in inputs.items()}
+        return made(cls, stored, {"start": start, "inputs": inputs})
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A function of which only the name is known."""
-
-    name: str
+class _Named(str):
+    """The name of a function, which is all that is known of it."""
 
 
-def _stored_experiment(given: Any) -> Any:
+def _stored(given: Any) -> Any:
     if isinstance(given, Table):
         kind = "steps" if given.hold else "linear"
-        return {kind: {"times": given.times.tolist(), "values": given.values.tolist()}}
+        return {kind: {"times": given.times, "values": given.values}}
     if isinstance(given, Unknown):
         return {"unknown": {"lower": given.lower, "upper": given.upper, "guess": given.guess}}
     if callable(given):
@@ -101,26 +84,22 @@ def _stored_experiment(given: Any) -> Any:
     return given
 
 
-def _restored_input(stored: Any) -> Any:
-    """Undo `_stored_experiment`; a guess that is not given was restored as NaN."""
+def _setting(stored: Any) -> Any:
+    """Undo `_stored`; a guess that is not given was restored as NaN."""
     if not isinstance(stored, Mapping):
         return stored
-    (kind,) = stored
-    held = stored[kind]
+    ((kind, held),) = stored.items()
     if kind == "unknown":
         guess = None if np.isnan(held["guess"]) else held["guess"]
         return Unknown(held["lower"], held["upper"], guess)
     if kind == "function":
         return _Named(held)
-    make = step_input if kind == "steps" else linear_input
-    return make(held["times"], held["values"])
+    return (step_input if kind == "steps" else linear_input)(held["times"], held["values"])
 
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
 PROVEN = 0.9999  # an efficiency as high is called the best
-
-
 ERRORS = Columns(("name", "unit"), ("value", "before", "after", "ratio"), key="name")
 COURSES = Columns(("experiment", "name"), ("time", "predicted", "sigma"))
 
@@ -172,12 +151,9 @@ class Plan(Stored, name="plan", number=2):
 
     def table(self) -> pd.DataFrame:
         """The sheet for the laboratory: experiment, time, and an empty column for each quantity."""
-        sheets = [
-            pd.DataFrame(
-                {"experiment": e.name, "time": e.times} | dict.fromkeys(e.measured, np.nan)
-            )
-            for e in self.experiments
-        ]
+        columns = [{"experiment": e.name, "time": e.times} for e in self.experiments]
+        empty = [dict.fromkeys(e.measured, np.nan) for e in self.experiments]
+        sheets = [pd.DataFrame(c | e) for c, e in zip(columns, empty, strict=True)]
         return pd.concat(sheets, ignore_index=True)
 
     def simulated(self, seed: int) -> pd.DataFrame:
@@ -187,9 +163,7 @@ class Plan(Stored, name="plan", number=2):
         for e in self.experiments:
             mine = filled["experiment"] == e.name
             for name in e.measured:
-                value, sigma = (
-                    _course(self.courses, e.name, name, e.times, c) for c in ("predicted", "sigma")
-                )
+                value, sigma = (self._course(e, name, e.times, c) for c in ("predicted", "sigma"))
                 filled.loc[mine, name] = value + sigma * random.standard_normal(len(value))
         return filled
 
@@ -200,11 +174,20 @@ class Plan(Stored, name="plan", number=2):
         data    a table or its path with the columns of `table`; `experiment` may be missing
         raises  ProblemError if there is no such experiment, DataError if the table does not fit
         """
-        planned = self._planned(which)
+        names = [e.name for e in self.experiments]
+        k = names.index(which) if isinstance(which, str) and which in names else which
+        if not (isinstance(k, int) and 0 <= k < len(names)):
+            raise ProblemError(
+                f"The plan has no experiment {which!r}; it has {names}, or 0 to {len(names) - 1}."
+            )
+        planned = self.experiments[k]
         table = read_table(data)
         rows = rows_of(table, planned.name) if "experiment" in table.columns else table
         measured = [n for n in planned.measured if n in rows.columns]
-        sigma = {n: self.deviations.get(n, self._sigma(planned, n, rows)) for n in measured}
+        at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
+        # of the predicted course: measured values would give small ones more weight
+        predicted = {n: self._course(planned, n, at, "sigma") for n in measured}
+        sigma = {n: self.deviations.get(n, predicted[n]) for n in measured}
         return Experiment(
             rows,
             name=planned.name,
@@ -219,18 +202,15 @@ class Plan(Stored, name="plan", number=2):
     @property
     def sentence(self) -> str:
         """The criterion before and after, and what is proven of the samples."""
+        ends = [number(v) if v > 1 else f"{100 * v:.3g} %" for v in (self.before, self.after)]
         said = (
-            f"{type(self.criterion).__name__}: {self.criterion.meaning}, "
-            f"{self._shown(self.before)} before, {self._shown(self.after)} after the planned "
-            f"experiment{'s' * (len(self.experiments) > 1)}."
+            f"{type(self.criterion).__name__}: {self.criterion.meaning}, {ends[0]} before, "
+            f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
             return f"{said} Nothing is proven of the choice of samples."
-        most = (
-            "more"
-            if self.efficiency > PROVEN
-            else f"more than {1 / self.efficiency:.4g} times as much"
-        )
+        factor = f"more than {1 / self.efficiency:.4g} times as much"
+        most = "more" if self.efficiency > PROVEN else factor
         return (
             f"{said} With these settings no other allowed choice of samples tells {most} "
             "(equivalence theorem)."
@@ -246,8 +226,10 @@ class Plan(Stored, name="plan", number=2):
             "criterion": type(self.criterion).__name__,
             "of": self.criterion.of,
             "sentence": self.sentence,
-            "experiments": [e.to_dict() for e in self.experiments],
-            "deviations": {n: _stored_plan(d) for n, d in self.deviations.items()},
+            "experiments": [e.entries() for e in self.experiments],
+            "deviations": {
+                n: {"model": type(d).__name__, **asdict(d)} for n, d in self.deviations.items()
+            },
         }
 
     @classmethod
@@ -270,14 +252,16 @@ class Plan(Stored, name="plan", number=2):
                 f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "
                 f"with one of {list(CRITERIA)}."
             )
-        functions = stored.get("functions", NONE)
-        experiments = restored(stored["experiments"])
+        kinds: list[Any] = [EstimatedSigma, *NoiseModel.__subclasses__()]
+        known = {kind.__name__: kind for kind in kinds}
         deviations = restored(stored.get("deviations", {}))
-        criterion = CRITERIA[stored["criterion"]](tuple(restored(stored["of"])))
         special = {
-            "experiments": tuple(PlannedExperiment.from_dict(e, functions) for e in experiments),
-            "criterion": criterion,
-            "deviations": {n: _restored(d) for n, d in deviations.items()},
+            "experiments": tuple(
+                PlannedExperiment.of_entries(e, stored.get("functions", NONE))
+                for e in restored(stored["experiments"])
+            ),
+            "criterion": CRITERIA[stored["criterion"]](tuple(restored(stored["of"]))),
+            "deviations": {n: known[d.pop("model")](**d) for n, d in deviations.items()},
         }
         return made(cls, stored, special)
 
@@ -298,38 +282,10 @@ class Plan(Stored, name="plan", number=2):
         tables = "".join(str(t.to_html(float_format=number)) for t in shown)
         return tables + bullets((*self._samples, self.sentence, *self.notes))
 
-    def _shown(self, value: float) -> str:
-        return number(value) if value > 1 else f"{100 * value:.3g} %"
-
-    def _planned(self, which: int | str) -> PlannedExperiment:
-        names = [e.name for e in self.experiments]
-        if which in names:
-            return self.experiments[names.index(str(which))]
-        if isinstance(which, int) and 0 <= which < len(names):
-            return self.experiments[which]
-        raise ProblemError(
-            f"The plan has no experiment {which!r}; it has {names}, or 0 to {len(names) - 1}."
-        )
-
-    def _sigma(self, planned: PlannedExperiment, name: str, rows: pd.DataFrame) -> FloatArray:
-        """(n_rows,) of the predicted course: measured values would give small ones more weight."""
-        at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
-        return _course(self.courses, planned.name, name, at, "sigma")
-
-
-def _stored_plan(deviation: Deviation) -> dict[str, Any]:
-    return {"model": type(deviation).__name__, **asdict(deviation)}
-
-
-def _restored(stored: Mapping[str, Any]) -> Deviation:
-    kinds: list[Any] = [EstimatedSigma, *NoiseModel.__subclasses__()]
-    known = {kind.__name__: kind for kind in kinds}
-    made: Deviation = known[stored["model"]](**{n: v for n, v in stored.items() if n != "model"})
-    return made
-
-
-def _course(
-    courses: pd.DataFrame, experiment: str, name: str, times: FloatArray, column: str
-) -> FloatArray:
-    here = courses[(courses["experiment"] == experiment) & (courses["name"] == name)]
-    return np.asarray(np.interp(times, here["time"], here[column]))
+    def _course(
+        self, planned: PlannedExperiment, name: str, times: FloatArray, column: str
+    ) -> FloatArray:
+        """(n_times,) a column of the predicted course of a quantity."""
+        c = self.courses
+        here = c[(c["experiment"] == planned.name) & (c["name"] == name)]
+        return np.asarray(np.interp(times, here["time"], here[column]))

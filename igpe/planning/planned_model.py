@@ -1,38 +1,43 @@
-"""The experiment that is planned, as a problem of its own: what is free in it, what is not.
-
-An initial value problem whose states are states and sensitivities, as a function of a design.
+"""The experiment that is planned: an initial value problem with sensitivities, and its rows.
 
 With S = dx/dp W, Y = dy/dp W and the design d (start values, inputs, operating parameters),
 
     dx = f(t, x, y, d),     dS = f_x S + f_y Y + f_p W,     0 = g,   0 = g_x S + g_y Y + g_p W,
-    told: h and h_x S + h_y Y + h_p W
+    outputs: h and h_x S + h_y Y + h_p W
 
-at given parameters p. As an initial value problem like any other it is integrated by any of the
-integrators, and their sensitivities are the exact second derivatives d²h/dp dd that the gradient of
-a criterion needs. Profiles are sums of fixed profiles, one for each number to choose, so that no
-integrator steps across a jump and nothing depends on where d is.
+at given parameters p: an initial value problem like any other, for any of the integrators. Profiles
+are sums of fixed profiles, one for each number to choose, so that no integrator steps across a jump
+and nothing depends on where d is.
+
+A measurement of h with a standard deviation s that the model computes has the information
+h'h'/s^2 + 2 s's'/s^2 (outer products), as in `shooting/likelihood_residuals`: two rows. Derivatives
+by the design are central differences of these rows: exact ones by the second-order variational
+equations take as long for short models and seven times as long for others (urethane, ten numbers).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
-import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
+from igpe.dynamics.integrators.base import Integrator
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.planning.design_variables import Between, DesignVariable, Levels, Ramps
+from igpe.planning.design_variables import Between, DesignVariable, Ramps, placeholder
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.inputs import Table, linear_input, step_input
+from igpe.problem.inputs import Table
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least
+SHIFT = 1e-3  # of a number's range, either way
+ROOT = float(np.sqrt(2.0))
 
 
 class DesignNumber(NamedTuple):
@@ -63,7 +68,16 @@ def sensitivity_problem(
             which nothing depends
     """
     design = ca.SX.sym("design", len(choices))
-    shapes, tables, u = _profiles(ivp, choices, design)
+    shapes: list[Any] = []  # symbols of all profiles, with their tables; inputs are sums of them
+    tables: list[Table] = []
+    u: list[Any] = []
+    for k, table in enumerate(ivp.tables):
+        own = [(i, c.profile[1]) for i, c in enumerate(choices) if c.profile and c.profile[0] == k]
+        parts = [ca.SX.sym(f"u{k}_{i}") for i, _ in own] or [ca.SX.sym(f"u{k}")]
+        shapes += parts
+        tables += [shape for _, shape in own] or [table]
+        pairs = zip(own, parts, strict=False)
+        u.append(sum(design[i] * part for (i, _), part in pairs) if own else parts[0])
     chosen = {c.unknown: i for i, c in enumerate(choices) if c.unknown}
     symbols = {n: ivp.q[i] for i, n in enumerate(ivp.unknowns)}
     p = ca.vertcat(*(symbols.get(n, ca.SX.sym(n)) for n in sizes))
@@ -71,17 +85,19 @@ def sensitivity_problem(
     s, y_s = ca.SX.sym("S", n_x, len(sizes)), ca.SX.sym("Y", n_y, len(sizes))
     old = ca.vertcat(ivp.u, ivp.q)
     fixed = [design[chosen[n]] if n in chosen else ca.SX(values[n]) for n in ivp.unknowns]
-    new = ca.vertcat(u, *fixed)
+    new = ca.vertcat(*u, *fixed)
 
     def varied(expression: Any) -> Any:
         by_x, by_y = ca.jacobian(expression, ivp.x), ca.jacobian(expression, ivp.y)
-        both = ca.vertcat(
-            expression, ca.vec(by_x @ s + by_y @ y_s + ca.jacobian(expression, p) @ width)
-        )
-        return ca.densify(ca.substitute(both, old, new))
+        total = by_x @ s + by_y @ y_s + ca.jacobian(expression, p) @ width
+        return ca.densify(ca.substitute(ca.vertcat(expression, ca.vec(total)), old, new))
 
     begins = ca.vertcat(ivp.start, ca.vec(ca.jacobian(ivp.start, p) @ width))
     times = 1 + len(sizes)
+
+    def padded(values: FloatArray, rest: float) -> FloatArray:
+        return np.concatenate([values, np.full(len(values) * (times - 1), rest)])
+
     return replace(
         ivp,
         states=(*ivp.states, *(f"d({x})/d({n})" for n in sizes for x in ivp.states)),
@@ -89,49 +105,87 @@ def sensitivity_problem(
         unknowns=tuple(c.label for c in choices),
         x=ca.vertcat(ivp.x, ca.vec(s)),
         y=ca.vertcat(ivp.y, ca.vec(y_s)),
-        u=shapes,
+        u=ca.vertcat(ca.SX(0, 1), *shapes),
         q=design,
         f=varied(ivp.f),
         g=varied(ivp.g),
         start=ca.densify(ca.substitute(begins, old, new)),
         measured=varied(ivp.measured),
         algebraic={},
-        tables=tables,
+        tables=tuple(tables),
         scale=np.tile(ivp.scale, times),
         largest=np.tile(ivp.largest, times),
         unknown_scale=np.array([NEAREST * (c.upper - c.lower) for c in choices]),
         implicit_scale=np.tile(ivp.implicit_scale, times),
-        guess=_padded(ivp.guess, 0.0, times),
-        lower=_padded(ivp.lower, -np.inf, times),
-        upper=_padded(ivp.upper, np.inf, times),
+        guess=padded(ivp.guess, 0.0),
+        lower=padded(ivp.lower, -np.inf),
+        upper=padded(ivp.upper, np.inf),
     )
 
 
-def _profiles(
-    ivp: InitialValueProblem, choices: Sequence[DesignNumber], design: Any
-) -> tuple[Any, tuple[Table, ...], Any]:
-    """Symbols and tables of the shapes, and the inputs (n_u,) as sums of them."""
-    symbols, tables, sums = [], [], []
-    for k in range(ivp.u.numel()):
-        mine = [(i, c.profile[1]) for i, c in enumerate(choices) if c.profile and c.profile[0] == k]
-        if not mine:
-            symbols.append(ca.SX.sym(f"u{k}"))
-            tables.append(ivp.tables[k])
-            sums.append(symbols[-1])
-            continue
-        shapes = [ca.SX.sym(f"u{k}_{i}") for i, _ in mine]
-        symbols += shapes
-        tables += [table for _, table in mine]
-        sums.append(sum(design[i] * shape for (i, _), shape in zip(mine, shapes, strict=True)))
-    return ca.vertcat(ca.SX(0, 1), *symbols), tuple(tables), ca.vertcat(ca.SX(0, 1), *sums)
+class PlannedSensitivities:
+    """Rows of one experiment at given parameters, as a function of the chosen numbers."""
+
+    def __init__(
+        self,
+        ivp: InitialValueProblem,
+        times: FloatArray,
+        noise: Sequence[Deviation],
+        integrator: Integrator,
+        bounds: tuple[FloatArray, FloatArray],
+    ) -> None:
+        self.noise, self.bounds = noise, bounds
+        self.times, self._replicates = np.unique(times, return_inverse=True)
+        names = [n.name for n in noise if isinstance(n, EstimatedSigma)]
+        places = {n: len(noise) + i for i, n in enumerate(dict.fromkeys(names))}
+        self.estimated = np.array([isinstance(n, EstimatedSigma) for n in noise])
+        self.deviation = [
+            places[n.name] if isinstance(n, EstimatedSigma) else i for i, n in enumerate(noise)
+        ]
+        self.outputs = len(noise) + len(places)  # measured quantities, estimated deviations
+        self._simulation = integrator.simulation(ivp, self.times, sensitivities=False)
+
+    def rows(self, design: FloatArray) -> FloatArray | None:
+        """(n_times, n_measured, n_rows, n) at a design (n_choices,).
+
+        A sample's information is the sum of the products row' row. The first row is the sensitivity
+        by the standard deviation. There is a second one if a standard deviation is estimated.
+        None where it cannot be integrated, or an estimated deviation is not positive.
+        """
+        run = self._simulation.run(design)
+        if not run.status.usable:
+            return None
+        h, m = run.measured[:, : self.outputs], len(self.noise)
+        rest = run.measured[:, self.outputs :].reshape(len(h), -1, self.outputs)
+        s = np.moveaxis(rest, 1, 2)  # (n_times, n_outputs, n)
+        pairs = zip(self.noise, h.T, strict=False)
+        given = [
+            np.ones_like(y) if isinstance(n, EstimatedSigma) else n.deviation(y) for n, y in pairs
+        ]
+        sigma = np.stack(given, axis=1)
+        sigma = np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
+        model = h[:, self.deviation]
+        sigma = np.where(self.estimated, np.where(model > 0, model, np.nan), sigma)
+        found = [s[:, :m]]
+        if self.estimated.any():
+            found.append(np.where(self.estimated[:, None], ROOT * s[:, self.deviation], 0.0))
+        rows = np.stack(found, axis=2) / sigma[..., None, None]
+        return rows[self._replicates] if np.isfinite(rows).all() else None
+
+    def rows_and_slopes(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The same with derivatives (..., n_choices) by the design; None where it has none."""
+        value, (lower, upper), slopes = self.rows(design), self.bounds, []
+        for i, shift in enumerate(SHIFT * (upper - lower)):
+            low, high = design.copy(), design.copy()
+            low[i], high[i] = max(design[i] - shift, lower[i]), min(design[i] + shift, upper[i])
+            ends = self.rows(low), self.rows(high)
+            if value is None or ends[0] is None or ends[1] is None:
+                return None
+            slopes.append((ends[1] - ends[0]) / (high[i] - low[i]))
+        return None if value is None else (value, np.stack(slopes, axis=-1))
 
 
-def _padded(values: FloatArray, rest: float, times: int) -> FloatArray:
-    return np.concatenate([values, np.full(len(values) * (times - 1), rest)])
-
-
-@dataclass(frozen=True)
-class ExperimentConditions:
+class ExperimentConditions(NamedTuple):
     """What is the same in all planned experiments.
 
     start, inputs  as for `Experiment`;  begin, end: when it starts, and the last candidate time
@@ -150,8 +204,8 @@ class PlannedModel:
     problem   it alone, with operating parameters and start values to choose among the unknowns
     free      name -> what may be chosen;  conditions: all else
     choices   the numbers to choose
-    sources   unknown of `problem`, not chosen -> the whole problem's that it is, or resembles
-    shared    unknowns of the whole problem that it tells of
+    sources   unknown of `problem`, not chosen -> the full problem's that it is, or resembles
+    shared    unknowns of the full problem that it tells of
     own       those of `problem` that each planned experiment has for itself
     """
 
@@ -173,38 +227,42 @@ class PlannedModel:
         """(n_choices,) upper minus lower bounds."""
         return np.array([c.upper - c.lower for c in self.choices])
 
-    def initial_value_problem(self) -> InitialValueProblem:
-        """The experiment with its choices and parameters open."""
-        return compiled(self.problem).initial_value_problem(0)
-
-    def values(self, whole: Mapping[str, float]) -> dict[str, float]:
-        """Unknowns of `problem` that are not chosen, from those of the whole problem."""
-        return {n: float(whole[source]) for n, source in self.sources.items()}
+    def values(self, full: Mapping[str, float]) -> dict[str, float]:
+        """Unknowns of `problem` that are not chosen, from those of the full problem."""
+        return {n: float(full[source]) for n, source in self.sources.items()}
 
     def with_sensitivities(
-        self, ivp: InitialValueProblem, whole: Mapping[str, float], sizes: Mapping[str, float]
+        self, full: Mapping[str, float], sizes: Mapping[str, float]
     ) -> InitialValueProblem:
         """States and sensitivities by shared and own unknowns, as a function of the choices.
 
-        whole, sizes  the whole problem's unknowns -> value, and size to which errors are relative
+        full, sizes  the full problem's unknowns -> value, and size to which errors are relative
         """
         ordered = {n: sizes[self.sources[n]] for n in (*self.shared, *self.own)}
-        return sensitivity_problem(ivp, self.choices, self.values(whole), ordered)
+        ivp = compiled(self.problem).initial_value_problem(0)
+        return sensitivity_problem(ivp, self.choices, self.values(full), ordered)
+
+    @cached_property
+    def steepness(self) -> tuple[FloatArray, FloatArray]:
+        """(m, n_choices), (m,): differences of numbers in the unit cube, and their largest size."""
+        rows, most, first = [], [], 0
+        for f in self.free.values():
+            if isinstance(f, Ramps) and f.steepest is not None:
+                unit = np.eye(len(self.choices))[first : first + f.count]
+                rows += list(np.diff(unit, axis=0))
+                most += list(f.steepest * np.diff(f.breaks) / (f.upper - f.lower))
+            first += f.count
+        return np.array(rows).reshape(len(rows), len(self.choices)), np.array(most)
 
     def settings(self, design: FloatArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start values and inputs with the numbers (n_choices,) that were chosen."""
         start, inputs = dict(self.conditions.start), dict(self.conditions.inputs)
         first = 0
         for name, variable in self.free.items():
-            count = _count(variable)
-            numbers = [float(v) for v in design[first : first + count]]
-            first += count
-            if name in self.problem.instance.states:
-                start[name] = numbers[0]
-            else:
-                inputs[name] = (
-                    numbers[0] if isinstance(variable, Between) else _profile(variable, numbers)
-                )
+            numbers = [float(v) for v in design[first : first + variable.count]]
+            first += variable.count
+            kind = start if name in self.problem.instance.states else inputs
+            kind[name] = variable.setting(numbers)
         return start, inputs
 
 
@@ -219,8 +277,7 @@ def planned(
 
     raises  ProblemError if something free is not in the model, or of the wrong kind
     """
-    for name, variable in free.items():
-        _check(problem, name, variable)
+    _require_choosable(problem, free)
     alone = _alone(problem, template, free, conditions, measured)
     sources = _sources(problem, template, alone, free)
     shared = {n for n in problem.parameters if n not in problem.local}
@@ -245,18 +302,20 @@ def _alone(
     """A problem of one experiment; zeros hold the place of its measurements."""
     states, scalars = problem.instance.states, problem.instance.scalars
     start = {n: v for n, v in conditions.start.items() if n not in free}
-    start |= {n: Unknown(f.lower, f.upper) for n, f in free.items() if n in states}
     inputs = {n: v for n, v in conditions.inputs.items() if n not in free}
-    inputs |= {
-        n: _shapes(f, conditions.begin)[0]
-        for n, f in free.items()
-        if n not in states and n not in scalars
-    }
-    bounds = {n: _bounds(problem, n, template) for n in problem.parameters}
-    bounds |= {n: (f.lower, f.upper) for n, f in free.items() if n in scalars}
-    table = pd.DataFrame({"time": [conditions.end]} | {n: [0.0] for n in measured})
-    only = Experiment(
-        table,
+    sources = {n: problem.unknown_of(n, template) for n in problem.parameters}
+    known = {n: problem.unknowns.select([source]) for n, source in sources.items()}
+    bounds = {n: (float(one.lower[0]), float(one.upper[0])) for n, one in known.items()}
+    for n, f in free.items():
+        if n in states:
+            start[n] = Unknown(f.lower, f.upper)
+        elif n in scalars:
+            bounds[n] = f.lower, f.upper
+        else:
+            inputs[n] = f.shapes(conditions.begin)[0]
+    only = placeholder(
+        conditions.end,
+        measured,
         name="plan",
         start=start,
         start_time=conditions.begin,
@@ -274,15 +333,14 @@ def carried(measured: Mapping[str, Deviation]) -> dict[str, Any]:
 def _sources(
     problem: Problem, template: Experiment, alone: Problem, free: Mapping[str, DesignVariable]
 ) -> dict[str, str]:
-    """Unknown that is not chosen -> the whole problem's unknown that it is, or resembles."""
+    """Unknown that is not chosen -> the full problem's unknown that it is, or resembles."""
     (experiment,) = alone.experiments
     starts = {
         alone.start_unknown(n, experiment): problem.start_unknown(n, template)
         for n, given in experiment.start.items()
         if isinstance(given, Unknown) and n not in free
     }
-    unknown = [n for n, source in starts.items() if source not in problem.unknowns.names]
-    if unknown:
+    if unknown := [n for n, source in starts.items() if source not in problem.unknowns.names]:
         raise ProblemError(
             f"The start values {unknown} of the planned experiment are unknown, and nothing is "
             "known to plan with; give numbers in conditions={...}, or let them be free."
@@ -290,37 +348,33 @@ def _sources(
     return {n: problem.unknown_of(n, template) for n in problem.parameters} | starts
 
 
-def _bounds(problem: Problem, name: str, template: Experiment) -> tuple[float, float]:
-    one = problem.unknowns.select([problem.unknown_of(name, template)])
-    return float(one.lower[0]), float(one.upper[0])
-
-
-def _check(problem: Problem, name: str, variable: Any) -> None:
+def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
     instance = problem.instance
-    if not isinstance(variable, Between | Levels | Ramps):
-        raise ProblemError(
-            f"free['{name}'] is a {type(variable).__name__}; wanted igpe.planning.Between(lower, "
-            "upper), "
-            "igpe.planning.Levels(breaks, lower, upper) or igpe.planning.Ramps(breaks, lower, "
-            "upper)."
-        )
-    if name in problem.parameters:
-        raise ProblemError(
-            f"'{name}' is free in the planned experiment, but it is a parameter to be estimated; "
-            "take one away."
-        )
-    if name not in {*instance.states, *instance.scalars, *instance.series}:
-        raise ProblemError(
-            f"free names '{name}', which is nothing of the model. Start values are chosen by the "
-            f"name of their state, {list(instance.states)}; inputs and operating parameters are "
-            f"{sorted([*instance.series, *instance.scalars])}."
-        )
-    if name not in instance.series and not isinstance(variable, Between):
-        kind = "a start value" if name in instance.states else "a number without time"
-        raise ProblemError(
-            f"'{name}' is {kind}, so it has no profile over time; give "
-            "igpe.planning.Between(lower, upper)."
-        )
+    names = {*instance.states, *instance.scalars, *instance.series}
+    for name, variable in free.items():
+        if not isinstance(variable, DesignVariable):
+            raise ProblemError(
+                f"free['{name}'] is a {type(variable).__name__}; wanted "
+                "igpe.planning.Between(lower, upper), igpe.planning.Levels(breaks, lower, upper) "
+                "or igpe.planning.Ramps(breaks, lower, upper)."
+            )
+        if name in problem.parameters:
+            raise ProblemError(
+                f"'{name}' is free in the planned experiment, but it is a parameter to be "
+                "estimated; take one away."
+            )
+        if name not in names:
+            raise ProblemError(
+                f"free names '{name}', which is nothing of the model. Start values are chosen by "
+                f"the name of their state, {list(instance.states)}; inputs and operating "
+                f"parameters are {sorted([*instance.series, *instance.scalars])}."
+            )
+        if name not in instance.series and not isinstance(variable, Between):
+            kind = "a start value" if name in instance.states else "a number without time"
+            raise ProblemError(
+                f"'{name}' is {kind}, so it has no profile over time; give "
+                "igpe.planning.Between(lower, upper)."
+            )
 
 
 def _choices(
@@ -331,34 +385,12 @@ def _choices(
     found = []
     for name, f in free.items():
         if name in tabulated:
-            shapes, place = _shapes(f, begin), tabulated.index(name)
-            found += [
-                DesignNumber(_label(name, f, i), f.lower, f.upper, profile=(place, shape))
-                for i, shape in enumerate(shapes)
-            ]
+            labels = [f"{name} at {b:g}" for b in f.breaks] or [name]
+            profiles = [(tabulated.index(name), shape) for shape in f.shapes(begin)]
+            pairs = zip(labels, profiles, strict=True)
+            found += [DesignNumber(n, f.lower, f.upper, profile=one) for n, one in pairs]
         else:
             is_start = name in alone.instance.states
             unknown = alone.start_unknown(name, experiment) if is_start else name
             found.append(DesignNumber(unknown, f.lower, f.upper, unknown=unknown))
     return found
-
-
-def _label(name: str, variable: DesignVariable, i: int) -> str:
-    return name if isinstance(variable, Between) else f"{name} at {variable.breaks[i]:g}"
-
-
-def _count(variable: DesignVariable) -> int:
-    return 1 if isinstance(variable, Between) else len(variable.breaks)
-
-
-def _shapes(variable: DesignVariable, begin: float) -> list[Table]:
-    """One profile for each number: 1 at its own break, 0 at the others; a constant is 1."""
-    if isinstance(variable, Between):
-        return [step_input([begin], [1.0])]
-    unit = np.eye(len(variable.breaks))
-    return [_profile(variable, row) for row in unit]
-
-
-def _profile(variable: Levels | Ramps, numbers: Any) -> Table:
-    make = step_input if isinstance(variable, Levels) else linear_input
-    return make(variable.breaks, numbers)

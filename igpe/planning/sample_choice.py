@@ -57,10 +57,10 @@ class SamplingRules:
         close = len(self.times) > 1 and np.diff(self.times).min() < self.spacing
         return self.at_most >= len(self.times) and len(self.quantities) == 1 and not close
 
-    def apart(self, one: int) -> BoolArray:
-        """(n_times,) which samples are far enough from one."""
-        slack = ROUNDING * (self.times[-1] - self.times[0])
-        return np.asarray(np.abs(self.times - self.times[one]) >= self.spacing - slack)
+    @property
+    def apart(self) -> float:
+        """The spacing less what rounding may take from it."""
+        return self.spacing - ROUNDING * float(self.times[-1] - self.times[0])
 
     def best(self, gains: FloatArray) -> BoolArray:
         """The choice of largest sum of gains (n_experiments, n_times, n_measured), of one set."""
@@ -71,8 +71,7 @@ class SamplingRules:
     def _best_times(self, gains: FloatArray) -> BoolArray:
         """Largest sum with the given number and spacing, by recursion from the left."""
         n = len(gains)
-        slack = ROUNDING * (self.times[-1] - self.times[0])
-        before = np.searchsorted(self.times, self.times - max(self.spacing - slack, 0.0), "right")
+        before = np.searchsorted(self.times, self.times - max(self.apart, 0.0), "right")
         before = np.minimum(before, np.arange(n))  # how many samples are early enough for the next
         best = np.zeros((n + 1, self.at_most + 1))
         for i in range(n):
@@ -107,115 +106,61 @@ class SampleChoice(NamedTuple):
 def sets_of_quantities(count: int, at_most: int | None) -> tuple[BoolArray, ...]:
     """Which quantities may be measured together: sets of the largest allowed size."""
     size = count if at_most is None else min(at_most, count)
-    found = []
-    for members in combinations(range(count), size):
-        chosen = np.zeros(count, dtype=bool)
-        chosen[list(members)] = True
-        found.append(chosen)
-    return tuple(found)
+    return tuple(np.isin(range(count), one) for one in combinations(range(count), size))
 
 
 def choose(
-    design_information: DesignInformation, allowed: SamplingRules, *, thorough: bool = True
+    gained: DesignInformation, allowed: SamplingRules, *, thorough: bool = True
 ) -> SampleChoice:
     """The best samples found, with a bound on what any others could tell.
 
     thorough  whether exchanges start from random choices as well
     """
     if allowed.everything:
-        taken = np.ones(design_information.shape, dtype=bool) & allowed.quantities[0]
-        value = design_information.value(taken.astype(float))
+        taken = np.ones(gained.shape, dtype=bool) & allowed.quantities[0]
+        value = gained.value(taken.astype(float))
         return SampleChoice(taken, value, value)
-    each = [
-        _chosen(design_information, replace(allowed, quantities=(q,))) for q in allowed.quantities
-    ]
-    bound = max(one.bound for one in each)
-    ranked = sorted(zip(each, allowed.quantities, strict=True), key=lambda pair: -pair[0].value)
+    searches = [_Exchanges(gained, replace(allowed, quantities=(q,))) for q in allowed.quantities]
+    each = [(search.from_relaxed(), search) for search in searches]
+    bound = max(one.bound for one, _ in each)
+    ranked = sorted(each, key=lambda pair: -pair[0].value)
     best = ranked[0][0]
-    for one, q in ranked[: SETS if thorough else 0]:
+    for one, search in ranked[: SETS if thorough else 0]:
         if one.bound > best.value + CLOSED:
-            again = _restarted(design_information, replace(allowed, quantities=(q,)), one)
-            best = max(best, again, key=lambda other: other.value)
+            best = max(best, search.restarted(one), key=lambda other: other.value)
     return best._replace(bound=bound)
 
 
-def _chosen(design_information: DesignInformation, allowed: SamplingRules) -> SampleChoice:
-    """The same for one set of quantities: mixtures of several would make the bound weak."""
-    bound, met = _relaxed(design_information, allowed)
-    if not isinstance(design_information.judge.criterion, DOptimal):
-        met = [*met, *_relaxed(_by_volume(design_information), allowed)[1]]
-    ranked = sorted(met, key=lambda v: -design_information.value(v.astype(float)))
-    exchanges = _Exchanges(design_information, allowed)
-    ends = [exchanges.ended(v) for v in ranked[:FIRST]]
-    return max(ends, key=lambda one: one.value)._replace(bound=bound)
-
-
-def _restarted(
-    design_information: DesignInformation, allowed: SamplingRules, chosen: SampleChoice
-) -> SampleChoice:
-    """The best after exchanges from random choices; deterministic."""
-    random, best, exchanges = (
-        np.random.default_rng(0),
-        chosen,
-        _Exchanges(design_information, allowed),
-    )
-    a, n_times, _ = design_information.shape
-    most = MOST if design_information.judge.criterion.concave else MOST_NOT_CONCAVE
-    for k in range(min(most, EXCHANGES // (a * allowed.at_most * n_times))):
-        if best.value >= best.bound - CLOSED:
-            break
-        kept = (k % 2) * best.taken * (random.uniform(size=(a, n_times, 1)) < KEPT)
-        start = allowed.best(random.uniform(size=design_information.shape) + n_times * kept)
-        end = exchanges.ended(start)
-        best = end._replace(bound=best.bound) if end.value > best.value else best
-    return best
-
-
-def _by_volume(design_information: DesignInformation) -> DesignInformation:
-    return replace(
-        design_information, judge=replace(design_information.judge, criterion=DOptimal())
-    )
-
-
-def _relaxed(
-    design_information: DesignInformation, allowed: SamplingRules
-) -> tuple[float, list[BoolArray]]:
-    """The bound, and the choices met on the way."""
-    if not design_information.judge.criterion.concave:
+def _relaxed(gained: DesignInformation, allowed: SamplingRules) -> tuple[float, list[BoolArray]]:
+    """The bound, and the choices met on the way, of one set of quantities."""
+    if not gained.judge.criterion.concave:
         return np.inf, []
-    even = (
-        np.ones(design_information.shape)
-        * allowed.quantities[0]
-        * (allowed.at_most / len(allowed.times))
-    )
-    met = [allowed.best(design_information.gains(even))]
+    share = allowed.at_most / len(allowed.times)
+    met = [allowed.best(gained.gains(np.ones(gained.shape) * allowed.quantities[0] * share))]
     weights, bound = met[0].astype(float), np.inf
     mixture = np.ones(1)
     for _ in range(MIXTURES):
-        gains = design_information.gains(weights)
+        gains = gained.gains(weights)
         vertex = allowed.best(gains)
         gap = float((gains * (vertex - weights)).sum())
-        bound = min(bound, design_information.value(weights) + gap)
+        bound = min(bound, gained.value(weights) + gap)
         if gap < CLOSED or any((vertex == v).all() for v in met):
             break
         met.append(vertex)
-        mixture = _mixed(design_information, met, np.append(mixture, 0.0))
+        mixture = _mixed(gained, np.array(met, dtype=float), np.append(mixture, 0.0))
         weights = np.tensordot(mixture, np.array(met, dtype=float), 1)
     return bound, met
 
 
-def _mixed(
-    design_information: DesignInformation, met: list[BoolArray], start: FloatArray
-) -> FloatArray:
+def _mixed(gained: DesignInformation, choices: FloatArray, start: FloatArray) -> FloatArray:
     """The best mixture (n,) of choices: shares that sum to 1."""
-    choices = np.array(met, dtype=float)
 
     def loss(shares: FloatArray) -> tuple[float, FloatArray]:
         weights = np.tensordot(shares, choices, 1)
-        slope = np.tensordot(choices, design_information.gains(weights), 3)
-        return -design_information.value(weights), -np.asarray(slope)
+        slope = np.tensordot(choices, gained.gains(weights), 3)
+        return -gained.value(weights), -np.asarray(slope)
 
-    n = len(met)
+    n = len(choices)
     begin = 0.9 * start + 0.1 / n
     found = minimize(  # type: ignore[call-overload]  # the stubs know no gradient with a value
         loss, begin, jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * n,
@@ -231,22 +176,39 @@ def _mixed(
 class _Exchanges:
     """Exchanges of samples of one set of quantities; times (n_experiments, n_times) are taken."""
 
-    design_information: DesignInformation
+    gained: DesignInformation
     allowed: SamplingRules
 
     @cached_property
     def samples(self) -> list[FloatArray]:
         """(n_experiments, n_times, n, n) for each scenario: the information of each sample."""
-        (quantities,) = self.allowed.quantities
-        each = [
-            self.design_information.samples(e, quantities)
-            for e in range(self.design_information.shape[0])
-        ]
-        return [np.array(scenario) for scenario in zip(*each, strict=True)]
+        return self.gained.samples(self.allowed.quantities[0])
 
-    def value(self, times: BoolArray) -> float:
-        """Φ of the samples taken."""
-        return float(np.mean([self.design_information.judge(f) for f in self._informations(times)]))
+    def from_relaxed(self) -> SampleChoice:
+        """The best after exchanges from the choices that the relaxation met, with its bound.
+
+        Mixtures of several sets of quantities would make the bound weak.
+        """
+        gained, judge = self.gained, self.gained.judge
+        bound, met = _relaxed(gained, self.allowed)
+        if not isinstance(judge.criterion, DOptimal):
+            volume = replace(gained, judge=replace(judge, criterion=DOptimal()))
+            met = [*met, *_relaxed(volume, self.allowed)[1]]
+        ranked = sorted(met, key=lambda v: -gained.value(v.astype(float)))
+        ends = [self.ended(v) for v in ranked[:FIRST]]
+        return max(ends, key=lambda one: one.value)._replace(bound=bound)
+
+    def restarted(self, best: SampleChoice) -> SampleChoice:
+        """The best after exchanges from random choices; deterministic."""
+        random, shape = np.random.default_rng(0), self.gained.shape
+        most = MOST if self.gained.judge.criterion.concave else MOST_NOT_CONCAVE
+        for k in range(min(most, EXCHANGES // (shape[0] * self.allowed.at_most * shape[1]))):
+            if best.value >= best.bound - CLOSED:
+                break
+            kept = (k % 2) * best.taken * (random.uniform(size=(*shape[:2], 1)) < KEPT)
+            end = self.ended(self.allowed.best(random.uniform(size=shape) + shape[1] * kept))
+            best = end._replace(bound=best.bound) if end.value > best.value else best
+        return best
 
     def ended(self, start: BoolArray) -> SampleChoice:
         """Samples exchanged one by one for better ones, until none is better.
@@ -255,7 +217,7 @@ class _Exchanges:
         is not concave may prefer to know less: there one is left out if that is better.
         """
         times: BoolArray = np.asarray(start.any(axis=2))
-        now = self.value(times)
+        now = float(np.mean([self.gained.judge(f) for f in self._informations(times)]))
         better = True
         while better:
             better = False
@@ -263,7 +225,7 @@ class _Exchanges:
                 spare = self.allowed.at_most - int(times[e].sum())
                 for i in (*np.flatnonzero(times[e]), *[None] * spare):
                     moved, value = self._moved(times, e, i)
-                    adds = i is None and self.design_information.judge.criterion.concave
+                    adds = i is None and self.gained.judge.criterion.concave
                     if value > now + BETTER or (adds and value >= now - BETTER):
                         times, now, better = moved, value, True
         return SampleChoice(np.asarray(times[..., None] & self.allowed.quantities[0]), now, np.inf)
@@ -276,23 +238,21 @@ class _Exchanges:
         left = times.copy()
         if i is not None:
             left[e, i] = False
-        near = [self.allowed.apart(int(j)) for j in np.flatnonzero(left[e])]
-        possible = np.flatnonzero(np.logical_and.reduce([~left[e], *near]))
+        t = self.allowed.times
+        near = np.abs(t - t[left[e], None]) < self.allowed.apart
+        possible = np.flatnonzero(~left[e] & ~near.any(axis=0))
         if len(possible) == 0:
             return left, -np.inf
         pairs = zip(self._informations(left), self.samples, strict=True)
         moves = [np.concatenate([f[None], f + s[e, possible]]) for f, s in pairs]
-        less, *values = np.mean([self.design_information.judge(one) for one in moves], axis=0)
+        judge = self.gained.judge
+        less, *values = np.mean([judge(one) for one in moves], axis=0)
         best = int(np.argmax(values))
-        if (
-            i is not None
-            and less > values[best]
-            and not self.design_information.judge.criterion.concave
-        ):
+        if i is not None and less > values[best] and not judge.criterion.concave:
             return left, float(less)
         left[e, possible[best]] = True
         return left, float(values[best])
 
     def _informations(self, times: BoolArray) -> list[FloatArray]:
-        pairs = zip(self.design_information.known, self.samples, strict=True)
+        pairs = zip(self.gained.known, self.samples, strict=True)
         return [known + samples[times].sum(axis=0) for known, samples in pairs]

@@ -18,9 +18,11 @@ from scipy.integrate import solve_ivp
 
 import igpe
 
+P = igpe.planning
+
 STEP = 1e-3  # of a parameter, or of its typical size
 INFORMATION = [f"information {seed}" for seed in range(36)]
-BRUTE = [f"brute {seed}" for seed in range(12)]
+BRUTE = [f"brute {seed}" for seed in range(10)]
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,6 @@ MODELS = {
         horizon=1.0,
         signed=("a",),
     ),
-    "decay": Model(
-        ("A",),
-        {"k": (0.0, 5.0, 0.4), "A0": (0.0, 10.0, 3.0)},
-        lambda x, p, u, exp: {"A": -p["k"] * x["A"]},
-        {"A": "A0"},
-    ),
     "chain": Model(
         ("A", "B"),
         {"k1": (0.0, 5.0, 0.7), "k2": (0.0, 5.0, 0.2)},
@@ -132,16 +128,6 @@ MODELS = {
             "P": p["vmax"] * x["S"] / (p["km"] + x["S"]),
         },
         {"S": 5.0, "P": 0.0},
-    ),
-    "predators": Model(
-        ("x1", "x2"),
-        {"p1": (0.0, 5.0, 1.0), "p2": (0.0, 5.0, 0.8), "p3": (-5.0, 5.0, 0.5)},
-        lambda x, p, u, exp: {
-            "x1": p["p1"] * x["x1"] - p["p2"] * x["x1"] * x["x2"],
-            "x2": -x["x2"] * p["p3"] + 0.6 * x["x1"] * x["x2"],
-        },
-        {"x1": 1.0, "x2": 0.5},
-        horizon=8.0,
     ),
     "tank": Model(
         ("A", "B"),
@@ -164,23 +150,13 @@ MODELS = {
 }
 FREE = {
     "line": {},
-    "decay": {},
-    "chain": {"A": igpe.planning.Between(0.5, 2.0)},
-    "enzyme": {"S": igpe.planning.Between(0.5, 8.0)},
-    "predators": {"x1": igpe.planning.Between(0.5, 2.0)},
-    "tank": {
-        "feed": igpe.planning.Levels((0.0, 1.5), 0.0, 1.0),
-        "T": igpe.planning.Ramps((0.0, 2.0, 4.0), 330, 370),
-    },
-    "offset": {"A": igpe.planning.Between(0.5, 3.0)},
+    "chain": {"A": P.Between(0.5, 2.0)},
+    "enzyme": {"S": P.Between(0.5, 8.0)},
+    "tank": {"feed": P.Levels((0.0, 1.5), 0.0, 1.0), "T": P.Ramps((0.0, 2.0, 4.0), 330, 370)},
+    "offset": {"A": P.Between(0.5, 3.0)},
 }
 NOISE = ("constant", "both", "proportional", "share", "estimated", "expression", "unknown")
-CRITERIA = (
-    igpe.planning.DOptimal(),
-    igpe.planning.AOptimal(),
-    igpe.planning.EOptimal(),
-    igpe.planning.ModifiedE(),
-)
+CRITERIA = (P.DOptimal(), P.AOptimal(), P.EOptimal(), P.ModifiedE())
 
 
 class Information:
@@ -206,9 +182,7 @@ class Information:
         chosen = np.sort(random.choice(grid, 5, replace=False))
         whole = bool(random.integers(2))
         self.times = (
-            np.repeat(chosen, repeats)
-            if whole
-            else igpe.planning.Sampling(np.repeat(grid, repeats), at_most=6)
+            np.repeat(chosen, repeats) if whole else P.Sampling(np.repeat(grid, repeats), at_most=6)
         )
         self.free = FREE[self.name] if random.integers(2) else {}
         self.deviations()
@@ -248,7 +222,7 @@ class Information:
             "criterion": self.criterion, "pool": 8, "starts": 1,
         }  # fmt: skip
         if not self.existing:
-            given = igpe.planning.ProblemWithoutData(
+            given = P.ProblemWithoutData(
                 model, names, self.measured, self.model.horizon, start=self.model.start,
                 inputs=self.model.inputs, priors=priors,
             )  # fmt: skip
@@ -395,14 +369,14 @@ class Brute:
         self.quantities = 1 if len(inner.measured) > 1 and seed % 4 == 0 else None
         self.count = 2 if seed % 5 == 4 else 1
         self.sizes = {n: float(abs(v) * random.uniform(0.5, 2)) for n, v in inner.values.items()}
-        given = igpe.planning.ProblemWithoutData(
+        given = P.ProblemWithoutData(
             inner.model.build(), list(inner.values), inner.measured, inner.model.horizon,
             start=inner.model.start, inputs=inner.model.inputs,
         )  # fmt: skip
         settings = {
             "criterion": self.criterion, "sizes": self.sizes, "experiments": self.count,
             "measure": dict.fromkeys(inner.measured, inner.sigma),
-            "times": igpe.planning.Sampling(
+            "times": P.Sampling(
                 np.repeat(self.grid, self.repeats), self.at_most, quantities=self.quantities
             ),
         }  # fmt: skip

@@ -15,13 +15,10 @@ from igpe.planning.information import (
 )
 from igpe.planning.sample_choice import SamplingRules, choose, sets_of_quantities
 
+P = igpe.planning
+
 N, TIMES = 3, np.linspace(0.0, 9.0, 10)
-CRITERIA = [
-    igpe.planning.DOptimal(),
-    igpe.planning.AOptimal(),
-    igpe.planning.EOptimal(),
-    igpe.planning.ModifiedE(),
-]
+CRITERIA = [P.DOptimal(), P.AOptimal(), P.EOptimal(), P.ModifiedE()]
 CONCAVE = CRITERIA[:3]
 
 

@@ -4,10 +4,10 @@ import design_cases
 import pytest
 
 SAME, WORSE = 1e-5, 0.01
-COMPILES_LONG = [n for n in design_cases.INFORMATION if int(n.split()[1]) % 7 == 5]  # the tank
+COMPILES_LONG = [n for n in design_cases.INFORMATION if int(n.split()[1]) % 5 == 3]  # the tank
 
 
-@pytest.mark.parametrize("case", sorted({*design_cases.INFORMATION} - {*COMPILES_LONG}))
+@pytest.mark.parametrize("case", sorted({*design_cases.INFORMATION[:25]} - {*COMPILES_LONG}))
 def test_predicted_errors_are_those_of_an_independent_information_matrix(case):
     assert design_cases.Information(int(case.split()[1])).difference() <= SAME
 

@@ -10,8 +10,9 @@ import pytest
 
 import igpe
 
+P = igpe.planning
 TRUTH = {"k1": 0.7, "k2": 0.2}
-B = igpe.planning.Between
+B = P.Between
 
 
 def first_data(seed=0, sigma=0.05):
@@ -36,7 +37,7 @@ def planned(given=None, **settings):
         **(
             {
                 "free": {"A": B(0.5, 2.0)},
-                "times": igpe.planning.Sampling(np.linspace(0.5, 10, 20), at_most=5, spacing=0.9),
+                "times": P.Sampling(np.linspace(0.5, 10, 20), at_most=5, spacing=0.9),
                 "pool": 32,
                 "starts": 2,
             }
@@ -51,27 +52,6 @@ def errors(one):
     return pd.Series({p.name: p.standard_error for p in result.estimates})
 
 
-def test_predicted_errors_are_those_of_many_repetitions():
-    """Monte Carlo: 200 times simulated with random errors, fitted, and compared."""
-    plan = planned(existing=False, experiments=2, measure={"A": 0.02, "B": 0.02})
-    data = plan.simulated(0)
-    runs = [plan.experiment(k, data) for k in range(2)]
-    one = igpe.Problem(kinetics.consecutive, parameters=["k1", "k2"], experiments=runs)
-    shooting, found = igpe.SingleShooting().prepare(one), []
-    for seed in range(200):
-        values = plan.simulated(seed).groupby("experiment")[["A", "B"]]
-        shooting.residuals.runs = tuple(
-            replace(run, measurements=replace(run.measurements, value=table.to_numpy().ravel()))
-            for run, (_, table) in zip(shooting.residuals.runs, values, strict=True)
-        )
-        found.append([shooting.estimate(TRUTH).parameters[n] for n in TRUTH])
-    actual = np.cov(np.array(found).T)
-    assert np.diag(actual) == pytest.approx(np.diag(plan.covariance), rel=0.35)  # 3.5 deviations
-    assert np.linalg.det(actual) == pytest.approx(np.linalg.det(plan.covariance), rel=0.5)
-    bias = (np.mean(found, axis=0) - list(TRUTH.values())) / plan.errors["after"]
-    assert (np.abs(bias) < 3.5 / np.sqrt(200) + 0.1).all()
-
-
 def test_before_are_the_errors_of_what_was_measured_and_after_of_both():
     start = problem()
     plan = planned(start)
@@ -82,22 +62,6 @@ def test_before_are_the_errors_of_what_was_measured_and_after_of_both():
     assert plan.errors["after"].to_numpy() == pytest.approx(after[list(TRUTH)], rel=0.15)
     assert (plan.errors["ratio"] > 1.5).all()
     assert plan.after < plan.before
-
-
-def test_information_adds_up():
-    alone, later = planned(existing=False), planned(free={}, conditions={"A": 2.0})
-    given = [np.linalg.inv(later.covariance) - np.linalg.inv(later.covariance_before)]
-    again = planned(
-        free={}, conditions={"A": 2.0}, existing=False, times=later.experiments[0].times
-    )
-    np.testing.assert_allclose(np.linalg.inv(again.covariance), given[0], rtol=1e-4)
-    assert np.isinf(np.diag(alone.covariance_before)).all()
-
-
-def test_a_prior_counts_as_if_measured():
-    plan = planned(problem(priors={"k2": igpe.losses.NormalPrior(0.2, 1e-4)}), existing=False)
-    assert plan.errors.loc["k2", "before"] == pytest.approx(1e-4, rel=1e-3)
-    assert plan.errors.loc["k2", "after"] <= 1e-4
 
 
 def test_errors_are_told_by_residuals_where_no_deviations_are_given():
@@ -146,13 +110,13 @@ def test_a_local_parameter_is_estimated_in_each_planned_experiment():
 
 
 def test_ramps_keep_their_steepness():
-    given = igpe.planning.ProblemWithoutData(
+    given = P.ProblemWithoutData(
         kinetics.reactor, ["k", "E"], ["A"], 3.0, start={"A": 1.0, "B": 0.0}, inputs={"feed": 0.0}
     )
     plan = igpe.design(
         given,
         {"k": 0.8, "E": 8.0},
-        free={"T": igpe.planning.Ramps((0.0, 1.0, 3.0), 330.0, 380.0, steepest=10.0)},
+        free={"T": P.Ramps((0.0, 1.0, 3.0), 330.0, 380.0, steepest=10.0)},
         times=np.linspace(0.5, 3, 6),
         measure={"A": 0.01},
         pool=32,
@@ -164,13 +128,10 @@ def test_ramps_keep_their_steepness():
 
 def test_a_robust_design_is_worse_where_it_is_planned_and_better_elsewhere():
     """A decay whose rate may be 0.1 or 1 besides the 0.4 it is thought to be."""
-    given = igpe.planning.ProblemWithoutData(
+    given = P.ProblemWithoutData(
         kinetics.decay, ["k"], ["A"], 20.0, start={"A": 1.0}, inputs={"A0": 1.0}
     )
-    settings = {
-        "times": igpe.planning.Sampling(np.linspace(0, 20, 41), at_most=2),
-        "measure": {"A": 0.01},
-    }
+    settings = {"times": P.Sampling(np.linspace(0, 20, 41), at_most=2), "measure": {"A": 0.01}}
     table = pd.DataFrame({"k": [0.1, 1.0]})
     plain = igpe.design(given, {"k": 0.4}, **settings)
     robust = igpe.design(given, {"k": 0.4}, samples=table, **settings)
@@ -198,7 +159,7 @@ def test_the_same_seed_gives_the_same_plan():
 def test_choosing_among_quantities_takes_the_one_that_tells():
     plan = planned(
         existing=False,
-        times=igpe.planning.Sampling(np.linspace(0.5, 10, 20), at_most=5, quantities=1),
+        times=P.Sampling(np.linspace(0.5, 10, 20), at_most=5, quantities=1),
         measure={"A": 0.02, "B": 0.02},
     )
     assert plan.experiments[0].measured == ("B",)  # A alone tells nothing of k2
@@ -231,10 +192,7 @@ def same(a, b):
     """Whether two plans hold the same; tables exactly, NaN like NaN."""
     for one, other in ((a.errors, b.errors), (a.courses, b.courses), (a.settings, b.settings)):
         pd.testing.assert_frame_equal(one, other, check_exact=True)
-    for one, other in (
-        (a.covariance, b.covariance),
-        (a.covariance_before, b.covariance_before),
-    ):
+    for one, other in ((a.covariance, b.covariance), (a.covariance_before, b.covariance_before)):
         np.testing.assert_array_equal(one, other)
     assert str(a) == str(b)
     assert a.to_json() == b.to_json()
@@ -246,7 +204,7 @@ def same(a, b):
     "settings",
     [
         {"experiments": 2},
-        {"criterion": igpe.planning.ModifiedE(of=("k1", "k2"))},  # nothing is proven: NaN
+        {"criterion": P.ModifiedE(of=("k1", "k2"))},  # nothing is proven: NaN
         {"existing": False},  # nothing is known before: infinite
     ],
     ids=["several", "unproven", "nothing known"],
@@ -254,8 +212,8 @@ def same(a, b):
 def test_a_plan_comes_back_from_json(tmp_path, settings):
     plan = planned(**settings)
     text = plan.to_json(tmp_path / "plan.json")
-    assert same(plan, igpe.planning.Plan.from_json(text))
-    again = igpe.planning.Plan.from_json(tmp_path / "plan.json")
+    assert same(plan, P.Plan.from_json(text))
+    again = P.Plan.from_json(tmp_path / "plan.json")
     assert same(plan, again)
     data = plan.simulated(0)
     pd.testing.assert_frame_equal(again.simulated(0), data)
@@ -277,7 +235,7 @@ def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
     (one,) = plan.experiments
     other = replace(one, start=starts, inputs={**profiles, "cubic": cubic, "S": 2.0})
     text = replace(plan, experiments=(other,)).to_json()
-    (back,) = igpe.planning.Plan.from_json(text, functions={"cubic": cubic}).experiments
+    (back,) = P.Plan.from_json(text, functions={"cubic": cubic}).experiments
     assert back.start == other.start
     assert (back.inputs["cubic"], back.inputs["S"]) == (cubic, 2.0)
     for name, profile in profiles.items():
@@ -285,7 +243,7 @@ def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
         assert back.inputs[name].times.tolist() == profile.times.tolist()
         assert back.inputs[name].values.tolist() == profile.values.tolist()
     with pytest.raises(igpe.errors.DataError, match=r"\['cubic'\] are functions of time"):
-        igpe.planning.Plan.from_json(text)
+        P.Plan.from_json(text)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +259,7 @@ def test_what_is_no_stored_plan_is_refused(spoil, said):
     stored = planned().to_dict()
     spoil(stored)
     with pytest.raises(igpe.errors.DataError, match=said):
-        igpe.planning.Plan.from_json(json.dumps(stored))
+        P.Plan.from_json(json.dumps(stored))
 
 
 def test_names_of_existing_experiments_are_not_taken():
@@ -310,42 +268,35 @@ def test_names_of_existing_experiments_are_not_taken():
     assert planned(other).experiments[0].name == "plan2"
 
 
-WRONG = {
-    "free: nothing of the model": ({"free": {"X": B(0, 1)}}, "nothing of the model"),
-    "free: a parameter": ({"free": {"k1": B(0, 1)}}, "parameter to be estimated"),
-    "free: a profile of a start": (
-        {"free": {"A": igpe.planning.Levels((0.0, 1.0), 0, 1)}},
-        "no profile over time",
-    ),
-    "free: no freedom": ({"free": {"A": (0, 1)}}, "igpe.planning.Between"),
-    "free: no mapping": ({"free": ["A"]}, "wanted a mapping"),
-    "conditions: unknown": ({"conditions": {"X": 1.0}}, "nothing of the model"),
-    "times: before the start": ({"times": [-1.0, 2.0]}, "start"),
-    "times: none": ({"times": ["soon"]}, "finite numbers"),
-    "measure: unknown": ({"measure": {"X": 0.1}}, "nothing that varies with time"),
-    "measure: a text": ({"measure": "A"}, "wanted names"),
-    "measure: no deviation": ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
-    "experiments: none": ({"experiments": 0}, "1 or more"),
-    "like: unknown": ({"like": "second"}, "no experiment of the problem"),
-    "criterion: unknown": ({"criterion": igpe.planning.DOptimal(of="k9")}, "Unknown names"),
-    "criterion: a text": ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
-    "criterion: a class": ({"criterion": igpe.planning.DOptimal}, "or another criterion"),
-    "conditions: free too": ({"conditions": {"A": 1.0}}, r"\['A'\] are both in free= and"),
-    "sizes: unknown": ({"sizes": {"k9": 1.0}}, "sizes has .'k9'."),
-    "sizes: negative": ({"sizes": {"k1": -1.0}}, "Give a positive number"),
-    "samples: outside the bounds": (
-        {"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})},
-        "samples has k1 = 9, outside",
-    ),
-    "samples: a text": ({"samples": "many"}, "wanted how many"),
-    "samples: a table that lacks": ({"samples": pd.DataFrame({"k1": [1.0]})}, "k2"),
-    "seed": ({"seed": -1}, "seed"),
-}
+WRONG = [
+    ({"free": {"X": B(0, 1)}}, "nothing of the model"),
+    ({"free": {"k1": B(0, 1)}}, "parameter to be estimated"),
+    ({"free": {"A": P.Levels((0.0, 1.0), 0, 1)}}, "no profile over time"),
+    ({"free": {"A": (0, 1)}}, "igpe.planning.Between"),
+    ({"free": ["A"]}, "wanted a mapping"),
+    ({"conditions": {"X": 1.0}}, "nothing of the model"),
+    ({"times": [-1.0, 2.0]}, "start"),
+    ({"times": ["soon"]}, "finite numbers"),
+    ({"measure": {"X": 0.1}}, "nothing that varies with time"),
+    ({"measure": "A"}, "wanted names"),
+    ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
+    ({"experiments": 0}, "1 or more"),
+    ({"like": "second"}, "no experiment of the problem"),
+    ({"criterion": P.DOptimal(of="k9")}, "Unknown names"),
+    ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
+    ({"criterion": P.DOptimal}, "or another criterion"),
+    ({"conditions": {"A": 1.0}}, r"\['A'\] are both in free= and"),
+    ({"sizes": {"k9": 1.0}}, "sizes has .'k9'."),
+    ({"sizes": {"k1": -1.0}}, "Give a positive number"),
+    ({"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})}, "samples has k1 = 9, outside"),
+    ({"samples": "many"}, "wanted how many"),
+    ({"samples": pd.DataFrame({"k1": [1.0]})}, "k2"),
+    ({"seed": -1}, "seed"),
+]
 
 
-@pytest.mark.parametrize("name", list(WRONG))
-def test_it_is_refused_with_a_helpful_sentence(name):
-    settings, says = WRONG[name]
+@pytest.mark.parametrize(("settings", "says"), WRONG, ids=[says for _, says in WRONG])
+def test_it_is_refused_with_a_helpful_sentence(settings, says):
     with pytest.raises(igpe.errors.ProblemError, match=says):
         planned(**settings)
 
@@ -355,12 +306,15 @@ def test_it_is_refused_with_a_helpful_sentence(name):
     [
         (lambda: B(1, 1), "lower < upper"),
         (lambda: B("a", 1), "lower < upper"),
-        (lambda: igpe.planning.Levels((1.0, 0.0), 0, 1), "times that increase"),
-        (lambda: igpe.planning.Ramps((0.0,), 0, 1), "2 or more"),
-        (lambda: igpe.planning.Ramps((0.0, 1.0), 0, 1, steepest=0.0), "positive slope"),
-        (lambda: igpe.planning.Sampling([1.0], at_most=0), "above 0"),
-        (lambda: igpe.planning.Sampling([1.0], spacing=-1.0), "spacing"),
-        (lambda: igpe.planning.DOptimal(of=3), "names of unknowns"),
+        (lambda: P.Levels((1.0, 0.0), 0, 1), "times that increase"),
+        (lambda: P.Ramps((0.0,), 0, 1), "2 or more"),
+        (lambda: P.Ramps((0.0, 1.0), 0, 1, steepest=0.0), "positive number"),
+        (lambda: P.Sampling([1.0], at_most=0), "1 or more"),
+        (lambda: P.Sampling([1.0], spacing=-1.0), "spacing"),
+        (lambda: P.DOptimal(of=3), "names of unknowns"),
+        (lambda: igpe.design(problem(), {"k1": 1.0}), r"none is given for .*k2"),
+        (lambda: igpe.design(problem(), TRUTH | {"k3": 1.0}), "'k3'"),
+        (lambda: igpe.design("problem", TRUTH), "wanted an igpe"),
     ],
 )
 def test_parts_that_make_no_sense_are_refused(make, says):
@@ -373,7 +327,7 @@ PRODUCT = {"measured": ["A"], "until": 5.0, "start": {"A": "A0"}}
 
 
 def line(a=1e-5, unknowns=("a", "b"), **settings):
-    given = igpe.planning.ProblemWithoutData(kinetics.line, list(unknowns), **LINE)
+    given = P.ProblemWithoutData(kinetics.line, list(unknowns), **LINE)
     return igpe.design(given, {"a": a, "b": 0.7}, **({"measure": {"y": 0.1}} | settings))
 
 
@@ -391,11 +345,11 @@ def test_a_value_near_zero_changes_no_error(a):
 
 def test_errors_are_relative_to_what_the_user_says():
     sizes = {"a": 0.2, "b": 3.0}
-    plan = line(times=[0.2, 0.5, 0.9], criterion=igpe.planning.AOptimal(), sizes=sizes)
+    plan = line(times=[0.2, 0.5, 0.9], criterion=P.AOptimal(), sizes=sizes)
     relative = plan.errors["after"].to_numpy() / [0.2, 3.0]
     assert plan.after == pytest.approx(np.sqrt(np.mean(relative**2)))
     assert plan.notes == ()
-    given = igpe.planning.ProblemWithoutData(kinetics.line, ["a", "b", "free_a"], **LINE)
+    given = P.ProblemWithoutData(kinetics.line, ["a", "b", "free_a"], **LINE)
     with pytest.raises(igpe.errors.ProblemError, match=r"'free_a'. are 0 .* sizes=.'free_a': 1.0"):
         igpe.design(given, {"a": 1.0, "b": 0.7, "free_a": 0.0}, times=[1.0], measure={"y": 0.1})
 
@@ -403,7 +357,7 @@ def test_errors_are_relative_to_what_the_user_says():
 def test_replicates_count_and_optima_have_them():
     once, thrice = line(times=[0.2, 0.9]), line(times=[0.2, 0.9] * 3)
     np.testing.assert_allclose(thrice.covariance, once.covariance / 3, rtol=1e-8)
-    plan = line(times=igpe.planning.Sampling(np.repeat(np.linspace(0, 1, 11), 2), at_most=4))
+    plan = line(times=P.Sampling(np.repeat(np.linspace(0, 1, 11), 2), at_most=4))
     (one,) = plan.experiments
     assert one.times.tolist() == [0.0, 0.0, 1.0, 1.0]
     assert plan.efficiency > 0.9999
@@ -413,9 +367,7 @@ def test_replicates_count_and_optima_have_them():
     assert len(igpe.design(given, plan.errors["value"].to_dict()).experiments[0].times) == 4
 
 
-@pytest.mark.parametrize(
-    "criterion", [igpe.planning.DOptimal(), igpe.planning.EOptimal(), igpe.planning.ModifiedE()]
-)
+@pytest.mark.parametrize("criterion", [P.DOptimal(), P.EOptimal(), P.ModifiedE()])
 @pytest.mark.parametrize(
     ("unknowns", "says"),
     [
@@ -429,14 +381,9 @@ def test_replicates_count_and_optima_have_them():
 def test_what_no_plan_determines_is_named_and_refused(criterion, unknowns, says):
     values = {"k": 0.5, "c": 0.8, "A0": 3.0, "rest": 1.0}
     inputs = {n: v for n, v in values.items() if n not in unknowns} | {"sd": 0.1}
-    given = igpe.planning.ProblemWithoutData(
-        kinetics.product, list(unknowns), **PRODUCT, inputs=inputs
-    )
+    given = P.ProblemWithoutData(kinetics.product, list(unknowns), **PRODUCT, inputs=inputs)
     values = {n: values[n] for n in unknowns}
-    settings = {
-        "times": igpe.planning.Sampling([0.5, 1, 2, 3, 4], at_most=3),
-        "measure": {"A": 0.02},
-    }
+    settings = {"times": P.Sampling([0.5, 1, 2, 3, 4], at_most=3), "measure": {"A": 0.02}}
     with pytest.raises(
         igpe.errors.ProblemError, match=f"information of the best one is singular.*{says}"
     ):
@@ -451,13 +398,11 @@ def test_too_few_samples_are_refused():
     with pytest.raises(
         igpe.errors.ProblemError, match="No plan was found that determines all unknowns"
     ):
-        line(times=igpe.planning.Sampling([0.5, 0.7, 0.9], at_most=1))
+        line(times=P.Sampling([0.5, 0.7, 0.9], at_most=1))
 
 
 @pytest.mark.parametrize(
-    "sigma",
-    [igpe.Noise(relative=0.05), igpe.Noise(0.02, 0.05), igpe.EstimatedSigma("sd")],
-    ids=str,
+    "sigma", [igpe.Noise(relative=0.05), igpe.Noise(0.02, 0.05), igpe.EstimatedSigma("sd")], ids=str
 )
 def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
     """The plan's errors are those that igpe predicts once the experiment is part of the problem."""
@@ -471,7 +416,7 @@ def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
     )
     given = igpe.Problem(kinetics.product, parameters=names, experiments=run)
     plan = igpe.design(given, values, times=[1.0, 2.0, 4.0], measure=["A"])
-    again = igpe.planning.Plan.from_json(plan.to_json()).experiment(0, plan.simulated(0))
+    again = P.Plan.from_json(plan.to_json()).experiment(0, plan.simulated(0))
     assert {**again.error_models, **again.estimated_sigma} == (
         {"A": sigma.name} if "sd" in names else {"A": sigma}
     )
@@ -494,9 +439,7 @@ def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
 )
 def test_what_lies_outside_is_refused(settings, says):
     inputs = {"c": 1.0, "rest": 1.0, "sd": 0.1}
-    given = igpe.planning.ProblemWithoutData(
-        kinetics.product, ["k", "A0"], **PRODUCT, inputs=inputs
-    )
+    given = P.ProblemWithoutData(kinetics.product, ["k", "A0"], **PRODUCT, inputs=inputs)
     values = settings.pop("values", {"k": 0.5, "A0": 3.0})
     with pytest.raises(igpe.errors.ProblemError, match=says):
         igpe.design(given, values, **({"times": [1.0, 2.0], "measure": {"A": 0.1}} | settings))
@@ -505,28 +448,17 @@ def test_what_lies_outside_is_refused(settings, says):
 @pytest.mark.parametrize(
     "profile",
     [
-        igpe.planning.Levels((0.0, 3.0), 330, 350),
-        igpe.planning.Levels((-2.0, 0.0), 330, 350),
-        igpe.planning.Ramps((0.0, 3.0, 4.0), 330, 350),
-        igpe.planning.Ramps((-2.0, 0.0, 4.0), 330, 350),
+        P.Levels((0.0, 3.0), 330, 350),
+        P.Levels((-2.0, 0.0), 330, 350),
+        P.Ramps((0.0, 3.0, 4.0), 330, 350),
+        P.Ramps((-2.0, 0.0, 4.0), 330, 350),
     ],
 )
 def test_profiles_with_numbers_that_act_outside_are_refused(profile):
-    given = igpe.planning.ProblemWithoutData(
-        kinetics.reactor, ["k"], ["A"], 3.0, start={"A": 1.0, "B": 0.0}
-    )
+    given = P.ProblemWithoutData(kinetics.reactor, ["k"], ["A"], 3.0, start={"A": 1.0, "B": 0.0})
     settings = {"conditions": {"E": 8.0}, "times": [1.0, 3.0], "measure": {"A": 0.1}}
     with pytest.raises(igpe.errors.ProblemError, match="some of its numbers have no effect"):
         igpe.design(given, {"k": 0.8}, free={"T": profile}, **settings)
-
-
-def test_values_are_needed_for_all_unknowns_and_no_others():
-    with pytest.raises(igpe.errors.ProblemError, match=r"none is given for .*k2"):
-        igpe.design(problem(), {"k1": 1.0})
-    with pytest.raises(igpe.errors.ProblemError, match="'k3'"):
-        igpe.design(problem(), {"k1": 1.0, "k2": 1.0, "k3": 1.0})
-    with pytest.raises(igpe.errors.ProblemError, match="wanted an igpe"):
-        igpe.design("problem", TRUTH)
 
 
 def test_deviations_that_follow_no_rule_must_be_said():
@@ -538,7 +470,7 @@ def test_deviations_that_follow_no_rule_must_be_said():
 
 
 def test_an_experiment_that_cannot_be_integrated_anywhere_is_told():
-    given = igpe.planning.ProblemWithoutData(kinetics.explosion, ["k"], ["A"], 10.0)
+    given = P.ProblemWithoutData(kinetics.explosion, ["k"], ["A"], 10.0)
     with pytest.raises(igpe.errors.EstimationFailed, match="could be integrated"):
         igpe.design(
             given, {"k": 1.0}, free={"A": B(1.0, 2.0)}, times=[5.0], measure={"A": 0.1}, pool=8

@@ -5,9 +5,7 @@ residuals as polynomials. A part that they do not confirm is halved some times o
 polynomials; what is still left is hulled, and becomes a box of its own, halved where it did not
 shrink. So a proof may be as coarse as it likes: the checker finds the rest, at its own cost.
 
-Lower bounds of the sum of squares over parts of a box, from its residuals as polynomials.
-
-On the part of the box the residuals are again r in c + g s + s't s +- e, |s_j| <= 1. Three bounds:
+On a part of a box the residuals are again r in c + g s + s't s +- e, |s_j| <= 1. Three bounds:
 
 (a) each residual alone, sum of min r^2;
 (b) for any u:  sum r^2 >= 2 u'r - |u|^2, where u'r is a polynomial whose curvature may cancel;
@@ -16,13 +14,11 @@ On the part of the box the residuals are again r in c + g s + s't s +- e, |s_j| 
     are >= 0 and left out. With L L' the convex part of the form it is as good as a Newton step.
 
 u, y and L are computed in plain floating point: any numbers do.
-
-The sum of squares at one point, between two numbers.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,12 +40,10 @@ def value_at(
 
     end  `time.monotonic()` at which integration stops
     """
-    effort = replace(PRECISE, end=end)
-    box = Boxes.around(point[:, None], point[:, None])
-    total = exactly(np.zeros(1))
+    box, total = Boxes.around(point[:, None], point[:, None]), exactly(np.zeros(1))
     with np.errstate(all="ignore"):
         for experiment in experiments:
-            rows = residuals(experiment, box, effort, np.inf, np.zeros(1))
+            rows = residuals(experiment, box, replace(PRECISE, end=end), np.inf, np.zeros(1))
             for c, e in zip(rows.c[0], rows.e, strict=True):
                 total = total + outward(c - e, c + e).square()
     high = float(total.high[0])
@@ -78,26 +72,21 @@ def least(
 
     Also the residuals there: where to cut is read off them.
     """
-    local = restricted(rows, boxes, low, high)
-    with np.errstate(all="ignore"):
-        s = _minimiser(local)
-        bounds = [_each(local), _multiplied(local, s), _quadratic(local, s)]
-    return np.max([np.where(np.isfinite(f), f, 0.0) for f in bounds], axis=0), local
-
-
-def restricted(rows: BoxRows, boxes: Boxes, low: FloatArray, high: FloatArray) -> LocalRows:
-    """The residuals of delta = m + w s, |s| <= 1, which contains [low, high]."""
     half = np.where(boxes.half > 0, boxes.half, 1.0)
     first = outward(low - boxes.center, low - boxes.center)
     last = outward(high - boxes.center, high - boxes.center)
     ends = outward(first.low / half, last.high / half)
     left, right = np.clip(ends.low, -1.0, 1.0), np.clip(ends.high, -1.0, 1.0)
     m = left / 2 + right / 2
-    w = (right - left) / 2 * (1 + 4 * UNIT) + 4 * UNIT * np.abs(m)
-    return _shifted(rows, m, w)
+    local = _shifted(rows, m, (right - left) / 2 * (1 + 4 * UNIT) + 4 * UNIT * np.abs(m))
+    with np.errstate(all="ignore"):
+        s = _minimiser(local)
+        bounds = [_each(local), _multiplied(local, s), _quadratic(local, s)]
+    return np.max([np.where(np.isfinite(f), f, 0.0) for f in bounds], axis=0), local
 
 
 def _shifted(rows: BoxRows, m: FloatArray, w: FloatArray) -> LocalRows:
+    """The residuals at delta = m + w s, |s| <= 1."""
     n = len(m)
     known = np.isfinite(rows.e) & np.isfinite(rows.c).all(axis=0)
     c0 = np.where(known, rows.c, 0.0)
@@ -108,8 +97,7 @@ def _shifted(rows: BoxRows, m: FloatArray, w: FloatArray) -> LocalRows:
         c += t[k] * (m[i] * m[j])
         g[i] += t[k] * m[j]
         g[j] += t[k] * m[i]
-    for k, (i, j) in enumerate(pairs(n)):
-        t[k] *= w[i] * w[j]
+    t *= np.array([w[i] * w[j] for i, j in pairs(n)])[:, None]
     g *= w[:, None]
     rounding = 8 * (4 + n + n * n) * UNIT * np.abs(c0).sum(axis=0)
     return LocalRows(c, g, t, np.where(known, up(rows.e + rounding), np.inf))
@@ -125,7 +113,9 @@ def _each(local: LocalRows) -> FloatArray:
 
 def _multiplied(local: LocalRows, s: FloatArray) -> FloatArray:
     """(b), with u the residuals at s as far as they exceed their remainders."""
-    at = _at(local, s)
+    at = local.c + (local.g * s[:, None]).sum(axis=0)
+    for k, (i, j) in enumerate(pairs(len(s))):
+        at = at + local.t[k] * s[i] * s[j]
     e = np.where(np.isfinite(local.e), local.e, 0.0)
     u = np.where(np.isfinite(local.e), np.sign(at) * np.maximum(np.abs(at) - e, 0.0), 0.0)
     sums = LocalRows(
@@ -152,11 +142,11 @@ def _quadratic(local: LocalRows, s: FloatArray) -> FloatArray:
         curved = (c * t[k]).sum(axis=0)
         form[i, j] += curved
         form[j, i] += curved
-    cubic = _cubic(g, t)
-    lost = 2 * (e * size).sum(axis=0) + cubic
-    total = (size * size).sum(axis=0)
-    lost = lost + 8 * (len(c) + 20) * UNIT * total
-    factor = _factor(form)
+    lost = 2 * (e * size).sum(axis=0) + _cubic(g, t)
+    lost = lost + 8 * (len(c) + 20) * UNIT * (size * size).sum(axis=0)
+    matrix = np.nan_to_num(form.transpose(2, 0, 1), nan=0.0, posinf=0.0, neginf=0.0)
+    values, vectors = np.linalg.eigh(matrix)  # L L' is the part that is not negative, nearly
+    factor = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]).transpose(1, 2, 0)
     rest = form - np.einsum("ikb,jkb->ijb", factor, factor)
     squares = (np.abs(factor) ** 2).sum(axis=(0, 1))
     lost = lost + np.abs(rest).sum(axis=(0, 1)) + 8 * n * n * (n + 2) * UNIT * squares
@@ -169,23 +159,13 @@ def _quadratic(local: LocalRows, s: FloatArray) -> FloatArray:
 
 def _cubic(g: FloatArray, t: FloatArray) -> FloatArray:
     """Bound on 2 sum_r (g s)(s't s), which is summed over residuals before it is bounded."""
-    n = len(g)
-    place = {pair: k for k, pair in enumerate(pairs(n))}
     terms: dict[tuple[int, ...], FloatArray] = {}
-    for j in range(n):
-        for pair, k in place.items():
+    for j in range(len(g)):
+        for k, pair in enumerate(pairs(len(g))):
             key = tuple(sorted((j, *pair)))
             terms[key] = terms.get(key, 0.0) + 2 * (g[j] * t[k]).sum(axis=0)
     sizes = (np.abs(g).sum(axis=0) * np.abs(t).sum(axis=0)).sum(axis=0)
     return np.asarray(sum(np.abs(v) for v in terms.values()) + 8 * g.shape[1] * UNIT * sizes)
-
-
-def _factor(form: FloatArray) -> FloatArray:
-    """L (n, n, n_boxes) with L L' the part of a form that is not negative, nearly."""
-    matrix = np.nan_to_num(form.transpose(2, 0, 1), nan=0.0, posinf=0.0, neginf=0.0)
-    values, vectors = np.linalg.eigh(matrix)
-    factors = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    return np.asarray(factors.transpose(1, 2, 0))
 
 
 def _minimiser(local: LocalRows) -> FloatArray:
@@ -201,13 +181,6 @@ def _minimiser(local: LocalRows) -> FloatArray:
             curvature = np.where(dead != 0, g[j] ** 2, 0.0).sum(axis=0) + 1e-300
             s[j] = np.clip(s[j] - (g[j] * dead).sum(axis=0) / curvature, -1, 1)
     return s
-
-
-def _at(local: LocalRows, s: FloatArray) -> FloatArray:
-    value = local.c + (local.g * s[:, None]).sum(axis=0)
-    for k, (i, j) in enumerate(pairs(len(s))):
-        value = value + local.t[k] * s[i] * s[j]
-    return np.asarray(value)
 
 
 def _peak(g: FloatArray, t: FloatArray) -> FloatArray:
@@ -258,19 +231,12 @@ class Claims:
         return len(self.number)
 
     def __getitem__(self, index: IntArray | BoolArray | slice) -> "Claims":
-        return Claims(
-            self.box_low[index],
-            self.box_high[index],
-            self.low[index],
-            self.high[index],
-            self.number[index],
-        )
+        return Claims(*(getattr(self, f.name)[index] for f in fields(self)))
 
     @classmethod
     def joined(cls, parts: "Sequence[Claims]") -> "Claims":
         """All of them in a row."""
-        names = ("box_low", "box_high", "low", "high", "number")
-        return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in names))
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -290,64 +256,44 @@ class Confirmed:
 
 
 def confirm(
-    experiments: Sequence[Replay],
-    claims: Claims,
-    cut: float,
-    effort: Effort,
-    seconds: float,
+    experiments: Sequence[Replay], claims: Claims, cut: float, effort: Effort, seconds: float
 ) -> Confirmed:
     """Try to show that the sum of squares is at least `cut` on all claims."""
     end = time.monotonic() + seconds
-    numbered = replace(claims, number=np.arange(len(claims)))
-    todo, done, again = [numbered], 0, set[int]()
+    todo, done, again = [replace(claims, number=np.arange(len(claims)))], 0, set[int]()
     while todo and time.monotonic() < end:
         now = todo.pop()
         now, later = now[:BATCH], now[BATCH:]
-        outcome = _once(experiments, now, cut, effort)
-        done += outcome.boxes
-        if outcome.better is not None:
-            return Confirmed(
-                Claims.joined([outcome.left, later, *todo]), outcome.better, done, len(again)
-            )
-        again |= set(outcome.left.number.tolist())
-        todo = _gathered([*todo, later, outcome.left])
+        left, better, boxes = _once(experiments, now, cut, effort)
+        done += boxes
+        if better is not None:
+            return Confirmed(Claims.joined([left, later, *todo]), better, done, len(again))
+        again |= set(left.number.tolist())
+        parts = [*todo, later, left]
+        small = [c for c in parts if 0 < len(c) < BATCH]  # joined, to be integrated side by side
+        todo = [c for c in parts if len(c) >= BATCH]
+        todo += [Claims.joined(small)] if small else []
     return Confirmed(Claims.joined([claims[:0], *todo]), None, done, len(again))
 
 
-def _gathered(todo: list[Claims]) -> list[Claims]:
-    """Small lists are joined, so that boxes are integrated side by side."""
-    small = [c for c in todo if 0 < len(c) < BATCH]
-    large = [c for c in todo if len(c) >= BATCH]
-    return [*large, Claims.joined(small)] if small else large
-
-
-def _once(experiments: Sequence[Replay], claims: Claims, cut: float, effort: Effort) -> Confirmed:
-    """Integrate each box once; return unconfirmed claims as new boxes."""
+def _once(
+    experiments: Sequence[Replay], claims: Claims, cut: float, effort: Effort
+) -> tuple[Claims, FloatArray | None, int]:
+    """Integrate each box once; unconfirmed claims as new boxes, a better point, and how many."""
     ends = np.concatenate([claims.box_low, claims.box_high], axis=1)
     distinct, owner = np.unique(ends, axis=0, return_inverse=True)
     owner = owner.reshape(-1)
     n = claims.low.shape[1]
     boxes = Boxes.around(distinct[:, :n].T, distinct[:, n:].T)
     rows = everything(experiments, boxes, effort, cut)
-    better = _better(experiments, rows, boxes, cut)
-    open_ = np.flatnonzero(~(rows.sum[owner] >= cut))  # also where it is no number
-    if not len(open_) or better is not None:
-        return Confirmed(claims[open_], better, len(distinct), 0)
-    left = _reduced(rows, boxes, claims[open_], owner[open_], cut)
-    return Confirmed(left, None, len(distinct), 0)
-
-
-def _better(
-    experiments: Sequence[Replay], rows: BoxRows, boxes: Boxes, cut: float
-) -> FloatArray | None:
-    """The middle of a box, if it seems to be, and is proved to be, below the level."""
     with np.errstate(all="ignore"):
         seems = (rows.c[0] ** 2).sum(axis=0) < cut * (1 - 1e-9)
-    for k in np.flatnonzero(seems & np.isfinite(rows.e).all(axis=0)):
-        point = boxes.center[:, k]
-        if value_at(experiments, point)[1] < cut:
-            return point
-    return None
+    middles = boxes.center[:, seems & np.isfinite(rows.e).all(axis=0)].T
+    better = next((p for p in middles if value_at(experiments, p)[1] < cut), None)
+    open_ = np.flatnonzero(~(rows.sum[owner] >= cut))  # also where it is no number
+    if not len(open_) or better is not None:
+        return claims[open_], better, len(distinct)
+    return _reduced(rows, boxes, claims[open_], owner[open_], cut), None, len(distinct)
 
 
 def everything(experiments: Sequence[Replay], boxes: Boxes, effort: Effort, cut: float) -> BoxRows:
@@ -369,20 +315,28 @@ def _reduced(rows: BoxRows, boxes: Boxes, claims: Claims, owner: IntArray, cut: 
     scores = np.zeros(low.shape)
     for level in range(HALVINGS + 1):
         bounds, score = _bounds(rows, boxes, owner[part], low, high)
-        if level == 0:
-            scores = score
+        scores = score if level == 0 else scores
         keep = ~(bounds >= cut)
         part, low, high, score = part[keep], low[keep], high[keep], score[keep]
         pieces = np.bincount(part, minlength=len(claims))
         hopeless = (pieces > MOST_PIECES) | (pieces > STUCK * 2**level) & (level >= PATIENCE)
         if level == HALVINGS or (hopeless | (pieces == 0)).all():
             break
-        going = ~hopeless[part]
-        first, second = _halves(low[going], high[going], score[going])
-        part = np.concatenate([part[~going], part[going], part[going]])
-        low = np.concatenate([low[~going], first[0], second[0]])
-        high = np.concatenate([high[~going], first[1], second[1]])
-    return _next_boxes(rows, claims, owner, scores, (part, low, high))
+        part, low, high = _halved(part, low, high, score, ~hopeless[part])
+    # what is left of each claim is hulled, and becomes a box of its own, or two
+    hull_low, hull_high = np.full(claims.low.shape, np.inf), np.full(claims.low.shape, -np.inf)
+    np.minimum.at(hull_low, part, low)
+    np.maximum.at(hull_high, part, high)
+    left = np.unique(part)
+    low, high, was, owner = hull_low[left], hull_high[left], claims[left], owner[left]
+    box = was.box_high - was.box_low
+    share = np.prod(np.where(box > 0, (high - low) / np.where(box > 0, box, 1.0), 1.0), axis=1)
+    known: BoolArray = np.all(np.isfinite(rows.e[:, owner]), axis=0)
+    score = np.where(known[:, None], scores[left], rows.spread[:, owner].T)
+    flat = ~(score.max(axis=1) > 0)
+    score[flat] = (high - low)[flat]
+    number, low, high = _halved(was.number, low, high, score, share > SHRUNK, wide=~known)
+    return Claims(low, high, low, high, number)
 
 
 def _bounds(
@@ -394,56 +348,34 @@ def _bounds(
         at = owner[k : k + CHUNK]
         bound, local = least(rows[at], boxes[at], low[k : k + CHUNK].T, high[k : k + CHUNK].T)
         bounds.append(bound)
-        scores.append(_scores(local))
+        scores.append((np.where(np.isfinite(local.e), local.g, 0.0) ** 2).sum(axis=1).T)
     return np.concatenate(bounds), np.concatenate(scores)
 
 
-def _scores(local: LocalRows) -> FloatArray:
-    known = np.isfinite(local.e)
-    return np.asarray((np.where(known, local.g, 0.0) ** 2).sum(axis=1).T)
+def _halved(
+    number: IntArray,
+    low: FloatArray,
+    high: FloatArray,
+    score: FloatArray,
+    cut: BoolArray,
+    *,
+    wide: BoolArray | None = None,
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Boxes and their numbers, some cut across the axis of the highest score.
 
-
-def _halves(
-    low: FloatArray, high: FloatArray, score: FloatArray, wide: BoolArray | None = None
-) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """Boxes cut across the axis of the highest score; where `wide`, at the geometric mean."""
-    axis = np.argmax(np.where(high > low, score, -1.0), axis=1)
-    at = np.arange(len(axis))
-    a, b = low[at, axis], high[at, axis]
+    wide  which are cut at the geometric mean where they span orders of magnitude
+    """
+    axis = np.argmax(np.where(high > low, score, -1.0), axis=1)[cut]
+    first, last, at = low[cut], high[cut], np.arange(len(axis))
+    a, b = first[at, axis], last[at, axis]
     middle = a / 2 + b / 2
     if wide is not None:
-        far = wide & (a >= 0) & (b > WIDE * a)
+        far = wide[cut] & (a >= 0) & (b > WIDE * a)
         middle = np.where(far, np.where(a > 0, np.sqrt(a * b), b / WIDE), middle)
-    left, right = high.copy(), low.copy()
+    left, right = last.copy(), first.copy()
     left[at, axis] = right[at, axis] = middle
-    return (low, left), (right, high)
-
-
-def _next_boxes(
-    rows: BoxRows,
-    claims: Claims,
-    owner: IntArray,
-    scores: FloatArray,
-    pieces: tuple[IntArray, FloatArray, FloatArray],
-) -> Claims:
-    part, piece_low, piece_high = pieces
-    left = np.unique(part)
-    low = np.full(claims.low.shape, np.inf)
-    high = np.full(claims.low.shape, -np.inf)
-    np.minimum.at(low, part, piece_low)
-    np.maximum.at(high, part, piece_high)
-    low, high, was, owner = low[left], high[left], claims[left], owner[left]
-    box = was.box_high - was.box_low
-    share = np.prod(np.where(box > 0, (high - low) / np.where(box > 0, box, 1.0), 1.0), axis=1)
-    known: BoolArray = np.all(np.isfinite(rows.e[:, owner]), axis=0)
-    score = np.where(known[:, None], scores[left], rows.spread[:, owner].T)
-    flat = ~(score.max(axis=1) > 0)
-    score[flat] = (high - low)[flat]
-    cut = share > SHRUNK
-    first, second = _halves(low[cut], high[cut], score[cut], ~known[cut])
-    new_low = np.concatenate([low[~cut], first[0], second[0]])
-    new_high = np.concatenate([high[~cut], first[1], second[1]])
-    number = np.concatenate([was.number[~cut], was.number[cut], was.number[cut]])
-    return replace(
-        was, box_low=new_low, box_high=new_high, low=new_low, high=new_high, number=number
+    return (
+        np.concatenate([number[~cut], number[cut], number[cut]]),
+        np.concatenate([low[~cut], first, right]),
+        np.concatenate([high[~cut], left, last]),
     )

@@ -17,9 +17,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import Unsupported
 from igpe.equations.compiled import compiled
-from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import OPERATION_NAMES, in_words
-from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table
 from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
@@ -49,8 +47,7 @@ N = TypeVar("N", bound=Number)
 Constant = Callable[[float], Any]
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One operation: its number in CasADi, the places of its operands and of its result."""
 
     operation: int
@@ -71,7 +68,7 @@ class ReplayTape:
         function = ca.Function("f", list(inputs), [ca.densify(output)])
         self.length = int(ca.densify(output).numel())
         self.instructions = [_instruction(function, k) for k in range(function.n_instructions())]
-        unknown = {s.operation for s in self.instructions} - set(RULES) - LEAVES
+        unknown = {s.operation for s in self.instructions} - set(RULES) - LEAVES - POWERS
         if unknown:
             names = [OPERATION_NAMES[operation] for operation in unknown]
             raise Unsupported(
@@ -98,8 +95,7 @@ class ReplayTape:
                     work[base], work[exponent], numbers.get(exponent), base_known=base in numbers
                 )
             else:
-                rule: Callable[..., Any] = RULES[s.operation]
-                value = rule(constant, *(work[i] for i in s.operands))
+                value = RULES[s.operation](constant, *(work[i] for i in s.operands))
             work[s.result] = value
             numbers.pop(s.result, None)
             if s.operation == ca.OP_CONST:
@@ -147,8 +143,6 @@ RULES: dict[int, Callable[..., Any]] = {
     ca.OP_NEG: lambda _, x: -x,
     ca.OP_TWICE: lambda _, x: x + x,
     ca.OP_SQ: lambda _, x: x.square(),
-    ca.OP_POW: lambda _, x, y: x,  # see Tape._power
-    ca.OP_CONSTPOW: lambda _, x, y: x,
     ca.OP_SQRT: lambda _, x: x.through(functions.sqrt),
     ca.OP_EXP: lambda _, x: x.through(functions.exp),
     ca.OP_LOG: lambda _, x: x.through(functions.log),
@@ -237,53 +231,52 @@ class Replay:
     inputs: tuple[InputLine, ...] = ()
 
 
-class Priors(NamedTuple):
-    """Priors: (k,) which of the unknowns, means and standard deviations."""
-
-    place: IntArray
-    mean: FloatArray
-    deviation: FloatArray
-
-
 def replays(problem: Problem) -> tuple[Replay, ...]:
     """Read each experiment, with the problem's free unknowns in the order of `problem.box`.
 
     raises Unsupported where a sum of squares has parts that the checker does not know
     """
-    _require_plain(problem)
-    priors = _priors(problem)
-    models = []
-    for k, experiment in enumerate(problem.experiments):
-        ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
-        if ivp.implicit:
-            raise Unsupported(
-                f"The checker knows no implicit algebraic variables; experiment {experiment.name} "
-                "has some."
-            )
-        models.append(_replay(problem, experiment, ivp, priors))
-        priors = priors._replace(place=priors.place[:0])  # counted once
-    return tuple(models)
+    unsupported = {
+        "a loss other than LeastSquares()": not isinstance(problem.loss, LeastSquares),
+        "unknowns that vary with time": problem.time_varying,
+        "standard deviations that follow the model": problem.sigma_follows_model,
+        "estimated standard deviations": problem.sigma_estimated,
+    }
+    if names := ", ".join(what for what, there in unsupported.items() if there):
+        raise Unsupported(f"The checker knows no {names}; certificates without these.")
+    return tuple(_replay(problem, k) for k in range(len(problem.experiments)))
 
 
-def _replay(
-    problem: Problem, experiment: Experiment, ivp: InitialValueProblem, priors: Priors
-) -> Replay:
-    names = problem.box.names
-    measured = _measured(experiment)
+def _replay(problem: Problem, k: int) -> Replay:
+    """One experiment; priors of free unknowns join the first one's (others are a constant)."""
+    experiment, names = problem.experiments[k], problem.box.names
+    ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
+    if ivp.implicit:
+        raise Unsupported(
+            f"The checker knows no implicit algebraic variables; experiment {experiment.name} "
+            "has some."
+        )
+    m = experiment.measurements
+    rows = {float(m.times[r]): m.row == r for r in np.unique(m.row)}
+    measured: dict[float, At] = {t: (m.column[a], m.value[a], m.sigma[a]) for t, a in rows.items()}
     ivp = ivp.without_conditions(np.array(sorted(measured)))
     p = ca.SX.sym("p", len(names))
     q = ca.vertcat(*(p[names.index(n)] for n in ivp.unknowns))
     f, start, h = (ca.substitute([e], [ivp.q], [q])[0] for e in (ivp.f, ivp.start, ivp.measured))
     last = max(measured)
-    if len(priors.place):
-        at = measured.get(ivp.t0, _nothing())
-        own = priors.place + h.numel()
-        measured[ivp.t0] = tuple(
-            np.concatenate(pair) for pair in zip(at, (own, *priors[1:]), strict=True)
+    free = {names.index(n): prior for n, prior in problem.priors.items() if n in names}
+    if free and k == 0:
+        priors = (
+            np.array(list(free), dtype=np.intp) + h.numel(),
+            np.array([prior.mean for prior in free.values()]),
+            np.array([prior.deviation for prior in free.values()]),
         )
+        column, value, sigma = map(
+            np.concatenate, zip(measured.get(ivp.t0, NOTHING), priors, strict=True)
+        )
+        measured[ivp.t0] = column, value, sigma
         h = ca.vertcat(h, p)
     times = sorted({*measured, *ivp.breaks(last)})
-    begins = [ivp.t0, *times[:-1]]
     symbols = [ivp.t, ivp.x, p, ivp.u]
     return Replay(
         states=len(ivp.states),
@@ -292,45 +285,9 @@ def _replay(
         start=ReplayTape([p], start),
         measured=ReplayTape(symbols, h),
         times=np.array(times),
-        rows=tuple(measured.get(t, _nothing()) for t in times),
-        inputs=tuple(line(table, begins) for table in ivp.tables),
+        rows=tuple(measured.get(t, NOTHING) for t in times),
+        inputs=tuple(line(table, [ivp.t0, *times[:-1]]) for table in ivp.tables),
     )
 
 
-def _nothing() -> At:
-    return np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
-
-
-def _measured(experiment: Experiment) -> dict[float, Any]:
-    """Time -> what is measured then."""
-    m = experiment.measurements
-    at = {float(m.times[k]): m.row == k for k in np.unique(m.row)}
-    return {t: (m.column[a], m.value[a], m.sigma[a]) for t, a in at.items()}
-
-
-def _priors(problem: Problem) -> Priors:
-    """Priors of the free unknowns; those of fixed ones are a constant, which nobody counts."""
-    names = problem.box.names
-    free = {names.index(n): prior for n, prior in problem.priors.items() if n in names}
-    return Priors(
-        np.array(list(free), dtype=np.intp),
-        np.array([prior.mean for prior in free.values()]),
-        np.array([prior.deviation for prior in free.values()]),
-    )
-
-
-def _require_plain(problem: Problem) -> None:
-    unsupported = [
-        what
-        for what, there in {
-            "a loss other than LeastSquares()": not isinstance(problem.loss, LeastSquares),
-            "unknowns that vary with time": problem.time_varying,
-            "standard deviations that follow the model": problem.sigma_follows_model,
-            "estimated standard deviations": problem.sigma_estimated,
-        }.items()
-        if there
-    ]
-    if unsupported:
-        raise Unsupported(
-            f"The checker knows no {', '.join(unsupported)}; certificates without these."
-        )
+NOTHING: At = np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.interval import Interval, library, point
 
 FAR = 1e6  # arguments of sin and cos from which their reduction is not believed
@@ -26,13 +27,8 @@ def exp(x: Interval, n: int) -> list[Interval]:
 
 def log(x: Interval, n: int) -> list[Interval]:
     """log(x), then (-1)^(k-1) / (k x^k); unbounded where x is not positive."""
-    value = _where_positive(x, x.monotone(np.log))
-    inverse = point(1.0) / x
-    terms, power = [value], point(-1.0)
-    for k in range(1, n + 1):
-        power = -(power * inverse)
-        terms.append(_where_positive(x, power / point(k)))
-    return terms
+    slopes = [f / point(k + 1) for k, f in enumerate(reciprocal(x, n - 1))]
+    return [f.unless(~(x.low > 0)) for f in [x.monotone(np.log), *slopes][: n + 1]]
 
 
 def reciprocal(x: Interval, n: int) -> list[Interval]:
@@ -45,13 +41,11 @@ def reciprocal(x: Interval, n: int) -> list[Interval]:
 
 
 def sqrt(x: Interval, n: int) -> list[Interval]:
-    """Binomial coefficients of 1/2 times x^(1/2 - k)"""
-    value = _where_positive(x, x.monotone(np.sqrt))
-    terms = [value]
-    inverse = point(1.0) / x
+    """Binomial coefficients of 1/2 times x^(1/2 - k); unbounded where x is not positive."""
+    terms, inverse = [x.monotone(np.sqrt)], point(1.0) / x
     for k in range(n):
         terms.append(terms[-1] * inverse * point(0.5 - k) / point(k + 1))
-    return [_where_positive(x, f) for f in terms]
+    return [f.unless(~(x.low > 0)) for f in terms]
 
 
 def sin(x: Interval, n: int) -> list[Interval]:
@@ -65,7 +59,7 @@ def cos(x: Interval, n: int) -> list[Interval]:
 
 
 def _circular(x: Interval, n: int, first: int) -> list[Interval]:
-    s, c = _sine(x), _sine(x, quarter=True)
+    s, c = (_wave(x, function(x.middle)) for function in (np.sin, np.cos))
     terms, factorial = [], point(1.0)
     for k in range(n + 1):
         factorial = factorial * point(max(k, 1))
@@ -73,15 +67,9 @@ def _circular(x: Interval, n: int, first: int) -> list[Interval]:
     return terms
 
 
-def _sine(x: Interval, quarter: bool = False) -> Interval:
-    """Range of sin, or of cos, without locating peaks: value at the middle, slope at most 1."""
-    at = np.cos(x.middle) if quarter else np.sin(x.middle)
-    value = library(at, at) + Interval(-x.radius, x.radius)
+def _wave(x: Interval, middle: FloatArray) -> Interval:
+    """Range of a function without locating peaks: value at the middle, slope at most 1."""
+    value = library(middle, middle) + Interval(-x.radius, x.radius)
     low, high = np.maximum(value.low, -1.0), np.minimum(value.high, 1.0)
     far = ~(x.size < FAR)
     return Interval(np.where(far, -1.0, low), np.where(far, 1.0, high))
-
-
-def _where_positive(x: Interval, value: Interval) -> Interval:
-    good = x.low > 0
-    return Interval(np.where(good, value.low, -np.inf), np.where(good, value.high, np.inf))

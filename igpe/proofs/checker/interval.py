@@ -4,8 +4,6 @@ Every bound is moved to the next number outward after every operation. What has 
 by an interval with 0, an overflow, the logarithm of a negative number) is the whole line, and stays
 it in sums and products.
 
-What rounding can do to a number, and how it is covered.
-
 IEEE double precision, to nearest: one operation returns its exact result times 1 + d, |d| <= UNIT,
 or, where it underflows, at most `TINY` off. Two rules follow, and nothing else is used:
 
@@ -15,16 +13,18 @@ or, where it underflows, at most `TINY` off. Two rules follow, and nothing else 
   above `up` of it and not below `down` of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 
 UNIT = 2.0**-53
 SLACK = 2.0**-40  # > 4000 UNIT
 TINY = 1e-290
+LIBRARY = 8  # units in the last place that exp, log, sin, ... of the C library may be off
 
 
 def up(x: FloatArray) -> FloatArray:
@@ -38,16 +38,13 @@ def down(x: FloatArray) -> FloatArray:
 
 
 def above(x: FloatArray) -> FloatArray:
-    """The next number above; what one rounded operation was to be is not above it."""
+    """The next number above: an upper bound of the exact result of one rounded operation."""
     return np.asarray(np.nextafter(x, np.inf))
 
 
 def below(x: FloatArray) -> FloatArray:
     """The next number below."""
     return np.asarray(np.nextafter(x, -np.inf))
-
-
-LIBRARY = 8  # units in the last place that exp, log, sin, ... of the C library may be off
 
 
 @dataclass(frozen=True)
@@ -67,21 +64,22 @@ class Interval:
         return Interval(-self.high, -self.low)
 
     def __mul__(self, other: "Interval") -> "Interval":
-        corners = [_corner(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
-        return _hull(corners)
+        ends = (other.low, other.high)
+        return _hull([_corner(a, b) for a in (self.low, self.high) for b in ends])
 
     def __truediv__(self, other: "Interval") -> "Interval":
         with np.errstate(all="ignore"):
             corners = [a / b for a in (self.low, self.high) for b in (other.low, other.high)]
-        quotient = _hull(corners)
-        bad = ~((other.low > 0) | (other.high < 0))
-        return Interval(np.where(bad, -np.inf, quotient.low), np.where(bad, np.inf, quotient.high))
+        return _hull(corners).unless(~((other.low > 0) | (other.high < 0)))
+
+    def unless(self, unknown: BoolArray) -> "Interval":
+        """Return it with the whole line where `unknown`."""
+        low, high = np.where(unknown, -np.inf, self.low), np.where(unknown, np.inf, self.high)
+        return Interval(low, high)
 
     def square(self) -> "Interval":
         """x * x of the same x."""
-        size = np.maximum(np.abs(self.low), np.abs(self.high))
-        least = np.maximum(np.maximum(self.low, -self.high), 0.0)
-        squared = outward(least * least, size * size)
+        squared = outward(self.least * self.least, self.size * self.size)
         return Interval(np.maximum(squared.low, 0.0), squared.high)
 
     def power(self, exponent: "Interval") -> "Interval":
@@ -109,6 +107,11 @@ class Interval:
         return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
 
     @property
+    def least(self) -> FloatArray:
+        """The least |x|."""
+        return np.asarray(np.maximum(np.maximum(self.low, -self.high), 0.0))
+
+    @property
     def middle(self) -> FloatArray:
         """Some number inside, or nan."""
         with np.errstate(all="ignore"):
@@ -128,20 +131,15 @@ class Interval:
 
 def outward(low: FloatArray, high: FloatArray) -> Interval:
     """Bounds that one operation rounded, moved apart; the whole line where one is no number."""
-    low, high = np.asarray(below(low)), np.asarray(above(high))  # of inf: the largest double
-    bad = ~(low <= high)
-    if not bad.any():
-        return Interval(low, high)
-    return Interval(np.where(bad, -np.inf, low), np.where(bad, np.inf, high))
+    moved = Interval(np.asarray(below(low)), np.asarray(above(high)))  # of inf: the largest double
+    bad = ~(moved.low <= moved.high)
+    return moved.unless(bad) if bad.any() else moved
 
 
 def library(low: FloatArray, high: FloatArray) -> Interval:
     """Bounds that a function of the C library returned, moved apart by `LIBRARY` units."""
-    return outward(low - _units(low), high + _units(high))
-
-
-def _units(x: FloatArray) -> FloatArray:
-    return np.asarray(LIBRARY * np.where(np.isinf(x), 0.0, np.spacing(np.abs(x))))
+    units = [LIBRARY * np.where(np.isinf(x), 0.0, np.spacing(np.abs(x))) for x in (low, high)]
+    return outward(low - units[0], high + units[1])
 
 
 def point(value: FloatArray | float) -> Interval:
@@ -160,7 +158,5 @@ def _corner(a: FloatArray, b: FloatArray) -> FloatArray:
         return np.asarray(np.where(nothing, 0.0, product))
 
 
-def _hull(corners: list[FloatArray]) -> Interval:
-    low = np.minimum(np.minimum(corners[0], corners[1]), np.minimum(corners[2], corners[3]))
-    high = np.maximum(np.maximum(corners[0], corners[1]), np.maximum(corners[2], corners[3]))
-    return outward(low, high)  # np.minimum hands on nan
+def _hull(corners: Sequence[FloatArray]) -> Interval:
+    return outward(reduce(np.minimum, corners), reduce(np.maximum, corners))  # nan is handed on

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.functions import Coefficients, exp, log
 from igpe.proofs.checker.interval import SLACK, TINY, UNIT, Interval, outward, up
 
@@ -39,21 +39,12 @@ class TaylorSpace:
     @property
     def size(self) -> int:
         """Number of monomials in delta and z."""
-        return 1 + self.parameters + self.squares + self.errors
-
-    @property
-    def squares(self) -> int:
-        """Number of monomials delta_i delta_j, i <= j."""
-        return self.parameters * (self.parameters + 1) // 2
+        return self.first_error + self.errors
 
     @property
     def first_error(self) -> int:
         """Place of z_1."""
-        return 1 + self.parameters + self.squares
-
-    def until(self, order: int) -> "TaylorSpace":
-        """Space of another order, without remainders."""
-        return TaylorSpace(self.parameters, self.errors, order, careful=False)
+        return 1 + self.parameters + self.parameters * (self.parameters + 1) // 2
 
 
 @lru_cache
@@ -62,20 +53,9 @@ def pairs(n: int) -> tuple[tuple[int, int], ...]:
     return tuple((i, j) for i in range(n) for j in range(i, n))
 
 
-@lru_cache
-def _linear(n: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Places of delta_i and delta_j of `pairs`, and which pairs have i < j."""
-    places = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
-    return 1 + places[:, 0], 1 + places[:, 1], np.flatnonzero(places[:, 0] < places[:, 1])
-
-
 @dataclass(frozen=True)
 class Polynomial:
-    """See the top of the file.
-
-    c  (size, m, n_boxes) coefficients, m <= order + 1 powers of tau
-    e  (n_boxes,) >= 0
-    """
+    """c (size, m, n_boxes), m <= order + 1 powers of tau; e (n_boxes,) >= 0 (module docstring)."""
 
     space: TaylorSpace
     c: FloatArray
@@ -102,17 +82,10 @@ class Polynomial:
         if not self.space.careful:
             return Polynomial(self.space, c, self.e)
         constant, product = a.norms[0].sum(axis=0) * b.norms[0].sum(axis=0), a.norm * b.norm
-        rounding = (
-            (a.c.shape[1] + 1) * UNIT * (constant + MOST * (1 + SLACK) * product - MOST * constant)
-        )
-        e = (
-            a.e * b.norm
-            + b.e * a.norm
-            + a.e * b.e
-            + _left_out(self.space, a.norms, b.norms)
-            + rounding
-        )
-        return Polynomial(self.space, c, up(e))
+        products = constant + MOST * (1 + SLACK) * product - MOST * constant
+        rounding = (a.c.shape[1] + 1) * UNIT * products
+        e = a.e * b.norm + b.e * a.norm + a.e * b.e
+        return Polynomial(self.space, c, up(e + _left_out(self.space, a.norms, b.norms) + rounding))
 
     def square(self) -> "Polynomial":
         """f * f."""
@@ -170,7 +143,7 @@ class Polynomial:
 
     def range(self) -> Interval:
         """Bounds on all values."""
-        rest = up(self.norms.sum(axis=(0, 1)) - np.abs(self.c[0, 0]) + 1e3 * UNIT * self.norm)
+        rest = up(self.norm - np.abs(self.c[0, 0]) + 1e3 * UNIT * self.norm)
         rest = up(rest + self.e)
         return outward(self.c[0, 0] - rest, self.c[0, 0] + rest)
 
@@ -183,36 +156,31 @@ class Polynomial:
 
 def _multiplied(space: TaylorSpace, a: FloatArray, b: FloatArray) -> FloatArray:
     """Coefficients of what is kept of a product; a has no more powers of tau than b."""
-    n, first, second, mixed = space.parameters, *_linear(space.parameters)
+    n = space.parameters
+    places = np.array(pairs(n), dtype=np.intp).reshape(-1, 2)
+    (first, second), mixed = 1 + places.T, np.flatnonzero(places[:, 0] < places[:, 1])
     length = min(a.shape[1] + b.shape[1] - 1, space.order + 1)
     a = a[:, :length]
-    late = _shifted(b[:, :length], a.shape[1], length)
-
-    def times(left: FloatArray, right: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("min,mkin->mkn", left, right))
-
-    c = np.einsum("in,mkin->mkn", a[0], late)
-    c[1:] += np.einsum("min,kin->mkn", a[1:], late[0])
-    squares = c[1 + n : space.first_error]
-    squares += times(a[first], late[second])
-    squares[mixed] += times(a[second[mixed]], late[first[mixed]])
-    return np.asarray(c)
-
-
-def _shifted(b: FloatArray, powers: int, length: int) -> FloatArray:
-    """(size, length, powers, n_boxes) the coefficient k - i of b, 0 where there is none; a view."""
+    b, powers = b[:, :length], a.shape[1]
     wide = np.zeros((b.shape[0], powers - 1 + length, b.shape[2]))
     wide[:, powers - 1 : powers - 1 + b.shape[1]] = b
     term, power, box = wide.strides
     shape, steps = (b.shape[0], length, powers, b.shape[2]), (term, power, -power, box)
-    return np.asarray(np.lib.stride_tricks.as_strided(wide[:, powers - 1 :], shape, steps))
+    # (size, length, powers, n_boxes): the coefficient k - i of b, 0 where there is none; a view
+    late = np.lib.stride_tricks.as_strided(wide[:, powers - 1 :], shape, steps)
+    c = np.einsum("in,mkin->mkn", a[0], late)
+    c[1:] += np.einsum("min,kin->mkn", a[1:], late[0])
+    squares = c[1 + n : space.first_error]
+    squares += np.einsum("min,mkin->mkn", a[first], late[second])
+    squares[mixed] += np.einsum("min,mkin->mkn", a[second[mixed]], late[first[mixed]])
+    return np.asarray(c)
 
 
 def _left_out(space: TaylorSpace, a: FloatArray, b: FloatArray) -> FloatArray:
     """Bound on what is not kept, from the norms (4, m, n_boxes) of the factors."""
-    whole_a, whole_b = a.sum(axis=1), b.sum(axis=1)
-    not_constant = whole_b[1] + whole_b[2] + whole_b[3]
-    e = whole_a[1] * (whole_b[2] + whole_b[3]) + (whole_a[2] + whole_a[3]) * not_constant
+    all_a, all_b = a.sum(axis=1), b.sum(axis=1)
+    e = all_a[1] * (all_b[2] + all_b[3])
+    e = e + (all_a[2] + all_a[3]) * (all_b[1] + all_b[2] + all_b[3])
     for i in range(a.shape[1]):
         late = b[:, max(space.order + 1 - i, 0) :].sum(axis=1)
         e = e + a[0, i] * late.sum(axis=0) + (a[2, i] + a[3, i]) * late[0]

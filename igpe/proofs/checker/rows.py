@@ -1,7 +1,6 @@
 """Residuals of many boxes as polynomials in the offsets, from validated integration.
 
 Where rates are too fast, or too unknown, for any step, coarse bounds replace them (`StateBounds`).
-
 Let B be a box of states around those at t, and W a box around B. If, between a face of B and that
 of W, a state moves outward by less than their distance during a step, whatever the others in W are,
 no solution leaves W from t to t + h: what left it would have come from that face of B. No Lipschitz
@@ -24,9 +23,8 @@ to y as well (by Brouwer's theorem twice its first effect is enough).
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
@@ -53,15 +51,12 @@ class StateBounds:
     def __init__(self, experiment: Replay, p: Sequence[Interval], boxes: int) -> None:
         self.experiment, self.p = experiment, p
         with np.errstate(all="ignore"):
-            x = experiment.start([p], point)
-            self.x = [v + point(np.zeros(boxes)) for v in x]
-        finite = [np.isfinite(v.size) for v in self.x]
-        self.known: BoolArray = np.asarray(np.all(finite, axis=0))
+            self.x = [v + point(np.zeros(boxes)) for v in experiment.start([p], point)]
+        self.known: BoolArray = np.asarray(np.all([np.isfinite(v.size) for v in self.x], axis=0))
 
     def advance(self, k: int, begin: float) -> None:
         """Advance to the experiment's time k; `begin` is the one before."""
-        edges = np.linspace(begin, self.experiment.times[k], PARTS + 1)
-        for a, b in pairwise(edges):
+        for a, b in pairwise(np.linspace(begin, self.experiment.times[k], PARTS + 1)):
             if b > a and self.known.any():
                 with np.errstate(all="ignore"):
                     self._step(k, float(a), float(b))
@@ -76,49 +71,36 @@ class StateBounds:
 
     def _step(self, k: int, a: float, b: float) -> None:
         time = Interval(np.array([a]), np.array([b]))
+        length = point(time.high) - point(time.low)
         inputs = self._inputs(k, time)
         hull = [Interval(np.minimum(v.low, 0.0), np.maximum(v.high, 0.0)) for v in self.x]
         box, wide = ([_wider(v, share) for v in hull] for share in (0.5, 1.0))
 
-        def slope(i: int, others: list[Interval], low: FloatArray, high: FloatArray) -> Interval:
-            x = [*others[:i], Interval(low, high), *others[i + 1 :]]
-            return self.experiment.slopes([[time], x, self.p, inputs], point)[i]
+        def change(i: int, low: FloatArray, high: FloatArray) -> Interval:
+            """Slope of state i in [low, high], the others anywhere in `wide`, times the step."""
+            x = [*wide[:i], Interval(low, high), *wide[i + 1 :]]
+            return self.experiment.slopes([[time], x, self.p, inputs], point)[i] * length
 
-        length = point(np.array([b])) - point(np.array([a]))
-        stays = self.known.copy()
-        for i, (inner, outer) in enumerate(zip(box, wide, strict=True)):
-            rise = slope(i, wide, inner.high, outer.high) * length
-            fall = slope(i, wide, outer.low, inner.low) * length
-            stays &= rise.high < 0.9 * (outer.high - inner.high)
-            stays &= fall.low > -0.9 * (inner.low - outer.low)
-        self.known = stays
-        self.x = [
-            _after(now, wide[i], partial(slope, i, wide), length) for i, now in enumerate(self.x)
-        ]
+        stays, after = self.known.copy(), []
+        for i, (now, inner, outer) in enumerate(zip(self.x, box, wide, strict=True)):
+            stays &= change(i, inner.high, outer.high).high < 0.9 * (outer.high - inner.high)
+            stays &= change(i, outer.low, inner.low).low > -0.9 * (inner.low - outer.low)
+            moved = now + change(i, outer.low, outer.high)
+            low, high = np.maximum(outer.low, moved.low), np.minimum(outer.high, moved.high)
+            for share in SHARES:
+                level = outer.low + share * (now.high - outer.low)
+                falls = change(i, level, now.high).high <= (point(level) - point(now.high)).low
+                high = np.where(falls & (level <= now.high), np.minimum(high, level), high)
+                level = outer.high - share * (outer.high - now.low)
+                rises = change(i, now.low, level).low >= (point(level) - point(now.low)).high
+                low = np.where(rises & (level >= now.low), np.maximum(low, level), low)
+            after.append(Interval(low, high))
+        self.x, self.known = after, stays
 
 
 def _wider(x: Interval, share: float) -> Interval:
     room = share * (ROOM * x.size + LEAST_STEP)
     return outward(x.low - room, x.high + room)
-
-
-def _after(
-    now: Interval,
-    box: Interval,
-    slope: Callable[[FloatArray, FloatArray], Interval],
-    length: Interval,
-) -> Interval:
-    """Range of a state after a step that starts in `now` and stays in `box`."""
-    moved = now + slope(box.low, box.high) * length
-    low, high = np.maximum(box.low, moved.low), np.minimum(box.high, moved.high)
-    for share in SHARES:
-        level = box.low + share * (now.high - box.low)
-        falls = (slope(level, now.high) * length).high <= (point(level) - point(now.high)).low
-        high = np.where(falls & (level <= now.high), np.minimum(high, level), high)
-        level = box.high - share * (box.high - now.low)
-        rises = (slope(now.low, level) * length).low >= (point(level) - point(now.low)).high
-        low = np.where(rises & (level >= now.low), np.maximum(low, level), low)
-    return Interval(low, high)
 
 
 NEARLY = 1e-3  # a matrix further from orthogonal is not used
@@ -128,9 +110,11 @@ def reset(a: FloatArray, e: FloatArray) -> FloatArray:
     """C (n, n, n_boxes) for A (n, n, n_boxes) and e (n, n_boxes); nan where none was found."""
     n = len(e)
     good = np.isfinite(a).all(axis=(0, 1)) & np.isfinite(e).all(axis=0)
-    matrix = np.where(good, a, 0.0).transpose(2, 0, 1)
-    error = np.where(good, e, 0.0).T
-    q = _directions(matrix, error)
+    matrix, error = np.where(good, a, 0.0).transpose(2, 0, 1), np.where(good, e, 0.0).T
+    lengths = (matrix**2).sum(axis=1)
+    order = np.argsort(-lengths, axis=1)[:, None]  # the longest column's direction first
+    tiny = (lengths.max(axis=1) <= (error**2).max(axis=1))[:, None, None]
+    q = np.linalg.qr(np.where(tiny, np.eye(n), np.take_along_axis(matrix, order, axis=2)))[0]
     turned, sizes = q.transpose(0, 2, 1) @ matrix, np.abs(q).transpose(0, 2, 1)
     slack = 2 * n * UNIT
     y = np.abs(turned).sum(axis=2) + slack * (sizes @ np.abs(matrix)).sum(axis=2)
@@ -144,16 +128,6 @@ def reset(a: FloatArray, e: FloatArray) -> FloatArray:
     y = up(y + back + 2 * beyond * back.max(axis=1, keepdims=True))
     c = (q * y[:, None, :]).transpose(1, 2, 0)
     return np.asarray(np.where(good & (eta < NEARLY), c, np.nan))
-
-
-def _directions(matrix: FloatArray, error: FloatArray) -> FloatArray:
-    """(n_boxes, n, n) orthogonal matrices up to rounding; the longest column's direction first."""
-    lengths = (matrix**2).sum(axis=1)
-    order = np.argsort(-lengths, axis=1)
-    sorted_ = np.take_along_axis(matrix, order[:, None, :], axis=2)
-    usual = np.eye(matrix.shape[1])
-    tiny = lengths.max(axis=1) <= (error**2).max(axis=1)
-    return np.asarray(np.linalg.qr(np.where(tiny[:, None, None], usual, sorted_))[0])
 
 
 TOO_LONG = 0.7  # a step is tried again where it should have been so much shorter
@@ -202,9 +176,7 @@ class BoxRows:
     spread: FloatArray
 
     def __getitem__(self, index: IntArray | BoolArray) -> "BoxRows":
-        return BoxRows(
-            self.c[:, :, index], self.e[:, index], self.sum[index], self.spread[:, index]
-        )
+        return BoxRows(*(getattr(self, f.name)[..., index] for f in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -235,9 +207,12 @@ def residuals(
     known  (n_boxes,) lower bound of other rows; where the sum exceeds `cut` integration stops
     """
     integration = _Integration(experiment, boxes, effort, cut, known)
-    integration.run()
-    rows = BoxRows(integration.c, integration.e, integration.sum, integration.spread)
-    lost = np.isinf(integration.e).any(axis=0) & (integration.sum + known <= cut)
+    rows = integration.rows
+    integration.record_reached()
+    while len(integration.active):
+        integration.advance()
+        integration.record_reached()
+    lost = np.isinf(rows.e).any(axis=0) & (rows.sum + known <= cut)
     if lost.any():
         _coarse(experiment, boxes, rows, np.flatnonzero(lost))
     return rows
@@ -245,9 +220,9 @@ def residuals(
 
 def _coarse(experiment: Replay, boxes: Boxes, rows: BoxRows, at: IntArray) -> None:
     """Rows without a polynomial become numbers with errors, where `StateBounds` bound them."""
-    centre, half = boxes.center[:, at], boxes.half[:, at]
-    p = [outward(c - h, c + h) for c, h in zip(centre, half, strict=True)]
-    levels, row = StateBounds(experiment, p, len(at)), 0
+    pairs = zip(boxes.center[:, at], boxes.half[:, at], strict=True)
+    levels = StateBounds(experiment, [outward(c - h, c + h) for c, h in pairs], len(at))
+    row = 0
     for k, begin in enumerate([experiment.t0, *experiment.times[:-1]]):
         levels.advance(k, begin)
         if not levels.known.any():
@@ -255,74 +230,54 @@ def _coarse(experiment: Replay, boxes: Boxes, rows: BoxRows, at: IntArray) -> No
         with np.errstate(all="ignore"):
             outputs = levels.measured(k)
             for column, y, sigma in zip(*experiment.rows[k], strict=True):
-                residual = (outputs[column] - point(float(y))) / point(float(sigma))
-                _record(rows, row, at, residual, known=levels.known)
+                r = (outputs[column] - point(float(y))) / point(float(sigma))
+                r = Interval(r.low + np.zeros(len(at)), r.high + np.zeros(len(at)))
+                fresh = levels.known & np.isinf(rows.e[row, at]) & np.isfinite(r.radius)
+                here = at[fresh & np.isfinite(r.middle)]
+                one = Interval(*(v[fresh & np.isfinite(r.middle)] for v in (r.low, r.high)))
+                rows.c[:, row, here] = 0.0
+                rows.c[0, row, here], rows.e[row, here] = one.middle, one.radius
+                rows.sum[here] = down(rows.sum[here] + down(one.least**2))
                 row += 1
-
-
-def _record(rows: BoxRows, row: int, at: IntArray, residual: Interval, *, known: BoolArray) -> None:
-    middle, radius = residual.middle + np.zeros(len(at)), residual.radius + np.zeros(len(at))
-    fresh = known & np.isinf(rows.e[row, at]) & np.isfinite(middle) & np.isfinite(radius)
-    here = at[fresh]
-    rows.c[:, row, here] = 0.0
-    rows.c[0, row, here], rows.e[row, here] = middle[fresh], radius[fresh]
-    least = np.maximum(np.maximum(residual.low, -residual.high), 0.0) + np.zeros(len(at))
-    rows.sum[here] = down(rows.sum[here] + down(least[fresh] ** 2))
 
 
 class _Integration:
     """Boxes that are integrated side by side, each with its own time and step."""
 
     def __init__(
-        self,
-        experiment: Replay,
-        boxes: Boxes,
-        effort: Effort,
-        cut: float,
-        known: FloatArray,
+        self, experiment: Replay, boxes: Boxes, effort: Effort, cut: float, known: FloatArray
     ) -> None:
         n, count = boxes.center.shape
         self.experiment, self.effort, self.cut, self.known = experiment, effort, cut, known
         self.space = TaylorSpace(n, experiment.states, effort.order)
-        rows = [len(column) for column, _, _ in experiment.rows]
-        self.first = np.concatenate([[0], np.cumsum(rows)])
-        self.c = np.zeros((self.space.first_error, self.first[-1], count))
-        self.e = np.full((self.first[-1], count), np.inf)
-        self.sum, self.spread = np.zeros(count), np.zeros((n, count))
+        self.first = np.cumsum([0, *(len(column) for column, _, _ in experiment.rows)])
+        shape = self.first[-1], count
+        c = np.zeros((self.space.first_error, *shape))
+        self.rows = BoxRows(c, np.full(shape, np.inf), np.zeros(count), np.zeros((n, count)))
         self.active = np.arange(count)
         self.t = np.full(count, experiment.t0)
         self.next = np.zeros(count, dtype=np.intp)
-        self.p = _parameters(self.space, boxes)
-        self.x = self._started(constants(self.space, count))
+        c = np.zeros((n, self.space.size, 1, count))
+        for i in range(n):
+            c[i, 0, 0], c[i, 1 + i, 0] = boxes.center[i], boxes.half[i]
+        self.p = [Polynomial(self.space, one, np.zeros(count)) for one in c]
+        x = experiment.start([self.p], constants(self.space, count))
+        self.x = self._without_remainder(x, np.stack([f.e for f in x]))
         span = experiment.times[-1] - experiment.t0
         self.h = np.full(count, (span if span > 0 else 1.0) / len(experiment.times) / 2)
         self.tried = np.zeros(count, dtype=np.intp)
         self.vague = np.zeros(count, dtype=bool)
         self.shortest = 1e-9 * span
 
-    def _started(self, number: Callable[[float], Polynomial]) -> list[Polynomial]:
-        x = self.experiment.start([self.p], number)
-        return self._without_remainder(x, np.stack([f.e for f in x]))
-
     def _without_remainder(self, x: Sequence[Polynomial], e: FloatArray) -> list[Polynomial]:
         """The remainders moved into the coordinates z."""
         z = self.space.first_error
         columns = reset(np.stack([f.c[z:, 0] for f in x]), e)
-        moved = []
-        for f, own in zip(x, columns, strict=True):
-            c = f.c[:, :1].copy()
-            c[z:, 0] = own
-            moved.append(Polynomial(self.space, c, np.zeros(c.shape[2])))
-        return moved
+        kept = [np.concatenate([f.c[:z, 0], own]) for f, own in zip(x, columns, strict=True)]
+        return [Polynomial(f.space, c[:, None], f.e * 0) for f, c in zip(x, kept, strict=True)]
 
-    def run(self) -> None:
-        """Integrate all boxes, until each is at its last row, above the cut, or lost."""
-        self._record_reached()
-        while len(self.active):
-            self._advance()
-            self._record_reached()
-
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """Try one step of every box."""
         goal = self.experiment.times[self.next]
         last = self.t + 1.05 * self.h >= goal
         then = np.where(last, goal, self.t + self.h)
@@ -334,7 +289,8 @@ class _Integration:
         ahead = fine & np.isfinite(step.error).all(axis=0)
         moved = self._without_remainder(step.states, step.error)
         ahead &= np.isfinite(np.stack([f.c for f in moved])).all(axis=(0, 1, 2))
-        self.x = [_chosen(ahead, a, b) for a, b in zip(moved, self.x, strict=True)]
+        chosen = [np.where(ahead, a.c, b.c) for a, b in zip(moved, self.x, strict=True)]
+        self.x = [Polynomial(f.space, c, f.e * 0) for f, c in zip(self.x, chosen, strict=True)]
         self.t = np.where(ahead, then, self.t)
         grown = np.where(last & ahead, np.maximum(self.h, h * scale), h * scale)
         self.h = np.where(ahead, grown, 0.5 * h)
@@ -353,81 +309,51 @@ class _Integration:
             scale = np.nan_to_num(np.minimum(by_time, by_growth), nan=0.0)
         return (scale > TOO_LONG), np.clip(0.9 * scale, 0.3, 2.0)
 
-    def _record_reached(self) -> None:
+    def record_reached(self) -> None:
         """Rows of the boxes that are at a time with measurements; leave what is done."""
-        while True:
-            times = self.experiment.times
-            at = (self.next < len(times)) & (self.t == times[np.minimum(self.next, len(times) - 1)])
-            if not at.any():
-                break
+        times, last = self.experiment.times, len(self.experiment.times) - 1
+        while (at := (self.next <= last) & (self.t == times[np.minimum(self.next, last)])).any():
             for k in np.unique(self.next[at]):
                 self._measure(int(k), np.flatnonzero(at & (self.next == k)))
             self.next = self.next + at
-        left = (self.next < len(times)) & (self.tried < self.effort.most)
+        way = times[np.minimum(self.next, last)] - self.t
+        left = (self.next <= last) & (self.tried < self.effort.most)
         left &= time.monotonic() < self.effort.end
-        left &= self.sum[self.active] + self.known[self.active] <= self.cut
-        left &= ~(self.h < self.shortest) & np.isfinite(self.x[0].norm) & ~self._hopeless()
-        if not left.all():
-            self._record_spread()
-            self._keep(left)
-
-    def _hopeless(self) -> BoolArray:
-        """Boxes that say nothing any more, or are much too slow for their next time."""
-        times = self.experiment.times
-        way = times[np.minimum(self.next, len(times) - 1)] - self.t
+        left &= self.rows.sum[self.active] + self.known[self.active] <= self.cut
+        left &= ~(self.h < self.shortest) & np.isfinite(self.x[0].norm) & ~self.vague[self.active]
         ahead = self.h * (self.effort.most - self.tried)
-        slow = (self.tried >= PATIENCE) & (ahead < PACE * way)
-        return np.asarray(slow | self.vague[self.active])
-
-    def _record_spread(self) -> None:
+        left &= ~((self.tried >= PATIENCE) & (ahead < PACE * way))
+        if left.all():
+            return
         linear = np.stack([np.abs(f.c[1 : 1 + len(self.p), 0]) for f in self.x])
         size = np.stack([f.norm for f in self.x])[:, None] + 1e-300
-        self.spread[:, self.active] = np.nan_to_num((linear / size).sum(axis=0))
+        self.rows.spread[:, self.active] = np.nan_to_num((linear / size).sum(axis=0))
+        for name in ("active", "t", "next", "h", "tried"):
+            setattr(self, name, getattr(self, name)[left])
+        self.p, self.x = _taken(self.p, left), _taken(self.x, left)
 
     def _measure(self, k: int, at: IntArray) -> None:
-        if not len(self.experiment.rows[k][0]):
+        experiment, rows, here, z = self.experiment, self.rows, self.active[at], self.first[k]
+        if z == self.first[k + 1]:
             return
-        x, p = _taken(self.x, at), _taken(self.p, at)
-        number = constants(self.space, len(at))
-        now = np.full(len(at), self.experiment.times[k])
-        until = [line.of(np.full(len(at), k)) for line in self.experiment.inputs]
-        u = [line.polynomial(self.space, now, np.zeros(len(at))) for line in until]
-        outputs = self.experiment.measured([[number(float(now[0]))], x, p, u], number)
-        for i, (column, y, sigma) in enumerate(zip(*self.experiment.rows[k], strict=True)):
+        x, p, kept = _taken(self.x, at), _taken(self.p, at), self.space.first_error
+        number, now = constants(self.space, len(at)), np.full(len(at), experiment.times[k])
+        lines = [line.of(np.full(len(at), k)) for line in experiment.inputs]
+        u = [line.polynomial(self.space, now, np.zeros(len(at))) for line in lines]
+        outputs = experiment.measured([[number(float(now[0]))], x, p, u], number)
+        for i, (column, y, sigma) in enumerate(zip(*experiment.rows[k], strict=True), start=z):
             r = outputs[column] - number(float(y))
             if sigma != 1:
                 r = r.times(np.full(len(at), 1 / float(sigma)), units=1)
-            here = self.active[at]
-            z = self.space.first_error
-            self.c[:, self.first[k] + i, here] = r.c[:z, 0]
+            rows.c[:, i, here] = r.c[:kept, 0]
             e = r.e + r.norms[3].sum(axis=0)
-            self.e[self.first[k] + i, here] = np.where(np.isnan(e), np.inf, e * (1 + 1e-12))
-            bounds = r.range()
-            least = np.maximum(np.maximum(bounds.low, -bounds.high), 0.0)
+            rows.e[i, here] = np.where(np.isnan(e), np.inf, e * (1 + 1e-12))
+            least = r.range().least
             least = np.where(np.isfinite(least), least, 0.0)
-            self.sum[here] = down(self.sum[here] + down(least * least))
-        now = self.e[self.first[k] : self.first[k + 1], self.active[at]]
-        self.vague[self.active[at]] = (now > VAGUE * (1 + max(self.cut, 0.0) ** 0.5)).all(axis=0)
-
-    def _keep(self, left: BoolArray) -> None:
-        self.active, self.t, self.next = self.active[left], self.t[left], self.next[left]
-        self.h, self.tried = self.h[left], self.tried[left]
-        self.p, self.x = _taken(self.p, left), _taken(self.x, left)
-
-
-def _parameters(space: TaylorSpace, boxes: Boxes) -> list[Polynomial]:
-    n, count = boxes.center.shape
-    parameters = []
-    for i in range(n):
-        c = np.zeros((space.size, 1, count))
-        c[0, 0], c[1 + i, 0] = boxes.center[i], boxes.half[i]
-        parameters.append(Polynomial(space, c, np.zeros(count)))
-    return parameters
+            rows.sum[here] = down(rows.sum[here] + down(least * least))
+        errors = rows.e[z : self.first[k + 1], here]
+        self.vague[here] = (errors > VAGUE * (1 + max(self.cut, 0.0) ** 0.5)).all(axis=0)
 
 
 def _taken(given: Sequence[Polynomial], index: IntArray | BoolArray) -> list[Polynomial]:
     return [Polynomial(f.space, f.c[:, :, index], f.e[index]) for f in given]
-
-
-def _chosen(where: BoolArray, a: Polynomial, b: Polynomial) -> Polynomial:
-    return Polynomial(a.space, np.where(where, a.c, b.c), np.where(where, a.e, b.e))

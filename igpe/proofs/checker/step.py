@@ -15,7 +15,7 @@ Values with derivatives, over intervals (forward differentiation).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.experiments import InputLine, Replay
 from igpe.proofs.checker.functions import Coefficients, log
 from igpe.proofs.checker.interval import TINY, UNIT, Interval, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace, constants
+from igpe.proofs.checker.polynomial import Polynomial, constants
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,7 @@ class Dual:
     slope: dict[int, Interval]
 
     def __add__(self, other: "Dual") -> "Dual":
-        shared = self.slope | other.slope
-        for k in self.slope.keys() & other.slope.keys():
-            shared[k] = self.slope[k] + other.slope[k]
-        return Dual(self.value + other.value, shared)
+        return Dual(self.value + other.value, _sum(self.slope, other.slope))
 
     def __sub__(self, other: "Dual") -> "Dual":
         return self + -other
@@ -48,16 +45,12 @@ class Dual:
         return Dual(-self.value, {k: -s for k, s in self.slope.items()})
 
     def __mul__(self, other: "Dual") -> "Dual":
-        left = {k: s * other.value for k, s in self.slope.items()}
-        right = {k: s * self.value for k, s in other.slope.items()}
-        for k in left.keys() & right.keys():
-            right[k] = left[k] + right[k]
-        return Dual(self.value * other.value, left | right)
+        slope = _sum(self._scaled(other.value), other._scaled(self.value))
+        return Dual(self.value * other.value, slope)
 
     def square(self) -> "Dual":
         """x * x."""
-        twice = self.value + self.value
-        return Dual(self.value.square(), {k: s * twice for k, s in self.slope.items()})
+        return Dual(self.value.square(), self._scaled(self.value + self.value))
 
     def power(self, exponent: "Dual") -> "Dual":
         """Power; 0, as its derivatives are, where the base is not positive.
@@ -67,25 +60,21 @@ class Dual:
         """
         value = self.value.power(exponent.value)
         by_base = exponent.value * self.value.power(exponent.value - point(1.0))
-        smooth = (self.value.low > 0) | (exponent.value.low > 0)
-        by_base = Interval(
-            np.where(smooth, by_base.low, -np.inf), np.where(smooth, by_base.high, np.inf)
-        )
-        slope = {k: s * by_base for k, s in self.slope.items()}
+        by_base = by_base.unless(~((self.value.low > 0) | (exponent.value.low > 0)))
         by_exponent = value * self.value.through(log)
-        for k, s in exponent.slope.items():
-            slope[k] = slope[k] + s * by_exponent if k in slope else s * by_exponent
-        return Dual(value, slope)
+        return Dual(value, _sum(self._scaled(by_base), exponent._scaled(by_exponent)))
 
     def through(self, function: Coefficients) -> "Dual":
         """An elementary function of it."""
         value, by_value = function(self.value, 1)
-        return Dual(value, {k: s * by_value for k, s in self.slope.items()})
+        return Dual(value, self._scaled(by_value))
+
+    def _scaled(self, factor: Interval) -> dict[int, Interval]:
+        return {k: s * factor for k, s in self.slope.items()}
 
 
-def constant(value: float) -> Dual:
-    """A number."""
-    return Dual(point(value), {})
+def _sum(one: dict[int, Interval], other: dict[int, Interval]) -> dict[int, Interval]:
+    return one | other | {k: one[k] + other[k] for k in one.keys() & other.keys()}
 
 
 LEAST = TINY / UNIT  # replaces a defect of 0, as of a state at rest: v must exceed `up`
@@ -98,20 +87,14 @@ class StepBounds(NamedTuple):
 
     states   at its end, remainders in `error`
     error    (n, n_boxes) bound on what the states lack; nan or infinite where nothing was proved
-    defect   (n, n_boxes) d above
     growth   (n_boxes,) the largest row sum of |M|
     late     (n, n_boxes) size of the highest power of tau in X
     """
 
     states: list[Polynomial]
     error: FloatArray
-    defect: FloatArray
     growth: FloatArray
     late: FloatArray
-
-
-Slopes = Callable[[Sequence[Polynomial], Sequence[Polynomial]], list[Polynomial]]
-"""(parameters, states) -> slopes over the step."""
 
 
 def validated_step(
@@ -128,67 +111,46 @@ def validated_step(
     p, x  one polynomial for each parameter and state, constant in tau, x without remainders
     u     inputs from t to t + h
     """
-    slopes = partial(_slopes, experiment, t=t, h=h, u=u)
+    space, guess = x[0].space, list(x)
     with np.errstate(all="ignore"):
-        guess = _guess(slopes, p, x, h)
-        d = _defect(guess, slopes(p, guess), h)
-        ranges = [f.range() for f in guess]
+        for order in range(space.order):  # Picard iterations without remainders
+            low = replace(space, order=order, careful=False)
+            cut = [[Polynomial(low, f.c[:, : order + 1], f.e * 0) for f in v] for v in (p, guess)]
+            rates = [f.c for f in _slopes(experiment, *cut, t=t, h=h, u=u)]
+            scaled = [c * h / np.arange(1, c.shape[1] + 1)[:, None] for c in rates]
+            longer = [np.concatenate([f.c, c], axis=1) for f, c in zip(x, scaled, strict=True)]
+            guess = [Polynomial(space, c, f.e) for f, c in zip(x, longer, strict=True)]
+        d = _defect(guess, _slopes(experiment, p, guess, t=t, h=h, u=u), h)
         matrix = partial(growth_matrix, experiment, [f.range() for f in p], t=t, h=h, u=u)
-        v, growth = supersolution(matrix, ranges, d)
+        v, growth = supersolution(matrix, [f.range() for f in guess], d)
         ends = [f.at_end() for f in guess]
-        error = np.stack([up(v[i] + ends[i].e) for i in range(len(ends))])
+        error = np.stack([up(one + end.e) for one, end in zip(v, ends, strict=True)])
         late = np.stack([f.norms[:, -1:].sum(axis=(0, 1)) for f in guess])
-    bare = [Polynomial(f.space, f.c, f.e * 0) for f in ends]
-    return StepBounds(bare, error, d, growth, late)
+    return StepBounds([replace(f, e=f.e * 0) for f in ends], error, growth, late)
 
 
 def _slopes(
     experiment: Replay,
     p: Sequence[Polynomial],
     x: Sequence[Polynomial],
+    *,
     t: FloatArray,
     h: FloatArray,
-    *,
     u: Sequence[InputLine],
 ) -> list[Polynomial]:
     space, boxes = x[0].space, len(t)
     clock = np.zeros((space.size, min(2, space.order + 1), boxes))
-    clock[0, 0] = t
-    if space.order:
-        clock[0, 1] = h
+    clock[0] = np.stack([t, h])[: clock.shape[1]]
     time = Polynomial(space, clock, up(4 * UNIT * np.abs(h)))
     given = [[time], x, p, [v.polynomial(space, t, h) for v in u]]
     return experiment.slopes(given, constants(space, boxes))
-
-
-def _guess(
-    slopes: Slopes, p: Sequence[Polynomial], x: Sequence[Polynomial], h: FloatArray
-) -> list[Polynomial]:
-    """Picard iterations without remainders, each of one order more."""
-    space = x[0].space
-    guess = list(x)
-    for order in range(space.order):
-        low = space.until(order)
-        rates = slopes(_in(low, p), _in(low, guess))
-        guess = [_integral(start, rate, h) for start, rate in zip(x, rates, strict=True)]
-    return guess
-
-
-def _integral(start: Polynomial, slope: Polynomial, h: FloatArray) -> Polynomial:
-    k = np.arange(1, slope.c.shape[1] + 1)[:, None]
-    return Polynomial(start.space, np.concatenate([start.c, slope.c * h / k], axis=1), start.e)
-
-
-def _in(space: TaylorSpace, given: Sequence[Polynomial]) -> list[Polynomial]:
-    return [Polynomial(space, f.c[:, : space.order + 1], f.e * 0) for f in given]
 
 
 def _defect(guess: Sequence[Polynomial], slopes: Sequence[Polynomial], h: FloatArray) -> FloatArray:
     """Bound on |h f(X) - X'|, one row for each state."""
     defects = []
     for f, slope in zip(guess, slopes, strict=True):
-        k = np.arange(1, f.c.shape[1])[:, None]
-        c = f.c[:, 1:] * k
+        c = f.c[:, 1:] * np.arange(1, f.c.shape[1])[:, None]
         rate = Polynomial(f.space, c, up(2 * UNIT * np.abs(c).sum(axis=(0, 1))))
         missing = slope.times(h, units=2) - rate
         defects.append(up(missing.norm + missing.e))
@@ -206,7 +168,7 @@ def supersolution(
     v, growth = np.full_like(d, np.inf), np.full(d.shape[1], np.inf)
     w = WIDER * d
     for _ in range(TRIES):
-        m = matrix([_wider(f, w[i]) for i, f in enumerate(x)])
+        m = matrix([outward(f.low - w[i], f.high + w[i]) for i, f in enumerate(x)])
         trial = d * 1.001
         for _ in range(6):
             trial = 1.001 * (d + np.maximum(_image(m, trial), 0.0))
@@ -227,12 +189,8 @@ def _image(m: FloatArray, v: FloatArray) -> FloatArray:
 
 def _supremum(m: FloatArray, v: FloatArray) -> FloatArray:
     """Upper bound of max(0, M v), rounding included."""
-    sizes = np.abs(m) * v
-    return np.asarray(np.maximum(_image(m, v) + 4 * (len(m) + 1) * UNIT * sizes.sum(axis=1), 0.0))
-
-
-def _wider(x: Interval, w: FloatArray) -> Interval:
-    return outward(x.low - w, x.high + w)
+    sizes = (np.abs(m) * v).sum(axis=1)
+    return np.asarray(np.maximum(_image(m, v) + 4 * (len(m) + 1) * UNIT * sizes, 0.0))
 
 
 def growth_matrix(
@@ -252,7 +210,8 @@ def growth_matrix(
     states = [Dual(value, {j: one}) for j, value in enumerate(x)]
     given = [[time], p, [v.between(time) for v in u]]
     clock, parameters, inputs = ([Dual(value, {}) for value in part] for part in given)
-    slopes = experiment.slopes([clock, states, parameters, inputs], constant)
+    values = [clock, states, parameters, inputs]
+    slopes = experiment.slopes(values, lambda number: Dual(point(number), {}))
     m = np.zeros((n, n, boxes))
     for i, f in enumerate(slopes):
         for j, slope in f.slope.items():

@@ -4,18 +4,14 @@
 2. the sum of squares at its parameters is not above its objective (validated integration);
 3. on every leaf and everything a contraction cut off it is not below its lower bound (likewise).
 
-The checker's answer.
-
-The tree of boxes of a certificate: read, and whether it covers its root without a hole.
-
-Bounds are compared as the doubles they are, exactly. Nothing else in a certificate is believed.
+Bounds are compared as the doubles they are. Nothing else in a certificate is believed.
 """
 
 import enum
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +21,8 @@ import numpy as np
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import read_json
 from igpe.problem.problem import Problem
-from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at
-from igpe.proofs.checker.experiments import Replay, replays
+from igpe.proofs.checker.confirm import Claims, confirm, value_at
+from igpe.proofs.checker.experiments import replays
 from igpe.proofs.checker.rows import Effort
 
 
@@ -160,10 +156,27 @@ class Tree:
 
         Open nodes are claims as well: the certified bound is one for them too.
         """
-        parts = [part for k, node in self._reached() for part in self._parts(k, node)]
-        table = np.array([[*a, *b, *c, *d] for _, a, b, c, d in parts])
-        a, b, c, d = np.split(table.reshape(len(parts), 4 * len(self.low)), 4, axis=1)
-        return Claims(a, b, c, d, np.array([k for k, *_ in parts], dtype=np.intp))
+        parts = []
+        for k, node in self._reached():
+            own = [(node.low, node.high)] if node.reason in ("bound", "open") else []
+            if node.reason == "contracted":
+                own += slabs(node, self.nodes[node.children[0]])
+            parts += [(k, (node.low, node.high, *part)) for part in own]
+        corners = np.array([part for _, part in parts]).reshape(len(parts), 4, len(self.low))
+        numbers = np.array([k for k, _ in parts], dtype=np.intp)
+        a, b, c, d = corners.transpose(1, 0, 2)
+        return Claims(a, b, c, d, numbers)
+
+    def region(self, low: Iterable[float], high: Iterable[float], why: str) -> UnprovedRegion:
+        """A box with the names of the unknowns."""
+        lower, upper = (dict(zip(self.unknowns, map(float, c), strict=True)) for c in (low, high))
+        return UnprovedRegion(lower, upper, why)
+
+    def share(self, left: Claims) -> float:
+        """Share of the box's volume that claims take."""
+        size = np.array(self.high) - np.array(self.low)
+        share = np.where(size > 0, (left.high - left.low) / np.where(size > 0, size, 1.0), 1.0)
+        return float(np.prod(share, axis=1).sum())
 
     def _reached(self) -> Iterator[tuple[int, BoxNode]]:
         todo, seen = [0], {0}
@@ -173,14 +186,6 @@ class Tree:
             new = set(self.nodes[k].children) - seen  # boxes of two parents: 2^40 visits else
             todo += sorted(new)
             seen |= new
-
-    def _parts(self, k: int, node: BoxNode) -> Iterator[tuple[int, Corner, Corner, Corner, Corner]]:
-        if node.reason in ("bound", "open"):
-            yield k, node.low, node.high, node.low, node.high
-        if node.reason == "contracted":
-            inner = self.nodes[node.children[0]]
-            for low, high in slabs(node, inner):
-                yield k, node.low, node.high, low, high
 
 
 def slabs(outer: BoxNode, inner: BoxNode) -> Iterator[tuple[Corner, Corner]]:
@@ -195,34 +200,31 @@ def slabs(outer: BoxNode, inner: BoxNode) -> Iterator[tuple[Corner, Corner]]:
 
 
 def _fault(node: BoxNode, children: list[BoxNode]) -> str:
+    """What is wrong with a node and its children; empty if nothing is."""
     if any(a > b for a, b in zip(node.low, node.high, strict=True)):
         return "its bounds are crossed"
     if node.reason in ("bound", "open"):
         return "it is a leaf with children" if children else ""
+    if node.reason == "contracted" and len(children) != 1:
+        return f"it is contracted to {len(children)} boxes"
     if node.reason == "contracted":
-        return _fault_of_contraction(node, children)
+        pairs = zip(node.low, children[0].low, children[0].high, node.high, strict=True)
+        inside = all(a <= b <= c <= d for a, b, c, d in pairs)
+        return "" if inside else "what it is contracted to lies outside"
     return _fault_of_split(node, children)
 
 
-def _fault_of_contraction(node: BoxNode, children: list[BoxNode]) -> str:
-    if len(children) != 1:
-        return f"it is contracted to {len(children)} boxes"
-    pairs = zip(node.low, children[0].low, children[0].high, node.high, strict=True)
-    inside = all(a <= b <= c <= d for a, b, c, d in pairs)
-    return "" if inside else "what it is contracted to lies outside"
-
-
 def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
-    parts = sorted(children, key=lambda c: (c.low, c.high))
-    if len(parts) <= 1:
-        return f"it is split into {len(parts)} boxes: a part of it is missing"
-    ends = [(c.low, c.high) for c in parts]
+    if len(children) <= 1:
+        return f"it is split into {len(children)} boxes: a part of it is missing"
+    ends = sorted((c.low, c.high) for c in children)
     axes = [i for i in range(len(node.low)) if any(a[i] != ends[0][0][i] for a, _ in ends)]
     if len(axes) != 1:
         return "its children are not cut across one axis"
     i = axes[0]
-    others = [(*a[:i], *a[i + 1 :], *b[:i], *b[i + 1 :]) for a, b in ends]
-    own = (*node.low[:i], *node.low[i + 1 :], *node.high[:i], *node.high[i + 1 :])
+    own, *others = [
+        (*a[:i], *a[i + 1 :], *b[:i], *b[i + 1 :]) for a, b in [(node.low, node.high), *ends]
+    ]
     if any(other != own for other in others):
         return "a child has other bounds than it in an axis that is not cut"
     chain = [node.low[i], *(a[i] for a, _ in ends[1:]), node.high[i]]
@@ -241,12 +243,17 @@ def read_tree(source: Any) -> Tree:
         kind = data.get("format") if isinstance(data, Mapping) else type(data).__name__
         raise DataError(f"The certificate's format is {kind!r}; this checker reads {FORMAT!r}.")
     try:
-        tree = _tree(data)
+        unknowns, count = tuple(str(n) for n in data["unknowns"]), len(data["tree"])
+        nodes = tuple(_node(node, k, len(unknowns), count) for k, node in enumerate(data["tree"]))
+        if not nodes or not unknowns:
+            raise ValueError("it has no boxes")
+        low, high, p = (_corner(data[key], len(unknowns)) for key in ("lower", "upper", "point"))
+        objective, bound = _finite(data["objective"]), _finite(data["lower_bound"])
+        return Tree(unknowns, low, high, p, objective, bound, nodes)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
         ) from None
-    return tree
 
 
 def _loaded(source: Any) -> Any:
@@ -270,25 +277,13 @@ def _loaded(source: Any) -> Any:
         raise DataError(f"The certificate is not JSON ({error}).") from None
 
 
-def _tree(data: Mapping[str, Any]) -> Tree:
-    unknowns = tuple(str(n) for n in data["unknowns"])
-    n = len(unknowns)
-    nodes = tuple(_node(node, k, n, len(data["tree"])) for k, node in enumerate(data["tree"]))
-    if not nodes or not n:
-        raise ValueError("it has no boxes")
-    low, high, point = (_corner(data[key], n) for key in ("lower", "upper", "point"))
-    objective, bound = (_finite(data[key]) for key in ("objective", "lower_bound"))
-    return Tree(unknowns, low, high, point, objective, bound, nodes)
-
-
 def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
         raise ValueError(f"a child of node {k} does not come later")
     if data["reason"] not in ("split", "contracted", "bound", "open"):
         raise ValueError(f"node {k} has the reason {data['reason']!r}")
-    low, high = _corner(data["lower"], n), _corner(data["upper"], n)
-    return BoxNode(low, high, data["reason"], children)
+    return BoxNode(_corner(data["lower"], n), _corner(data["upper"], n), data["reason"], children)
 
 
 def _corner(values: Any, n: int) -> Corner:
@@ -324,121 +319,82 @@ def verify(
                  Unsupported if the problem has parts that the checker does not know
     """
     begin = time.monotonic()
-    tree = read_tree(certificate)
+    tree, end = read_tree(certificate), begin + seconds
     _require_same(tree, problem)
     given = replays(problem)
-    objective = value_at(given, np.array(tree.point), begin + seconds)
-    check = _Check(tree, given, objective, begin, begin + seconds)
-    for answer in (check.of_cover(), check.of_point()):
-        if answer is not None:  # an answer that is not VERIFIED is false
-            return answer
-    return check.of_leaves(seconds, effort)
+    objective = value_at(given, np.array(tree.point), end)
+    refuted, open_ = _faults(tree, objective, timed_out=time.monotonic() >= end)
+    claims, outcome = None, None
+    if not refuted and not open_:
+        claims = tree.claims()
+        rest, bound = end - time.monotonic(), tree.lower_bound
+        with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
+            outcome = confirm(given, claims, bound, replace(effort, end=end), rest)
+        if outcome.better is not None:
+            why = f"these parameters have a sum of squares below {bound:.9g}"
+            refuted = [tree.region(outcome.better, outcome.better, why)]
+        elif len(outcome.left) or not objective[1] <= tree.objective:
+            why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
+            pairs = zip(outcome.left.low[:SHOWN], outcome.left.high[:SHOWN], strict=True)
+            open_ = [tree.region(*pair, why) for pair in pairs]
+            open_ = open_ or [tree.region(tree.point, tree.point, why)]
+    return Verified(
+        Verdict.REFUTED if refuted else Verdict.NOT_CONFIRMED if open_ else Verdict.VERIFIED,
+        lower_bound=tree.lower_bound,
+        objective=objective,
+        regions=tuple(refuted or open_),
+        volume=0.0 if refuted or outcome is None else tree.share(outcome.left),
+        leaves=0 if claims is None else len(claims),
+        subdivided=0 if outcome is None else outcome.subdivided,
+        boxes=0 if outcome is None else outcome.boxes,
+        seconds=time.monotonic() - begin,
+    )
 
 
 def _require_same(tree: Tree, problem: Problem) -> None:
-    if tree.unknowns != problem.box.names:
+    box = problem.box
+    if tree.unknowns != box.names:
         raise ProblemError(
             f"The certificate is about the unknowns {', '.join(tree.unknowns)}, the problem has "
-            f"{', '.join(problem.box.names)}; give the problem that was certified."
+            f"{', '.join(box.names)}; give the problem that was certified."
         )
-    lower, upper = tuple(problem.box.lower.tolist()), tuple(problem.box.upper.tolist())
-    if (tree.low, tree.high) != (lower, upper):
+    own, other = (
+        list(zip(*ends, strict=True))
+        for ends in ((tree.low, tree.high), (box.lower.tolist(), box.upper.tolist()))
+    )
+    if own != other:
         raise ProblemError(
-            f"The certificate is about the box {list(zip(tree.low, tree.high, strict=True))}, the "
-            f"problem has {list(zip(lower, upper, strict=True))}; give the problem that was "
-            "certified."
+            f"The certificate is about the box {own}, the problem has {other}; give the problem "
+            "that was certified."
         )
 
 
-class _Check:
-    """The check of one certificate."""
+Regions = list[UnprovedRegion]
 
-    def __init__(
-        self,
-        tree: Tree,
-        given: tuple[Replay, ...],
-        objective: tuple[float, float],
-        *times: float,
-    ) -> None:
-        self.tree, self.given, self.objective = tree, given, objective
-        self.begin, self.end = times
 
-    def of_cover(self) -> Verified | None:
-        """Refuted if the tree has a hole."""
-        nodes = self.tree.nodes
-        faults = [
-            self._region(nodes[k].low, nodes[k].high, f"node {k} of the tree is wrong, {why}")
-            for k, why in self.tree.faults()
-        ]
-        return self._answer(Verdict.REFUTED, faults, 0.0) if faults else None
+def _faults(
+    tree: Tree, objective: tuple[float, float], *, timed_out: bool
+) -> tuple[Regions, Regions]:
+    """Where the tree has a hole, or its parameters are not as good as certified.
 
-    def of_point(self) -> Verified | None:
-        """Refuted, or not confirmed, if the parameters are not as good as certified."""
-        (low, high), tree, p = self.objective, self.tree, self.tree.point
-        inside = all(a <= x <= b for a, x, b in zip(tree.low, p, tree.high, strict=True))
-        if not inside:
-            where = self._region(p, p, "the certificate's parameters lie outside its box")
-        elif low > tree.objective:
-            why = f"the sum of squares of its parameters is {low:.9g}, not {tree.objective:.9g}"
-            where = self._region(p, p, why)
-        elif high < tree.lower_bound:
-            why = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
-            where = self._region(p, p, why)
-        elif not (high <= tree.objective) and time.monotonic() < self.end:
-            why = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
-            return self._answer(Verdict.NOT_CONFIRMED, [self._region(p, p, why)], 0.0)
-        else:
-            return None
-        return self._answer(Verdict.REFUTED, [where], 0.0)
-
-    def of_leaves(self, seconds: float, effort: Effort) -> Verified:
-        """Check the bound on all leaves and all that was cut off."""
-        claims = self.tree.claims()
-        rest = self.end - time.monotonic()
-        with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            outcome = confirm(
-                self.given, claims, self.tree.lower_bound, replace(effort, end=self.end), rest
-            )
-        if outcome.better is not None:
-            p = tuple(outcome.better.tolist())
-            why = f"these parameters have a sum of squares below {self.tree.lower_bound:.9g}"
-            return self._answer(Verdict.REFUTED, [self._region(p, p, why)], 0.0, claims, outcome)
-        is_shown = not len(outcome.left) and self.objective[1] <= self.tree.objective
-        verdict = Verdict.VERIFIED if is_shown else Verdict.NOT_CONFIRMED
-        why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
-        pairs = zip(outcome.left.low[:SHOWN], outcome.left.high[:SHOWN], strict=True)
-        regions = [self._region(tuple(a.tolist()), tuple(b.tolist()), why) for a, b in pairs]
-        if not is_shown and not regions:
-            regions = [self._region(self.tree.point, self.tree.point, why)]
-        return self._answer(verdict, regions, self._share(outcome.left), claims, outcome)
-
-    def _share(self, left: Claims) -> float:
-        size = np.array(self.tree.high) - np.array(self.tree.low)
-        share = np.where(size > 0, (left.high - left.low) / np.where(size > 0, size, 1.0), 1.0)
-        return float(np.prod(share, axis=1).sum())
-
-    def _region(self, low: tuple[float, ...], high: tuple[float, ...], why: str) -> UnprovedRegion:
-        names = self.tree.unknowns
-        return UnprovedRegion(
-            dict(zip(names, low, strict=True)), dict(zip(names, high, strict=True)), why
-        )
-
-    def _answer(
-        self,
-        verdict: Verdict,
-        regions: list[UnprovedRegion],
-        volume: float,
-        claims: Claims | None = None,
-        outcome: Confirmed | None = None,
-    ) -> Verified:
-        return Verified(
-            verdict=verdict,
-            lower_bound=self.tree.lower_bound,
-            objective=self.objective,
-            regions=tuple(regions),
-            volume=volume,
-            leaves=0 if claims is None else len(claims),
-            subdivided=0 if outcome is None else outcome.subdivided,
-            boxes=0 if outcome is None else outcome.boxes,
-            seconds=time.monotonic() - self.begin,
-        )
+    returns  what refutes the certificate, and what leaves it not confirmed
+    """
+    nodes, p, (low, high) = tree.nodes, tree.point, objective
+    holes = [
+        tree.region(nodes[k].low, nodes[k].high, f"node {k} of the tree is wrong, {why}")
+        for k, why in tree.faults()
+    ]
+    if holes:
+        return holes, []
+    if not all(a <= x <= b for a, x, b in zip(tree.low, p, tree.high, strict=True)):
+        why = "the certificate's parameters lie outside its box"
+    elif low > tree.objective:
+        why = f"the sum of squares of its parameters is {low:.9g}, not {tree.objective:.9g}"
+    elif high < tree.lower_bound:
+        why = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
+    elif not (high <= tree.objective) and not timed_out:
+        why = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
+        return [], [tree.region(p, p, why)]
+    else:
+        return [], []
+    return [tree.region(p, p, why)], []

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-import containment
+import containment as true
 import numpy as np
 import pytest
 from consecutive import problem as consecutive
@@ -16,14 +16,14 @@ import igpe
 @pytest.mark.parametrize(
     ("check", "seeds"),
     [
-        (containment.of_intervals, 10),
-        (containment.of_functions, 4),  # Taylor coefficients
-        (containment.of_polynomials, 15),
-        (containment.of_functions_of_polynomials, 20),
-        (containment.of_transport, 15),
-        (containment.of_bounds, 30),
-        (containment.of_growth, 20),
-        (containment.of_inputs, 10),
+        (true.of_intervals, 10),
+        (true.of_functions, 4),  # Taylor coefficients
+        (true.of_polynomials, 15),
+        (true.of_functions_of_polynomials, 20),
+        (true.of_transport, 15),
+        (true.of_bounds, 30),
+        (true.of_growth, 20),
+        (true.of_inputs, 10),
     ],
 )
 def test_what_is_computed_contains_what_is_true(check: Callable[[int], int], seeds: int) -> None:
@@ -32,12 +32,12 @@ def test_what_is_computed_contains_what_is_true(check: Callable[[int], int], see
 
 @pytest.mark.parametrize("seed", thinned(range(15), 7))
 def test_residuals_of_random_models(seed: int) -> None:
-    assert containment.of_integration(seed) == 0
+    assert true.of_integration(seed) == 0
 
 
 @pytest.mark.parametrize("seed", [1, 2, *map(statistical, (3, 8, 10))])
 def test_residuals_of_random_models_with_tables(seed: int) -> None:
-    assert containment.of_integration(seed, inputs=1 + seed % 2) == 0
+    assert true.of_integration(seed, inputs=1 + seed % 2) == 0
 
 
 @pytest.mark.parametrize("width", [0.0, 1e-3, 0.1])
@@ -51,11 +51,11 @@ def test_residuals_of_a_tank_with_a_table_and_a_prior(width: float) -> None:
         experiments=[run],
         priors={"volume": igpe.losses.NormalPrior(1.4, 0.1)},
     )
-    experiment, truth = containment.replay_and_reference(problem)
+    experiment, truth = true.replay_and_reference(problem)
     assert experiment.times[0] == 0.0  # where the prior is
     assert len(experiment.inputs) == 1
     low = 0.4 + np.random.default_rng(1).random((2, 6))
-    wrong, _ = containment.residuals_outside(experiment, truth, low, low + width, seed=2)
+    wrong, _ = true.residuals_outside(experiment, truth, low, low + width, seed=2)
     assert wrong == 0
 
 
@@ -66,8 +66,8 @@ def test_residuals_of_a_tank_with_a_table_and_a_prior(width: float) -> None:
 )
 def test_residuals_of_published_models(problem: object, width: float) -> None:
     """And the check is sharp: some error is at least a hundredth of what is allowed."""
-    experiment, truth = containment.replay_and_reference(problem())  # type: ignore[operator]
+    experiment, truth = true.replay_and_reference(problem())  # type: ignore[operator]
     low = np.random.default_rng(1).random((2, 6)) * (9.0 if width < 1 else 5.0)
-    wrong, most = containment.residuals_outside(experiment, truth, low, low + width, seed=2)
+    wrong, most = true.residuals_outside(experiment, truth, low, low + width, seed=2)
     assert wrong == 0
     assert width < 0.1 or most > 0.01
