@@ -1,7 +1,7 @@
 """Values of the wrong kind, and combinations that mean nothing: what must be said about them."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,8 @@ import bad_models as bad
 import pandas as pd
 import pyomo.environ as pyo
 from bad_models import spoilt
-from spoiling import Case, pose, run, table
+from spoiling import Cases, pose, run, table
 
-from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import L1, Huber, NormalPrior, PiecewiseConstant
 from igpe.problem.problem import Problem
@@ -90,184 +89,127 @@ class Careless:
         raise KeyError("no table")
 
 
-EXPERIMENTS: Mapping[str, Case] = {
-    "start None": (lambda: kind(start=None), DataError, ["start is None", "start={'A': 1.0"]),
-    "start in a list": (lambda: kind(start=[1.0]), DataError, ["start is [1.0]", "mapping"]),
-    "start by number": (lambda: kind(start={1: 1.0}), DataError, ["[1]", "no names", "mapping"]),
-    "inputs in a list": (lambda: kind(inputs=[1]), DataError, ["inputs is [1]", "igpe.step_input"]),
-    "units a text": (lambda: kind(units="mol"), DataError, ["units is 'mol'", "{'A': 'mol/L'}"]),
-    "name a number": (lambda: kind(name=3), DataError, ["name is 3", "text"]),
-    "only a number": (lambda: kind(only=3), DataError, ["only is 3", "only=['A', 'B']"]),
+EXPERIMENTS: Cases = {
+    "start None": (lambda: kind(start=None), "start is None | start={'A': 1.0"),
+    "start in a list": (lambda: kind(start=[1.0]), "start is [1.0] | mapping"),
+    "start by number": (lambda: kind(start={1: 1.0}), "[1] | no names | mapping"),
+    "inputs in a list": (lambda: kind(inputs=[1]), "inputs is [1] | igpe.step_input"),
+    "units a text": (lambda: kind(units="mol"), "units is 'mol' | {'A': 'mol/L'}"),
+    "name a number": (lambda: kind(name=3), "name is 3 | text"),
+    "only a number": (lambda: kind(only=3), "only is 3 | only=['A', 'B']"),
     "sigma a list of text": (
         lambda: kind(sigma={"A": ["x"]}),
-        DataError,
-        ["sigma of 'A' is ['x']", "not numbers", "one for each row"],
+        "sigma of 'A' is ['x'] | not numbers | one for each row",
     ),
     "start time a text": (
         lambda: kind(start_time="0"),
-        DataError,
-        ["start_time is '0'", "first measurement is at 0", "number"],
+        "start_time is '0' | first measurement is at 0 | number",
     ),
-    "unknown of text": (
-        lambda: Unknown("0", "1"),  # type: ignore[arg-type]
-        DataError,
-        ["['0', '1']", "finite bounds"],
-    ),
-    "guess a text": (
-        lambda: Unknown(0, 1, guess="x"),  # type: ignore[arg-type]
-        DataError,
-        ["guess 'x'", "number inside"],
-    ),
+    "unknown of text": (lambda: Unknown("0", "1"), "['0', '1'] | finite bounds"),  # type: ignore[arg-type]
+    "guess a text": (lambda: Unknown(0, 1, guess="x"), "guess 'x' | number inside"),  # type: ignore[arg-type]
     "nothing after the start": (
         lambda: run(table([0.0], A=[1.0])),
-        DataError,
-        ["only measurements are at 0", "experiment starts", "add later ones"],
+        "only measurements are at 0 | experiment starts | add later ones",
     ),
     "nothing after the given start": (
         lambda: run(table([5.0], A=[1.0]), start_time=5.0),
-        DataError,
-        ["only measurements are at 5", "start_time="],
+        "only measurements are at 5 | start_time=",
     ),
     "corrupt workbook": (
         lambda: Experiment(corrupt("corrupt.xlsx")),
-        DataError,
-        [
-            "corrupt.xlsx' could not be read as a table",
-            "no sound .xlsx file",
-            "save it again as .xlsx",
-        ],
+        "corrupt.xlsx' could not be read as a table | no sound .xlsx file | save it again as .xlsx",
     ),
     "corrupt parquet": (
         lambda: Experiment(corrupt("corrupt.parquet")),
-        DataError,
-        ["corrupt.parquet' could not be read as a table", "save it again as .parquet"],
+        "corrupt.parquet' could not be read as a table | save it again as .parquet",
     ),
 }
 
-PROBLEMS: Mapping[str, Case] = {
-    "parameters None": (lambda: pose(parameters=None), ProblemError, ["is None", "['k1', 'k2']"]),
-    "parameters numbers": (lambda: pose(parameters=[1]), ProblemError, ["is [1]", "wanted names"]),
-    "local None": (lambda: pose(local=None), ProblemError, ["local is None", "local=['k1']"]),
+PROBLEMS: Cases = {
+    "parameters None": (lambda: pose(parameters=None), "is None | ['k1', 'k2']"),
+    "parameters numbers": (lambda: pose(parameters=[1]), "is [1] | wanted names"),
+    "local None": (lambda: pose(local=None), "local is None | local=['k1']"),
     "priors in a list": (
         lambda: pose(priors=[NormalPrior(1, 1)]),
-        ProblemError,
-        ["priors is [NormalPrior(", "mapping", "igpe.losses.NormalPrior(mean, deviation)"],
+        "priors is [NormalPrior( | mapping | igpe.losses.NormalPrior(mean, deviation)",
     ),
     "prior a pair": (
         lambda: pose(priors={"k": (1, 0.1)}),
-        ProblemError,
-        ["priors of 'k' is (1, 0.1)", "igpe.losses.NormalPrior(mean, deviation)"],
+        "priors of 'k' is (1, 0.1) | igpe.losses.NormalPrior(mean, deviation)",
     ),
-    "prior of text": (
-        lambda: NormalPrior("1", 1),  # type: ignore[arg-type]
-        ProblemError,
-        ["mean '1'", "finite mean"],
-    ),
-    "loss a text": (lambda: pose(loss="l1"), ProblemError, ["loss is 'l1'", "igpe.losses.L1()"]),
-    "loss a class": (lambda: pose(loss=L1), ProblemError, ["loss is <class", "igpe.losses.L1()"]),
-    "Huber of text": (
-        lambda: Huber("x"),  # type: ignore[arg-type]
-        ProblemError,
-        ["delta is 'x'", "positive number"],
-    ),
+    "prior of text": (lambda: NormalPrior("1", 1), "mean '1' | finite mean"),  # type: ignore[arg-type]
+    "loss a text": (lambda: pose(loss="l1"), "loss is 'l1' | igpe.losses.L1()"),
+    "loss a class": (lambda: pose(loss=L1), "loss is <class | igpe.losses.L1()"),
+    "Huber of text": (lambda: Huber("x"), "delta is 'x' | positive number"),  # type: ignore[arg-type]
     "time-varying a number": (
         lambda: pose(time_varying={"feed": 3}),
-        ProblemError,
-        ["time_varying of 'feed' is 3", "igpe.losses.PiecewiseConstant("],
+        "time_varying of 'feed' is 3 | igpe.losses.PiecewiseConstant(",
     ),
-    "breaks of text": (
-        lambda: PiecewiseConstant(("a",), 0, 1),  # type: ignore[arg-type]
-        ProblemError,
-        ["breaks ['a']", "numbers"],
-    ),
+    "breaks of text": (lambda: PiecewiseConstant(("a",), 0, 1), "breaks ['a'] | numbers"),  # type: ignore[arg-type]
     "breaks one number": (
-        lambda: PiecewiseConstant(0.5, "a", 1),  # type: ignore[arg-type]
-        ProblemError,
-        ["bounds ['a', 1]", "lower < upper"],
-    ),
-    "fixing at a text": (
-        lambda: pose().fixing({"k": "x"}),  # type: ignore[dict-item]
-        ProblemError,
-        ["{'k': 'x'}", "finite numbers"],
-    ),
-    "fixing a list": (
-        lambda: pose().fixing(["k"]),  # type: ignore[arg-type]
-        ProblemError,
-        ["fixing is ['k']", "problem.fixing({"],
-    ),
+        lambda: PiecewiseConstant(0.5, "a", 1),
+        "bounds ['a', 1] | lower < upper",
+    ),  # type: ignore[arg-type]
+    "fixing at a text": (lambda: pose().fixing({"k": "x"}), "{'k': 'x'} | finite numbers"),  # type: ignore[dict-item]
+    "fixing a list": (lambda: pose().fixing(["k"]), "fixing is ['k'] | problem.fixing({"),  # type: ignore[arg-type]
     "integer parameter": (
         lambda: pose(with_k(lambda: pyo.Var(domain=pyo.NonNegativeIntegers))),
-        ProblemError,
-        ["'k'", "NonNegativeIntegers", "real numbers", "once for each value"],
+        "'k' | NonNegativeIntegers | real numbers | once for each value",
     ),
     "binary parameter": (
         lambda: pose(with_k(lambda: pyo.Var(domain=pyo.Binary))),
-        ProblemError,
-        ["'k'", "Binary", "real numbers"],
+        "'k' | Binary | real numbers",
     ),
     "sigma of one experiment": (
         lambda: pose(experiments=[run(sigma=0.1), run()]),
-        ProblemError,
-        ["['1'] have standard deviations", "['2'] have none", "or none"],
+        "['1'] have standard deviations | ['2'] have none | or none",
     ),
     "prior without sigma": (
         lambda: pose(priors={"k": NormalPrior(1, 1)}),
-        ProblemError,
-        ["['k']", "units", "give the measurements standard deviations (sigma=...)"],
+        "['k'] | units | give the measurements standard deviations (sigma=...)",
     ),
     "parameter of one model": (
         lambda: two(model=differs(without_k)),
-        ProblemError,
-        ["Experiment '2'", "no scalar Var 'k'", "All experiments' models need all parameters"],
+        "Experiment '2' | no scalar Var 'k' | All experiments' models need all parameters",
     ),
     "bounds apart": (
         lambda: two(model=differs(far_away)),
-        ProblemError,
-        ["'k' has bounds (0.0, 5.0)", "(7.0, 9.0)", "do not overlap", "make it local"],
+        "'k' has bounds (0.0, 5.0) | (7.0, 9.0) | do not overlap | make it local",
     ),
     "units of two models": (
         lambda: two(model=differs(in_hours)),
-        ProblemError,
-        ["'k' has the units ['', '1/h']", "make it local"],
+        "'k' has the units ['', '1/h'] | make it local",
     ),
-    "no parmest experiment": (
-        lambda: Problem.from_parmest([1]),
-        ModelError,
-        ["['int']", "get_labeled_model()"],
-    ),
+}
+PARMEST: Cases = {
+    "no parmest experiment": (lambda: Problem.from_parmest([1]), "['int'] | get_labeled_model()"),
     "no list of parmest experiments": (
-        lambda: Problem.from_parmest(None),  # type: ignore[arg-type]
-        ModelError,
-        ["['NoneType']", "list of parmest experiments"],
-    ),
+        lambda: Problem.from_parmest(None),
+        "['NoneType'] | list of parmest experiments",
+    ),  # type: ignore[arg-type]
     "careless parmest experiment": (
         lambda: Problem.from_parmest([Careless()]),
-        ModelError,
-        ["get_labeled_model of a Careless failed", "KeyError"],
+        "get_labeled_model of a Careless failed | KeyError",
     ),
 }
 
-RESULTS: Mapping[str, Case] = {
-    "empty result": (lambda: Result.from_json("{}"), DataError, ["no entry 'format'", "to_json"]),
+RESULTS: Cases = {
+    "empty result": (lambda: Result.from_json("{}"), "no entry 'format' | to_json"),
     "result without parts": (
         lambda: Result.from_json(json.dumps({"format": 1, "objective": 1.0})),
-        DataError,
-        ["lacks ['candidates', ", "to_json"],
+        "lacks ['candidates',  | to_json",
     ),
     "result of another format": (
         lambda: Result.from_json(json.dumps({"format": 99})),
-        DataError,
-        ["format 99", "reads 1", "make it again"],
+        "format 99 | reads 1 | make it again",
     ),
     "result file missing": (
         lambda: Result.from_json("nowhere.json"),
-        DataError,
-        ["'nowhere.json' of the result could not be read", "No such file", "looked from"],
+        "'nowhere.json' of the result could not be read | No such file | looked from",
     ),
-    "result not JSON": (lambda: Result.from_json("{k1"), DataError, ["not JSON", "to_json"]),
+    "result not JSON": (lambda: Result.from_json("{k1"), "not JSON | to_json"),
     "result not a text": (
-        lambda: Result.from_json(pd.DataFrame()),  # type: ignore[arg-type]
-        DataError,
-        ["a DataFrame", "path of its file"],
-    ),
+        lambda: Result.from_json(pd.DataFrame()),
+        "a DataFrame | path of its file",
+    ),  # type: ignore[arg-type]
 }

@@ -10,8 +10,8 @@ from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
-Case = tuple[Callable[[], Any], type[Exception], list[str]]
-"""What is done, the error it must end with, and what the message must contain."""
+Cases = dict[str, tuple[Callable[[], Any], str]]
+"""What is done, and what the message must contain, apart by bars."""
 
 
 def table(time: Any = (0.0, 1.0, 2.0), **columns: Any) -> pd.DataFrame:

@@ -6,35 +6,55 @@ Each message must say what was found, what was wanted, and what to do.
 from collections.abc import Iterable
 from typing import Any
 
+import bad_data
+import bad_kinds
 import bad_models as bad
+import bad_problems
 import numpy as np
 import pandas as pd
 import pytest
-from bad_data import CONDITIONS, TABLES
-from bad_kinds import EXPERIMENTS, PROBLEMS, RESULTS
-from bad_problems import MODELS, SETTINGS
 from spoiling import pose, run, table
 
-from igpe.core.errors import IgpeError
+from igpe.core.errors import DataError, IgpeError, ModelError, ProblemError
 from igpe.equations.compiled import compiled
 from igpe.problem.inputs import step_input
 
-GROUPS = (TABLES, CONDITIONS, SETTINGS, MODELS, EXPERIMENTS, PROBLEMS, RESULTS)
-CASES = {name: case for group in GROUPS for name, case in group.items()}
+GROUPS = {
+    DataError: (
+        bad_data.TABLES,
+        bad_data.CONDITIONS,
+        bad_problems.INPUTS,
+        bad_kinds.EXPERIMENTS,
+        bad_kinds.RESULTS,
+    ),
+    ProblemError: (
+        bad_data.UNFIT,
+        bad_problems.SETTINGS,
+        bad_problems.STARTS,
+        bad_kinds.PROBLEMS,
+    ),
+    ModelError: (bad_problems.MODELS, bad_kinds.PARMEST),
+}
+CASES = {
+    name: (error, *case)
+    for error, groups in GROUPS.items()
+    for group in groups
+    for name, case in group.items()
+}
 
 
 def test_no_case_hides_another() -> None:
-    assert len(CASES) == sum(map(len, GROUPS))
+    assert len(CASES) == sum(len(group) for groups in GROUPS.values() for group in groups)
 
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_it_is_refused_with_a_helpful_sentence(name: str) -> None:
-    attempt, error, fragments = CASES[name]
+    error, attempt, says = CASES[name]
     with pytest.raises(IgpeError) as caught:
         attempt()
     message = str(caught.value)
     assert type(caught.value) is error, message
-    assert [f for f in fragments if f not in message] == [], message
+    assert [part for part in says.split(" | ") if part not in message] == [], message
 
 
 def test_the_sound_problem_is_accepted() -> None:

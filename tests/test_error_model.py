@@ -52,16 +52,13 @@ def test_the_deviation_is_the_root_of_the_sum_of_both_squares():
     assert Noise(absolute=0.3, relative=0.05).deviation(h) == pytest.approx(expected, rel=1e-15)
 
 
-@pytest.mark.parametrize("share", [0.0, -0.1, 1.0, 5, np.nan, np.inf, "0.05", None])
-def test_a_relative_part_that_is_no_share_is_refused(share):
-    with pytest.raises(igpe.errors.DataError, match=r"relative=.* share below 1"):
-        Noise(relative=share)
-
-
-@pytest.mark.parametrize("absolute", [-0.1, np.nan, np.inf, "0.1", None])
-def test_an_absolute_part_that_is_no_deviation_is_refused(absolute):
-    with pytest.raises(igpe.errors.DataError, match=r"absolute=.* 0 or more"):
-        Noise(absolute, relative=0.1)
+def test_parts_that_are_no_deviations_are_refused():
+    for share in (0.0, -0.1, 1.0, 5, np.nan, np.inf, "0.05", None):
+        with pytest.raises(igpe.errors.DataError, match=r"relative=.* share below 1"):
+            Noise(relative=share)
+    for absolute in (-0.1, np.nan, np.inf, "0.1", None):
+        with pytest.raises(igpe.errors.DataError, match=r"absolute=.* 0 or more"):
+            Noise(absolute, relative=0.1)
 
 
 @pytest.mark.parametrize("sigma", [Noise(0.2), {"A": Noise(0.2), "B": 0.2}])
@@ -156,18 +153,14 @@ def test_a_share_of_degrees_celsius_is_refused():
         pose(data, units={"T": "degC"}, sigma=Noise(relative=0.05))
 
 
-def test_other_data_have_the_same_error_model():
+def test_other_data_and_other_experiments_have_their_error_models():
     again = run().with_data(table(A=[8.0, 4.0, 2.0, 1.0]))
     assert dict(again.error_models) == {"A": Noise(relative=0.05)}
-
-
-def test_read_experiments_gives_each_its_error_model():
     both = pd.concat([table().assign(experiment=n) for n in ("one", "two")])
-    runs = igpe.read_experiments(
-        both, sigma={"one": Noise(relative=0.05), "two": {"A": 0.1, "B": 1}}
-    )
-    assert set(runs[0].error_models) == {"A", "B"}
-    assert not runs[1].error_models
+    given = {"one": Noise(relative=0.05), "two": {"A": 0.1, "B": 1}}
+    one, two = igpe.read_experiments(both, sigma=given)
+    assert set(one.error_models) == {"A", "B"}
+    assert not two.error_models
 
 
 def test_copies_keep_error_models_and_what_is_held():
@@ -181,20 +174,15 @@ def test_copies_keep_error_models_and_what_is_held():
         assert not one.sigma_follows_model
         assert one.experiments[0].measurements.sigma == pytest.approx([0.1, 0.2, 0.3, 0.4])
     assert problem.sigma_follows_model
+    unknown = pose(table(A=[4.0, 2.0, 1.0, 0.5]))
+    assert not unknown.sigma_known
+    assert unknown.weighted([[0.1, 0.2, 0.3, 0.4]]).sigma_known
     assert held.with_data(table(A=[4.0, 2.0, 1.0, 0.5])).sigma_follows_model
 
 
-def test_what_was_unknown_is_known_once_it_is_held():
-    problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]))
-    assert not problem.sigma_known
-    assert problem.weighted([[0.1, 0.2, 0.3, 0.4]]).sigma_known
-
-
-@pytest.mark.parametrize(
-    "sigma",
-    [[], [[0.1]], [[0.1, 0.2, 0.3, 0.0]], [[0.1, 0.2, 0.3, np.nan]], 0.1, [["a", "b", "c", "d"]]],
-)
-def test_what_is_held_is_a_positive_number_for_each_measurement(sigma):
+def test_what_is_held_is_a_positive_number_for_each_measurement():
     problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Noise(relative=0.05))
-    with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* as long as \[4\]"):
-        problem.weighted(sigma)
+    bad = [[0.1, 0.2, 0.3, 0.0]], [[0.1, 0.2, 0.3, np.nan]], [["a", "b", "c", "d"]]
+    for sigma in ([], [[0.1]], *bad, 0.1):
+        with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* long as \[4\]"):
+            problem.weighted(sigma)

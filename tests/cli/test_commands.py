@@ -11,60 +11,46 @@ import pytest
 from command_line import BELLMAN, CHAIN, ROOT, refused, run
 
 AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
-WRITERS = {
-    ".csv": lambda table, path: table.to_csv(path, index=False),
-    ".xlsx": lambda table, path: table.to_excel(path, index=False),
-    ".parquet": lambda table, path: table.to_parquet(path),
-}
 
 
-def test_check_says_what_can_be_estimated():
-    done = run("check", CHAIN)
+def test_check_prints_the_structure_and_draws_it(tmp_path):
+    path = tmp_path / "map.svg"
+    done = run("check", CHAIN, "--plot", path)
     assert done.exit_code == 0
     assert done.stdout.startswith("p1  from the slope")
-
-
-def test_check_as_json():
+    assert "square: 2 equations, 2 unknowns" in path.read_text(encoding="utf-8")
     found = json.loads(run("check", CHAIN, "--json", "-").stdout)
     assert [(f["name"], f["reach"]) for f in found["table"]][1] == ("p2", "algebraic")
 
 
-def test_check_writes_the_map(tmp_path):
-    path = tmp_path / "map.svg"
-    assert run("check", CHAIN, "--plot", path).exit_code == 0
-    assert "square: 2 equations, 2 unknowns" in path.read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def estimated(tmp_path_factory):
+    """An estimation with all that it can write, and its folder."""
+    folder = tmp_path_factory.mktemp("estimated")
+    files = {"--json": "result.json", "--plot": "fit.png", "--report": "one.html"}
+    words = [word for option, name in files.items() for word in (option, folder / name)]
+    return run("estimate", CHAIN, *words, "--seed", 7), folder
 
 
-def test_estimate_prints_the_result():
-    done = run("estimate", CHAIN)
+def test_estimate_prints_the_result_and_writes_files(estimated):
+    done, folder = estimated
     assert done.exit_code == 0
     assert done.stdout.splitlines()[1].startswith("p1  5.00")
-
-
-def test_estimate_as_json_is_pure_json():
-    done = run("estimate", CHAIN, "--json", "-", "--seed", 7)
-    found = json.loads(done.stdout)
+    found = json.loads((folder / "result.json").read_text())
     assert found["parameters"] == pytest.approx(consecutive.OPTIMUM, rel=1e-4)
     assert found["objective"] == pytest.approx(1.186e-6, rel=1e-2)
     assert (found["status"], found["seed"]) == ("CONVERGED", 7)
+    assert (folder / "fit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_estimate_writes_json_and_picture(tmp_path):
-    json_file, picture = tmp_path / "result.json", tmp_path / "fit.png"
-    done = run("estimate", CHAIN, "--json", json_file, "--plot", picture)
-    assert done.stdout.splitlines()[1].startswith("p1  5.00")
-    assert json.loads(json_file.read_text())["parameters"].keys() == {"p1", "p2"}
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_estimate_writes_a_report_and_so_does_a_stored_result(tmp_path):
-    stored, page, again = (tmp_path / n for n in ("result.json", "one.html", "other.htm"))
-    assert run("estimate", CHAIN, "--json", stored, "--report", page).exit_code == 0
-    done = run("report", stored, again)
+def test_a_stored_result_has_the_same_report(estimated):
+    folder = estimated[1]
+    page, again = folder / "one.html", folder / "other.htm"
+    done = run("report", folder / "result.json", again)
     assert (done.exit_code, done.stdout) == (0, f"Written: {again}\n")
     assert again.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
     assert "Settings(ladder=" in page.read_text(encoding="utf-8")
-    run("report", stored, again, "--title", "Run 12", "--date", "today")
+    run("report", folder / "result.json", again, "--title", "Run 12", "--date", "today")
     assert "<h1>Run 12</h1><p>today</p>" in again.read_text(encoding="utf-8")
 
 
@@ -74,35 +60,25 @@ def test_a_report_of_no_result(tmp_path):
     assert not page.exists()
 
 
-@pytest.mark.parametrize(
-    "words", [["estimate", "nowhere.py", "--report"], ["report", "nowhere.json"]]
-)
-def test_a_report_that_is_no_page_is_noticed_before_the_work(words):
-    done = run(*words, "report.pdf")
-    assert done.exit_code == 2
-    assert "does not end in .html, .htm" in done.stderr
-
-
-@pytest.mark.parametrize("ending", WRITERS)
-def test_other_measurements(tmp_path, ending):
+def test_other_measurements(tmp_path):
     """Data of a chain that is twice as fast: the same values at half the times."""
     faster = pd.read_csv(consecutive.DATA)
     faster["time"] /= 2
-    path = tmp_path / f"run{ending}"
-    WRITERS[ending](faster[faster["time"] < 0.45], path)
+    path = tmp_path / "run.xlsx"
+    faster[faster["time"] < 0.45].to_excel(path, index=False)
     found = json.loads(run("estimate", CHAIN, "--data", path, "--json", "-").stdout)
     assert found["parameters"]["p2"] == pytest.approx(2.0, rel=0.01)
     assert found["measurements"] == 2 * (faster["time"] < 0.45).sum()
 
 
-def test_profile_prints_intervals_and_writes_them(tmp_path):
-    stored, picture, written = (tmp_path / n for n in ("r.json", "p.png", "p.json"))
-    run("estimate", CHAIN, "--json", stored)
-    done = run("profile", CHAIN, "--result", stored, "--plot", picture, "--json", written)
+def test_profile_prints_intervals_and_writes_them(estimated):
+    folder = estimated[1]
+    words = ["--result", folder / "result.json", "--plot", folder / "p.png"]
+    done = run("profile", CHAIN, *words, "--json", folder / "p.json")
     assert done.exit_code == 0
     assert "95 % interval" in done.stdout
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    found = json.loads(written.read_text())
+    assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads((folder / "p.json").read_text())
     assert [p["name"] for p in found["profiles"]] == ["p1", "p2"]
 
 
@@ -117,12 +93,8 @@ def test_profile_estimates_first_where_no_result_is_given():
 def test_simulate_prints_a_table(tmp_path):
     picture = tmp_path / "simulated.svg"
     done = run("simulate", CHAIN, *AT_OPTIMUM, "--plot", picture)
-    lines = done.stdout.splitlines()
-    assert lines[:2] == ["experiment,time,x1,x2", "1,0.0,1.0,0.0"]
+    assert done.stdout.splitlines()[:2] == ["experiment,time,x1,x2", "1,0.0,1.0,0.0"]
     assert "<svg" in picture.read_text()
-
-
-def test_simulate_as_json():
     found = json.loads(run("simulate", CHAIN, *AT_OPTIMUM, "--json", "-").stdout)
     assert found["table"][0] == {"experiment": "1", "time": 0.0, "x1": 1.0, "x2": 0.0}
 
@@ -153,25 +125,14 @@ def test_a_spoilt_model_file(tmp_path, name):
     refused(run("check", path), str(path), words)
 
 
-def test_no_model_file():
+def test_files_that_are_missing_or_do_not_fit(tmp_path):
     refused(run("check", "nowhere.py"), "There is no model file 'nowhere.py'", "looked from")
-
-
-@pytest.mark.parametrize("command", ["check", "estimate", "simulate"])
-def test_no_data_file(command):
-    refused(run(command, CHAIN, "--data", "nowhere.csv"), "There is no file 'nowhere.csv'")
-
-
-def test_data_of_another_model(tmp_path):
-    path = tmp_path / "other.csv"
-    path.write_text("time,x9\n1,2\n2,3\n")
-    refused(run("estimate", CHAIN, "--data", path), "x9")
-
-
-def test_data_that_are_no_table(tmp_path):
-    path = tmp_path / "run.xlsx"
-    path.write_text("not a workbook")
-    refused(run("estimate", CHAIN, "--data", path), "run.xlsx")
+    refused(run("simulate", CHAIN, "--data", "nowhere.csv"), "There is no file 'nowhere.csv'")
+    other, broken = tmp_path / "other.csv", tmp_path / "run.xlsx"
+    other.write_text("time,x9\n1,2\n2,3\n")
+    refused(run("estimate", CHAIN, "--data", other), "x9")
+    broken.write_text("not a workbook")
+    refused(run("estimate", CHAIN, "--data", broken), "run.xlsx")
 
 
 BAD_VALUES = {
@@ -189,38 +150,22 @@ def test_bad_values(name):
 
 
 UNWRITABLE = {
-    "--json": "nowhere/result.json",
-    "--plot": "nowhere/fit.png",
-    "--report": "nowhere/report.html",
+    "json in no folder": (["--json", "nowhere/result.json"], "no folder 'nowhere'"),
+    "plot in no folder": (["--plot", "nowhere/fit.png"], "no folder 'nowhere'"),
+    "report in no folder": (["--report", "nowhere/report.html"], "no folder 'nowhere'"),
+    "report of another kind": (["--report", "report.pdf"], "does not end in .html, .htm"),
+    "picture of another kind": (["--plot", "fit.docx"], ".png"),
+    "json is a folder": (["--json", ROOT], "is a folder"),
+    "seed": (["--seed", -1], "--seed"),
 }
 
 
-@pytest.mark.parametrize("option", UNWRITABLE)
-def test_a_folder_that_is_missing_is_noticed_before_the_work(option):
-    done = run("estimate", "nowhere.py", option, UNWRITABLE[option])
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_what_cannot_be_written_is_noticed_before_the_work(name):
+    words, says = UNWRITABLE[name]
+    done = run("estimate", "nowhere.py", *words)
     assert done.exit_code == 2
-    assert "no folder 'nowhere'" in done.stderr
-
-
-def test_a_picture_of_unknown_kind_is_noticed_before_the_work():
-    done = run("estimate", "nowhere.py", "--plot", "fit.docx")
-    assert done.exit_code == 2
-    assert ".png" in done.stderr
-
-
-@pytest.mark.parametrize("option", ["--json", "--plot"])
-def test_a_folder_in_place_of_a_file_is_noticed_before_the_work(option, tmp_path):
-    folder = tmp_path / "results.png"
-    folder.mkdir()
-    done = run("estimate", "nowhere.py", option, folder)
-    assert done.exit_code == 2
-    assert "is a folder" in done.stderr
-
-
-def test_a_negative_seed_is_noticed_before_the_work():
-    done = run("estimate", "nowhere.py", "--seed", -1)
-    assert done.exit_code == 2
-    assert "--seed" in done.stderr
+    assert says in done.stderr
     assert "nowhere.py" not in done.stderr
 
 

@@ -187,8 +187,8 @@ class _Comparison:
         a == b and b == a are one equation; Python turns them round where one side alone is a
         ScalarVar. 0 * sqrt(x) has no value at x < 0, but need not be kept.
         """
-        turned = np.asarray(np.abs(true + translated) <= allowed)
-        turned[len(self.system.equations) :] = False
+        is_equation = np.arange(len(true)) < len(self.system.equations)
+        turned = is_equation[:, None] & (np.abs(true + translated) <= allowed)
         right = compared & (turned | (np.abs(true - translated) <= allowed))
         return np.asarray(turned | (np.isnan(true) & right.any(axis=1)[:, None]))
 
