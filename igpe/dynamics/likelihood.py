@@ -1,11 +1,8 @@
-"""The likelihood of measurements with normal errors.
+"""The likelihood of measurements with normal errors, and linearised errors of the unknowns.
 
-Linearised errors of a problem's unknowns, the one way that every table takes.
-
-Directions that active constraints leave free, for the statistics.
-
-Constraints without time, on parameters and on states, are differentiated on the integrated course.
-Those over time stay out, as do those on what the equations do not determine: the result says so.
+Active constraints leave directions free: those without time, on parameters and on states, are
+differentiated on the integrated trajectory. Those over time stay out, as do those on what the
+equations do not determine: the result says so.
 """
 
 from collections.abc import Mapping
@@ -14,18 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
 from igpe.dynamics.shooting.multiple.chains import chains_of
 from igpe.dynamics.shooting.residuals import Broken, deviations, simulate
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
-from igpe.numerics.least_squares.chains.chains import Chained, Limits, condensed
+from igpe.numerics.least_squares.chains.chains import Chained, condensed
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise, uncertainty
-from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 
@@ -68,23 +64,17 @@ def negative_log_likelihood(
                 f"{run.reason}",
                 run.status,
             )
-        total += _of_run(experiment, run)
-    return total + (_of_priors(problem, {**problem.fixed, **values}) if priors else 0.0)
-
-
-def _of_run(experiment: Experiment, run: Trajectory) -> float:
-    m = experiment.measurements
-    predicted = run.measured[m.row, m.column]
-    sigma = experiment.sigma_at(predicted)
-    which = deviations(experiment, m)
-    if which is not None:
-        sigma = np.where(which >= 0, run.measured[m.row, which], sigma)
-    return _normal(predicted - m.value, sigma)
-
-
-def _of_priors(problem: Problem, values: Mapping[str, float]) -> float:
-    terms = [(values[n] - p.mean, p.deviation) for n, p in problem.priors.items()]
-    return _normal(*np.array(terms, dtype=float).reshape(-1, 2).T)
+        m, which = experiment.measurements, deviations(experiment, experiment.measurements)
+        predicted = run.measured[m.row, m.column]
+        sigma = experiment.sigma_at(predicted)
+        if which is not None:
+            sigma = np.where(which >= 0, run.measured[m.row, which], sigma)
+        total += _normal(predicted - m.value, sigma)
+    if priors:
+        known = problem.fixed | values
+        terms = [(known[n] - p.mean, p.deviation) for n, p in problem.priors.items()]
+        total += _normal(*np.array(terms, dtype=float).reshape(-1, 2).T)
+    return total
 
 
 def _normal(error: FloatArray, sigma: FloatArray) -> float:
@@ -144,8 +134,13 @@ def of_measurements(problem: Problem, at: Linearised) -> Linearised:
     That is the weights of a robust loss, and the rows that estimated standard deviations add.
     """
     if problem.sigma_estimated:
-        rows = np.concatenate([*_rows(problem), np.arange(_count(problem), len(at.residual))])
-        return Linearised(at.residual[rows], at.jacobian[rows])
+        rows, first = [], 0
+        for e in problem.experiments:
+            which, count = deviations(e, e.measurements), len(e.measurements.value)
+            rows.append(np.arange(first, first + count))
+            first += count + (0 if which is None else int((which >= 0).sum()))
+        own = np.concatenate([*rows, np.arange(first, len(at.residual))])
+        return Linearised(at.residual[own], at.jacobian[own])
     loss = losses_of(problem)[-1]
     if loss.is_plain:
         return at
@@ -155,28 +150,6 @@ def of_measurements(problem: Problem, at: Linearised) -> Linearised:
         np.concatenate([plain.residual, at.residual[m:]]),
         np.vstack([plain.jacobian, at.jacobian[m:]]),
     )
-
-
-def _added(problem: Problem) -> list[tuple[int, int]]:
-    """Measurements of each experiment, and rows that estimated standard deviations add to them."""
-    found = []
-    for e in problem.experiments:
-        which = deviations(e, e.measurements)
-        found.append((len(e.measurements.value), 0 if which is None else int((which >= 0).sum())))
-    return found
-
-
-def _count(problem: Problem) -> int:
-    return sum(map(sum, _added(problem)))
-
-
-def _rows(problem: Problem) -> list[IntArray]:
-    """Places of the measurements' own residuals."""
-    found, first = [], 0
-    for count, added in _added(problem):
-        found.append(np.arange(first, first + count))
-        first += count + added
-    return found
 
 
 def _has_unit_variance(problem: Problem) -> bool:
@@ -233,13 +206,9 @@ def tangent(problem: Problem, x: FloatArray) -> Tangent:
             continue
         free = Linearised(np.zeros(0), nothing.rows)
         along = chain.limits.along(condensed(Chained((chain,), free)).moves[0][:, :, :-1])
-        wanted = np.array([n in names for n in shooting.limits.names])
-        rows.append(along[wanted & _are_active(chain.limits, along, x)])
+        limits, without_time = chain.limits, [n in names for n in shooting.limits.names]
+        near = np.minimum(np.abs(limits.value - limits.low), np.abs(limits.high - limits.value))
+        made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
+        is_active = limits.equations | (near <= ACTIVE * made_of)
+        rows.append(along[is_active & np.array(without_time)])
     return Tangent(np.vstack(rows), names)
-
-
-def _are_active(limits: Limits, along: FloatArray, x: FloatArray) -> BoolArray:
-    """(c,) equations, and inequalities on their bound."""
-    near = np.minimum(np.abs(limits.value - limits.low), np.abs(limits.high - limits.value))
-    made_of = np.maximum(np.linalg.norm(along * x, axis=1), np.abs(limits.value))
-    return np.asarray(limits.equations | (near <= ACTIVE * made_of))

@@ -37,7 +37,17 @@ def simulate(
                 finite, the times are no finite numbers, or one lies before the start,
                 EstimationFailed if the integration breaks down, saying when
     """
-    _check_names(problem, parameters)
+    unknown_names = [n for n in parameters if n not in problem.unknowns.names]
+    if unknown_names:
+        raise ProblemError(
+            f"Values are given for {unknown_names}, which are no unknowns; the unknowns are "
+            f"{list(problem.unknowns.names)}."
+        )
+    missing = [n for n in problem.box.names if n not in parameters]
+    if missing:
+        raise ProblemError(
+            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
+        )
     values = {n: _value(n, parameters[n]) for n in problem.box.names}
     given = None if times is None else _times(times)
     grids = tuple(
@@ -82,20 +92,6 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
         f"'{name}' has no finite value: a root, a logarithm and a broken power of a negative "
         "number have none."
     )
-
-
-def _check_names(problem: Problem, parameters: Mapping[str, float]) -> None:
-    strangers = [n for n in parameters if n not in problem.unknowns.names]
-    if strangers:
-        raise ProblemError(
-            f"Values are given for {strangers}, which are no unknowns; the unknowns are "
-            f"{list(problem.unknowns.names)}."
-        )
-    missing = [n for n in problem.box.names if n not in parameters]
-    if missing:
-        raise ProblemError(
-            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
-        )
 
 
 def _value(name: str, value: Any) -> float:

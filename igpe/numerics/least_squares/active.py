@@ -1,13 +1,12 @@
-"""Bounds that hold an optimum: the active set, judged by the residuals and not by a distance.
+"""Bounds that hold an optimum, and directions that a least-squares problem does not determine.
 
-An interior-point method ends beside a bound, at a distance that depends on its barrier. A value
-belongs on the bound if the residuals do not show the step to it, and the objective does not rise.
+The active set is judged by the residuals and not by a distance: an interior-point method ends
+beside a bound, at a distance that depends on its barrier. A value belongs on the bound if the
+residuals do not show the step to it, and the objective does not rise.
 
-Which directions of the unknowns a least-squares problem does not determine, by name.
-
-A direction of the Jacobian's null space is a change of the unknowns that moves no residual; it is
-told relative to the size of each. The null space is that of columns of length 1, so that neither
-units nor an unknown of little effect hide one that has some.
+A direction of the Jacobian's null space is a change of the unknowns that moves no residual,
+relative to the size of each. The null space is that of columns of length 1, so that neither units
+nor an unknown of little effect hide one that has some.
 """
 
 from collections.abc import Sequence
@@ -123,26 +122,19 @@ def undetermined(jacobian: FloatArray, sizes: FloatArray, names: Sequence[str]) 
     none = effect <= NOTHING * effect.max()
     even = np.where(none, 0.0, short / np.where(none, 1.0, length))
     _, singular, rows = np.linalg.svd(even, full_matrices=True)
-    found = np.zeros(n)
-    found[: len(singular)] = singular
-    lost = rows[found <= LOST * max(found[0], np.finfo(float).tiny)]
-    return [_direction(row, names) for row in _simple(lost / np.where(none, 1.0, effect))]
-
-
-def _simple(basis: FloatArray) -> FloatArray:
-    """Another basis of the same space with few parts each (reduced row echelon form)."""
-    rows = basis.copy()
-    free = list(range(rows.shape[1]))
-    for k in range(len(rows)):
-        pivot = max(free, key=lambda j: abs(rows[k, j]))
-        rows[k] /= rows[k, pivot]
-        others = [i for i in range(len(rows)) if i != k]
-        rows[others] -= np.outer(rows[others, pivot], rows[k])
+    values = np.zeros(n)
+    values[: len(singular)] = singular
+    lost = rows[values <= LOST * max(values[0], np.finfo(float).tiny)]
+    lost = lost / np.where(none, 1.0, effect)
+    free, directions = list(range(n)), []
+    for k in range(len(lost)):  # reduced row echelon form: a basis with few parts each
+        pivot = max(free, key=lambda j: abs(lost[k, j]))
+        lost[k] /= lost[k, pivot]
+        others = np.arange(len(lost)) != k
+        lost[others] -= np.outer(lost[others, pivot], lost[k])
         free.remove(pivot)
-    return rows
-
-
-def _direction(row: FloatArray, names: Sequence[str]) -> Direction:
-    change = row / row[np.argmax(np.abs(row))]
-    parts = [i for i, c in enumerate(change) if abs(c) >= SMALL]
-    return Direction(tuple(names[i] for i in parts), change[parts])
+    for row in lost:
+        change = row / row[np.argmax(np.abs(row))]
+        parts = [i for i, c in enumerate(change) if abs(c) >= SMALL]
+        directions.append(Direction(tuple(names[i] for i in parts), change[parts]))
+    return directions

@@ -1,10 +1,8 @@
-"""Linear least squares inside bounds: min |A x - b|^2, lower <= x <= upper.
+"""Linear least squares inside bounds: min |A x - b|^2, lower <= x <= upper; quadratics in a box.
 
 An active-set method (Stark & Parker 1995) on the triangular factor of A, so that its many small
 problems have as many rows as unknowns. Problems here are small and come by the hundred, so LAPACK
 is called directly: `scipy.optimize.lsq_linear` gives the same answers and takes ten times as long.
-
-The minimiser of a quadratic function in a box.
 """
 
 from functools import lru_cache
@@ -30,8 +28,12 @@ def bounded_solution(
     matrix  (m, n);  right (m,)
     """
     n = matrix.shape[1]
-    if len(matrix) > n:
-        matrix, right = _triangle(matrix, right)
+    if len(matrix) > n:  # R (n, n) and Q'b (n,) of the factors A = Q R
+        both = np.empty((len(matrix), n + 1), order="F")
+        both[:, :n], both[:, n] = matrix, right
+        factors = lapack.dgeqrf(both, overwrite_a=True)[0][:n]
+        factors[_below(n)] = 0.0  # dgeqrf keeps Q there
+        matrix, right = factors[:, :n], factors[:, n]
     free = _least(matrix, right)
     if ((free >= lower) & (free <= upper)).all():
         return free
@@ -52,7 +54,7 @@ class _ActiveSet(NamedTuple):
     def solution(self, x: FloatArray) -> FloatArray:
         """From x, which lies inside the bounds."""
         free = (x > self.lower) & (x < self.upper)
-        tiny = SLOPE * _norm(self.matrix.ravel()) * _norm(self.right)
+        tiny = SLOPE * float(np.linalg.norm(self.matrix) * np.linalg.norm(self.right))
         for _ in range(ROUNDS * len(x)):
             self._descend(x, free)
             slope = self.matrix.T @ (self.right - self.matrix @ x)  # of the decrease
@@ -86,16 +88,6 @@ class _ActiveSet(NamedTuple):
             free[which[arrived]] = False
 
 
-def _triangle(matrix: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """R (n, n) and Q'b (n,) of the factors A = Q R."""
-    n = matrix.shape[1]
-    both = np.empty((len(matrix), n + 1), order="F")
-    both[:, :n], both[:, n] = matrix, right
-    factors = lapack.dgeqrf(both, overwrite_a=True)[0][:n]
-    factors[_below(n)] = 0.0  # dgeqrf keeps Q there
-    return factors[:, :n], factors[:, n]
-
-
 @lru_cache
 def _below(n: int) -> BoolArray:
     """(n, n + 1) what lies below the diagonal."""
@@ -120,19 +112,12 @@ def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
     free = np.zeros(n, dtype=np.int32)
     _, found, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
     x = np.asarray(found[:n, 0] if found.ndim == 2 else found[:n], dtype=float) / length  # noqa: PLR2004
-    return x if rank == n else _shortest(x, even, length, int(rank))
-
-
-def _shortest(x: FloatArray, even: FloatArray, length: FloatArray, rank: int) -> FloatArray:
-    """x (n,) without its part in the directions that columns `even` (m, n) * length lose."""
-    rows = np.linalg.svd(even)[2][rank:] / length
+    if rank == n:
+        return x
+    rows = np.linalg.svd(even)[2][rank:] / length  # directions that are lost
     rows /= np.abs(rows).max(axis=1, keepdims=True)
     lost = np.linalg.qr(rows.T)[0]
     return np.asarray(x - lost @ (lost.T @ x))
-
-
-def _norm(v: FloatArray) -> float:
-    return float(np.sqrt(v @ v))
 
 
 RIDGE = 1e-8  # of the largest curvature: directions that no residual determines have so much
