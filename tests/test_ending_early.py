@@ -379,11 +379,6 @@ def test_a_time_limit_before_anything_says_so():
     assert raised.value.status is Status.TIME_LIMIT
 
 
-def test_a_time_limit_that_is_not_reached_changes_nothing():
-    problem = CASE.problem(0.02, 1)
-    assert igpe.estimate(problem, time_limit=300.0).status is Status.CONVERGED
-
-
 @pytest.mark.parametrize("wrong", [0, -1.0, "1", float("nan")])
 def test_a_time_limit_that_is_none_is_refused(wrong):
     with pytest.raises(igpe.errors.ProblemError, match="time_limit"):

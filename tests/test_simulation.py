@@ -23,28 +23,6 @@ def test_against_an_independent_integration(case):
         )
 
 
-def test_decay_is_exponential():
-    problem = CASE["decay"].problem()
-    found = igpe.simulate(problem, {"k": 0.3}, [3.0, 1.0, 1.0])
-    assert list(found["time"]) == [1.0, 3.0]
-    assert found["A"].to_numpy() == pytest.approx(2 * np.exp([-0.3, -0.9]), rel=1e-6)
-
-
-def test_without_times_it_reports_the_measured_ones_among_many():
-    case = CASE["decay"]
-    found = igpe.simulate(case.problem(), case.truth)
-    assert found["time"].iloc[0] == 0.0
-    assert found["time"].iloc[-1] == case.times[-1]
-    assert set(case.times) <= set(found["time"])
-    assert len(found) >= 200
-
-
-def test_states_that_are_not_measured_are_reported_too():
-    case = CASE["unmeasured_intermediate"]
-    found = igpe.simulate(case.problem(), case.truth)
-    assert {"A", "B", "C"} <= set(found.columns)
-
-
 def test_several_experiments_one_below_the_other():
     case = CASE["decay"]
     runs = [igpe.Experiment(case.data(), name=n, start={"A": a}) for n, a in (("x", 1), ("y", 3))]
@@ -54,31 +32,11 @@ def test_several_experiments_one_below_the_other():
     assert found["A"].to_numpy() == pytest.approx(np.exp(-2.0) * np.array([1, 3]), rel=1e-6)
 
 
-def test_a_missing_value_is_named():
-    case = CASE["consecutive"]
-    with pytest.raises(
-        igpe.errors.ProblemError, match=r"Give values for \['k2'\]; the unknowns are"
-    ):
-        igpe.simulate(case.problem(), {"k1": 1.0})
-
-
-def test_a_value_of_nothing_is_named():
-    with pytest.raises(igpe.errors.ProblemError, match=r"\['kk'\], which are no unknowns"):
-        igpe.simulate(CASE["decay"].problem(), {"k": 1.0, "kk": 2.0})
-
-
 def test_what_is_held_needs_no_value():
     problem = CASE["consecutive"].problem().fixing({"k2": 0.4})
     whole = igpe.simulate(CASE["consecutive"].problem(), {"k1": 1.0, "k2": 0.4}, [1.0])
     for given in ({"k1": 1.0}, {"k1": 1.0, "k2": 0.4}):
         pd.testing.assert_frame_equal(igpe.simulate(problem, given, [1.0]), whole)
-
-
-def test_a_time_before_the_start_is_refused():
-    with pytest.raises(
-        igpe.errors.ProblemError, match="Time -1 lies before the start of experiment 1, 0"
-    ):
-        igpe.simulate(CASE["decay"].problem(), {"k": 1.0}, [-1.0, 1.0])
 
 
 def explosion(times):
@@ -137,24 +95,31 @@ def test_a_failure_gives_the_integrators_own_reason(monkeypatch):
     assert "unstable" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "times", [[], [0.0, np.nan], [np.inf], "soon", ["a", 1.0], [[1.0], [1, 2]]]
-)
-def test_times_that_are_none_are_refused(times):
-    with pytest.raises(
-        igpe.errors.ProblemError, match=r"The times are .* give one or more finite numbers"
-    ):
-        igpe.simulate(CASE["decay"].problem(), {"k": 1.0}, times)
+def test_without_times_all_states_are_reported_at_many():
+    case = CASE["unmeasured_intermediate"]
+    found = igpe.simulate(case.problem(), case.truth)
+    assert {"A", "B", "C"} <= set(found.columns)
+    assert found["time"].iloc[0] == 0.0
+    assert found["time"].iloc[-1] == case.times[-1]
+    assert set(case.times) <= set(found["time"])
+    assert len(found) >= 200
 
 
-@pytest.mark.parametrize("value", ["a", np.nan, None])
-def test_a_value_that_is_no_number_is_refused(value):
-    with pytest.raises(
-        igpe.errors.ProblemError, match=r"The value of 'k' is .*; give a finite number"
-    ):
-        igpe.simulate(CASE["decay"].problem(), {"k": value})
+TIMES_SAY = r"The times are .* give one or more finite numbers"
+REFUSED = [
+    ({}, None, r"Give values for \['k'\]; the unknowns are"),
+    ({"k": 1.0, "kk": 2.0}, None, r"\['kk'\], which are no unknowns"),
+    ({"kk": 2.0}, None, r"\['kk'\], which are no unknowns"),
+    *(({"k": v}, None, r"The value of 'k' is .*; give a finite") for v in ("a", np.nan, None)),
+    ({"k": 1.0}, [-1.0, 1.0], "Time -1 lies before the start of experiment 1, 0"),
+    *(
+        ({"k": 1.0}, times, TIMES_SAY)
+        for times in ([], [0.0, np.nan], [np.inf], "soon", ["a", 1.0], [[1.0], [1, 2]])
+    ),
+]
 
 
-def test_a_wrong_name_is_reported_before_the_missing_one():
-    with pytest.raises(igpe.errors.ProblemError, match=r"\['kk'\], which are no unknowns"):
-        igpe.simulate(CASE["decay"].problem(), {"kk": 2.0})
+@pytest.mark.parametrize(("values", "times", "says"), REFUSED)
+def test_values_and_times_that_are_none_are_refused(values, times, says):
+    with pytest.raises(igpe.errors.ProblemError, match=says):
+        igpe.simulate(CASE["decay"].problem(), values, times)

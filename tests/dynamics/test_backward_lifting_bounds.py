@@ -15,7 +15,7 @@ from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
-from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
@@ -62,13 +62,6 @@ def test_an_optimum_on_the_bound_of_a_state_is_that_of_gauss_newton(bounds, inte
     assert back.trail[-1].iterations < BackwardLifting().max_iterations
 
 
-def test_bounds_of_states_that_do_not_matter_change_nothing():
-    back, _ = both(posed((0.0, 2.0)), FAR)
-    free, _ = both(posed(), FAR)
-    assert back.parameters == free.parameters
-    assert back.trail[-1].iterations == free.trail[-1].iterations
-
-
 def test_with_all_stages_a_fit_on_the_bound_of_a_state():
     once = {"restarts": Restarts(count=0), "finer": 1}
     searches = BackwardLifting(), GeneralisedGaussNewton()
@@ -95,13 +88,6 @@ def test_an_optimum_on_the_bound_of_a_parameter(k, start):
     assert back.parameters["h"] == pytest.approx(gauss.parameters["h"], rel=1e-5)
     assert back.objective == pytest.approx(gauss.objective, rel=1e-9)
     assert any("k ends on its bound" in note for note in back.notes)
-
-
-def test_an_optimum_on_the_bound_of_a_start_value():
-    back, gauss = both(posed(start=Unknown(1.3, 3)), {**FAR, "A(t0)": 2.0})
-    assert back.status is gauss.status is Status.CONVERGED
-    assert back.parameters["A(t0)"] == gauss.parameters["A(t0)"] == 1.3
-    assert back.parameters == pytest.approx(gauss.parameters, rel=1e-5)
 
 
 def test_constraints_of_the_model_are_refused_by_name():
@@ -141,11 +127,3 @@ def test_at_a_time_limit_it_tells_the_best_so_far(monkeypatch, links, bounds):
         assert all(h.iterates[-1].gap < 1e-3 for h in matched if h.status is Status.CONVERGED)
     assert len(ended) > 5
     assert ended[-1] in {Status.CONVERGED, Status.TIME_LIMIT}
-
-
-def test_within_its_time_it_ends_as_without_a_limit():
-    free, late = (direct(BackwardLifting(), time_limit=v) for v in (None, 1e3))
-    known, found = (m.estimate(posed((0.2, None)), FAR) for m in (free, late))
-    assert found.status is Status.CONVERGED
-    assert found.parameters == known.parameters
-    assert not any("time limit" in note for note in found.notes)

@@ -222,13 +222,6 @@ def test_a_fast_double_is_not_taken_for_the_slow_truth():
     assert any("oscillates between the measurements" in note for note in once.notes)
 
 
-@pytest.mark.parametrize("name", ["stirred_tank", "dimer", "michaelis_menten", "logistic"])
-def test_what_does_not_oscillate_is_measured_densely_enough(name):
-    problem = CASE[name].problem()
-    (sampling,) = map(horizons.SamplingDensity, SingleShooting().prepare(problem).residuals.runs)
-    assert not sampling.too_sparse(problem.box.vector(CASE[name].truth))
-
-
 def test_as_published_gives_up_where_an_integration_breaks():
     problem = lotka.problem(seed=72)
     found = IncrementalShooting.as_published(Sundials()).estimate(problem, lotka.PAPER_START)
@@ -250,14 +243,6 @@ def test_single_shooting_begins_again_if_asked():
     many = SingleShooting(Automatic(), restarts=Restarts(seed=1)).estimate(problem, start)
     assert many.status is Status.BEST_OF_SEVERAL
     assert dict(many.parameters) == pytest.approx(lotka.TRUTH, rel=0.1)
-
-
-def test_many_starts_of_incremental_shooting():
-    case = CASE["lotka_volterra"]
-    method = igpe.search.MultiStart(IncrementalShooting(), starts=3)
-    found = method.estimate(case.problem(), {})
-    assert found.method.startswith("best of 3 starts, ")
-    assert dict(found.parameters) == pytest.approx(case.truth, rel=1e-4)
 
 
 def test_residuals_until_a_time_are_the_first_of_all():

@@ -17,7 +17,6 @@ from igpe.dynamics.shooting.reweighting import (
     MOST,
     first_weighted,
     iteratively_reweighted,
-    weighted_at,
 )
 
 CASES = {case.name: case for case in ZOO}
@@ -188,15 +187,6 @@ def test_first_weights_come_from_smoothed_measurements():
     assert first_weighted(first) is first
 
 
-def test_a_fit_with_the_weights_of_the_model_held_stays_where_it_is():
-    problem = noisy("lotka_volterra")
-    found = igpe.SingleShooting().estimate(problem, CASES["lotka_volterra"].near)
-    held = weighted_at(problem, found.parameters)
-    again = igpe.SingleShooting().estimate(held, CASES["lotka_volterra"].near)
-    assert again.parameters == pytest.approx(found.parameters, rel=1e-5)
-    assert again.objective == pytest.approx(found.objective, rel=1e-5)
-
-
 def test_without_a_floor_the_share_does_not_matter_and_is_told_by_chi_squared():
     problems = [posed(decayed(seed=6), igpe.Noise(relative=share)) for share in (0.02, SHARE)]
     small, right = (igpe.estimate(problem, QUICK) for problem in problems)
@@ -296,13 +286,6 @@ def test_many_starts_are_compared_with_the_same_weights():
     found = igpe.search.MultiStart(trials=16, starts=3).estimate(noisy("lotka_volterra"), {})
     assert found.status is Status.BEST_OF_SEVERAL
     assert found.method.startswith("best of 3 starts, single shooting, weights by the model in")
-
-
-def test_methods_are_compared():
-    problem = noisy("consecutive")
-    starts = [CASES["consecutive"].near, {"k1": 5.0, "k2": 5.0}]
-    found = igpe.compare(problem, METHODS[:4], starts)
-    assert (found.table["best %"] == 100).all()
 
 
 def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):

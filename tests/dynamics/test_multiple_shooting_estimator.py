@@ -152,65 +152,10 @@ def test_a_chaotic_model_from_a_start_where_it_explodes():
     assert dict(found.parameters) == pytest.approx(henon_heiles.OPTIMUM, rel=1e-3, abs=1e-3)
 
 
-def test_without_continuation_it_is_exact_from_the_beginning():
-    case = CASE["lotka_volterra"]
-    found = MultipleShooting(links=()).estimate(case.problem(), case.near)
-    assert found.status is Status.CONVERGED
-    assert dict(found.parameters) == pytest.approx(case.truth, rel=1e-6)
-
-
-def test_a_parameter_on_its_bound_is_told():
-    case = CASE["decay"]
-    problem = Problem(
-        case.builder, parameters={"k": (0.8, 5.0)}, experiments=case.problem().experiments
-    )
-    found = MultipleShooting().estimate(problem, {"k": 2.0})
-    assert found.parameters["k"] == pytest.approx(0.8)
-    assert any("k ends on its bound" in note for note in found.notes)
-
-
-def test_directions_that_nothing_determines_are_named():
-    def builder(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.u, m.v, m.w = (pyo.Var(bounds=(0.01, 5)) for _ in range(3))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.w - m.u * m.v * m.A[t])
-        return m
-
-    t = np.linspace(0.0, 3.0, 12)
-    data = pd.DataFrame({"time": t, "A": 0.5 + 1.5 * np.exp(-0.6 * t)})
-    problem = Problem(
-        builder, parameters=["u", "v", "w"], experiments=Experiment(data, start={"A": 2.0})
-    )
-    found = MultipleShooting().estimate(problem, {"u": 1.0, "v": 1.0, "w": 1.0})
-    assert found.status.usable
-    assert found.parameters["u"] * found.parameters["v"] == pytest.approx(0.6, rel=1e-5)
-    assert found.parameters["w"] == pytest.approx(0.3, rel=1e-5)
-    assert [n for n in found.notes if "u" in n and "v together" in n]
-    assert not [n for n in found.notes if "w" in n.split(":")[0].split()]
-
-
-def test_a_model_that_cannot_be_integrated_is_a_status():
-    case = CASE["decay"]
-    few = Sundials(max_steps=1)
-    method = MultipleShooting(few, restarts=Restarts(count=1))
-    assert method.estimate(case.problem(), case.near).status is Status.INTEGRATION_BROKE
-
-
 def test_nothing_to_estimate():
     case = CASE["decay"]
     held = case.problem().fixing(case.truth)
     assert MultipleShooting().estimate(held, {}).status is Status.NOTHING_TO_DO
-
-
-def test_the_same_start_gives_the_same_numbers():
-    case = CASE["lotka_volterra"]
-    prepared = MultipleShooting().prepare(case.problem(noise=0.02))
-    first, second = prepared.estimate(case.near), prepared.estimate(case.near)
-    assert first.parameters == second.parameters
-    assert first.objective == second.objective
 
 
 def test_nodes_stand_at_measured_times_of_about_equal_distance():

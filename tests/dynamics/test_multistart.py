@@ -24,13 +24,6 @@ def test_the_truth_is_found_without_a_start(name):
     assert found.parameters == pytest.approx(case.truth, rel=1e-4)
 
 
-def test_the_same_seed_gives_the_same():
-    problem = CASE["consecutive"].problem(noise=0.05)
-    first, second = (MultiStart(trials=8, starts=2, seed=5).estimate(problem, {}) for _ in "12")
-    assert first.parameters == second.parameters
-    assert first.objective == second.objective
-
-
 def test_a_given_start_is_one_more():
     case = CASE["consecutive"]
     found = MultiStart(trials=2, starts=1).estimate(case.problem(), case.near)

@@ -9,7 +9,7 @@ from zoo import ZOO
 from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.residuals import Residuals, simulate
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import NormalPrior
@@ -137,13 +137,6 @@ def test_what_it_cannot_do_is_refused():
     problem = Problem(tied, parameters=["k"], experiments=run)
     with pytest.raises(Unsupported, match=r"constraints \['end'\]; use igpe.MultipleShooting"):
         SingleShooting().estimate(problem, {})
-
-
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
-def test_simulation_at_the_truth_gives_the_data(case):
-    problem = case.problem()
-    ((_, run),) = simulate(problem, Sundials(), case.truth, (np.array(case.times),))
-    assert run.measured == pytest.approx(case.data()[list(case.measured)].to_numpy(), rel=2e-6)
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e-9, 1e6])

@@ -16,7 +16,6 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.incremental.incremental_shooting import IncrementalShooting
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals, unmeasured
@@ -233,13 +232,6 @@ def test_robust_losses_count_jumps_as_squares():
             jumps = np.diff(there[1:])
             cost = np.sum(np.abs(residuals(there).residual)) + 20.0 * jumps @ jumps
             assert cost > known - 1e-3 * known
-
-
-def test_many_starts_and_comparisons_know_the_pieces():
-    found = MultiStart(SingleShooting(), trials=8, starts=2).estimate(posed(), {})
-    assert dict(found.parameters) == pytest.approx(TRUTH, rel=1e-5)
-    table = igpe.compare(posed(), [SingleShooting(), MultipleShooting()], [START]).runs
-    assert {"feed(0)", "feed(2.5)", "feed(5)"} <= set(table.columns)
 
 
 def test_structure_judges_constants_alone():
