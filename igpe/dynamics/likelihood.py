@@ -71,7 +71,7 @@ def negative_log_likelihood(
             sigma = np.where(which >= 0, run.measured[m.row, which], sigma)
         total += _normal(predicted - m.value, sigma)
     if priors:
-        known = problem.fixed | values
+        known = {**problem.fixed, **values}
         terms = [(known[n] - p.mean, p.deviation) for n, p in problem.priors.items()]
         total += _normal(*np.array(terms, dtype=float).reshape(-1, 2).T)
     return total

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.deadline import finishing, stopped
+from igpe.core.deadline import stopped
 from igpe.core.estimates import Estimate
 from igpe.core.fields import (
     NOT_NEGATIVE,
@@ -29,7 +29,6 @@ from igpe.dynamics.collocation.assembled import Assembled, parts
 from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Mesh, Radau, most_elements
 from igpe.dynamics.collocation.transcription import Transcription
-from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import (
     Profile,
@@ -39,7 +38,7 @@ from igpe.dynamics.shooting.base import (
     require_plain,
 )
 from igpe.dynamics.shooting.refine import put_on_bounds
-from igpe.dynamics.shooting.residuals import FINISH, Residuals
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
@@ -99,10 +98,7 @@ class Collocation(Checked):
             except KeyboardInterrupt:
                 if not is_plain(problem) or not start:
                     raise
-                residuals = Residuals(problem, Sundials())
-                with finishing(), allowance(FINISH):
-                    residuals(problem.box.vector(start))
-                fit = residuals.best_fit()
+                fit = Residuals(problem, Sundials()).best_of([problem.box.vector(start)])
                 return Estimate(dict(start), fit.cost, fit.status, "the start, not corrected")
             try:
                 return estimate if stopped() else put_on_bounds(problem, estimate)

@@ -6,19 +6,18 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arguments import digest
-from igpe.core.deadline import Deadline, finishing
+from igpe.core.deadline import finishing
 from igpe.core.errors import EstimationFailed
 from igpe.core.estimates import Estimate, estimate_of, estimate_row
 from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
-from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import UNANSWERED, unanswered
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
-from igpe.dynamics.shooting.residuals import FINISH, Residuals
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
 from igpe.tasks.run import Backend, run
@@ -118,15 +117,9 @@ def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
         return Estimate(dict(found), np.nan, Status.INTERRUPTED, "all found in step 3")
     if not is_plain(rest) or not rest.box.bounded:
         raise KeyboardInterrupt
-    patience = Deadline.after(ROUGHLY)
-    with finishing(), allowance(FINISH):
-        integrator = Sundials(seconds=ROUGHLY)
-        residuals = Residuals(rest, integrator)
-        for x in rest.box.sobol(TRIALS, 0):
-            residuals(x)
-            if patience.over:
-                break
-    fit = residuals.best_fit()
+    with finishing():
+        residuals = Residuals(rest, Sundials(seconds=ROUGHLY))
+    fit = residuals.best_of(rest.box.sobol(TRIALS, 0), ROUGHLY)
     parameters = {**found, **rest.box.mapping(fit.x)}
     cost = np.inf if fit.at is None else objective_at(rest, fit.at)
     return Estimate(parameters, cost, Status.INTERRUPTED, "trials, without a search")

@@ -17,7 +17,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
-from igpe.core.deadline import Deadline, finishing, interruptible
+from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.fields import Checked, Count, CountFrom1
 from igpe.core.status import Status
@@ -26,7 +26,6 @@ from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import best_of
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_start
-from igpe.dynamics.shooting.residuals import FINISH
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.numerics.least_squares.base import Fit
@@ -140,14 +139,8 @@ class IteratedSearch(Checked):
         """
         here = search.rough.residuals.best.x
         points = [*(end.x for end in search.pool), *([] if here is None else [here])]
-        patience = Deadline.after(ENDING)
         exact.residuals.best.clear()
-        with finishing(), allowance(FINISH):
-            for x in points:
-                exact.residuals(x)
-                if patience.over:
-                    break
-        fit = exact.residuals.best_fit()
+        fit = exact.residuals.best_of(points, ENDING)
         parameters = exact.problem.box.mapping(fit.x)
         return Estimate(parameters, fit.cost, fit.status, "an interrupted search")
 

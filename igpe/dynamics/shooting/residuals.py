@@ -23,7 +23,7 @@ root(penalty) (w_(i+1) - w_i) between the pieces of an unknown that varies with 
 Logist, Diehl & Van Impe, section 2.4). All are linear.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -34,7 +34,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
-from igpe.core.deadline import finishing, require_going_on
+from igpe.core.deadline import Deadline, finishing, require_going_on
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
@@ -303,6 +303,20 @@ class Residuals:
             stacked = Linearised(residual, jacobian, sum(p.offset for p in pieces))
         self.best.look_at(x, stacked)
         return stacked
+
+    def best_of(self, points: Iterable[FloatArray], seconds: float | None = None) -> Fit:
+        """The best of points (n,), and of those before, for a user who waits for an answer.
+
+        seconds  after which no further point is tried; None: all are
+        raises   KeyboardInterrupt if none can be integrated in short time
+        """
+        patience = Deadline.after(seconds)
+        with finishing(), allowance(FINISH):
+            for x in points:
+                self(x)
+                if patience.over:
+                    break
+        return self.best_fit()
 
     def best_fit(self) -> Fit:
         """Where an interrupted search ends; raises KeyboardInterrupt if nothing was computed.

@@ -111,7 +111,7 @@ def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
     work = 3 * n + 64 * (min(m, n) + 1)
     free = np.zeros(n, dtype=np.int32)
     _, found, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
-    x = np.asarray(found[:n, 0] if found.ndim == 2 else found[:n], dtype=float) / length  # noqa: PLR2004
+    x: FloatArray = np.asarray(found, dtype=float).reshape(-1)[:n] / length
     if rank == n:
         return x
     rows = np.linalg.svd(even)[2][rank:] / length  # directions that are lost
