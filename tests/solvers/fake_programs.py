@@ -61,6 +61,15 @@ def scip(status, dual, point=(1.0, 2.0), code=0):
     print(f"Dual Bound         : {{dual:+.14e}}\\nGap                : 0.01 %")
     sol(status.split("[")[-1].rstrip("]"), code, point)
 
+FOUND = "problem is solved [optimal solution found]"
+SOL = pathlib.Path("model.sol")
+
+def stopped(limit, *rest, **more):
+    scip(f"solving was interrupted [{{limit}}]", *rest, **more)
+
+def rewritten(change):
+    SOL.write_text(change(SOL.read_text()))
+
 def couenne(lower, code=3, words=": Optimal", point=(1.0, 2.0)):
     print("Couenne 0.5.8 -- an Open-Source solver for Mixed Integer Nonlinear Optimization")
     print(f"Lower bound:                           {{lower:>10}}")
@@ -93,7 +102,7 @@ MODELS = {
 class Fake:
     """A program and what igpe must make of it.
 
-    body    what it does, in Python; or its whole text, if `raw`; None: there is no such program
+    body    what it does, in Python; bytes: its whole text; None: there is no such program
     status  expected;  words: expected in the message, beside the program's name
     gap     largest expected distance of incumbent and bound; inf: no bound is expected
     point   whether the model must hold POINT afterwards, else its start values
@@ -101,12 +110,25 @@ class Fake:
 
     body: str | bytes | None
     status: Status
-    words: tuple[str, ...] = ()
-    gap: float = np.inf
-    point: bool = False
-    model: str = "three"
-    limit: float | None = None
-    raw: bool = False
+    words: tuple[str, ...]
+    gap: float
+    point: bool
+    model: str
+    limit: float | None
+
+
+def fake(
+    body: str | bytes | None,
+    status: Status,
+    *words: str,
+    gap: float = np.inf,
+    point: bool | None = None,
+    model: str = "three",
+    limit: float | None = None,
+) -> Fake:
+    """A fake that leaves a point where its status says so, unless told otherwise."""
+    leaves = status in (OPTIMAL, LOCAL, UNSURE, LIMIT, STOPPED) if point is None else point
+    return Fake(body, status, words, gap, leaves, model, limit)
 
 
 OPTIMAL, FAILED, INFEASIBLE = Status.OPTIMAL_WITHIN_GAP, Status.FAILED, Status.INFEASIBLE
@@ -116,263 +138,161 @@ TOLERANT = """
 worse, best = objective((0.5, 2.0)), objective((1.0, 2.0))
 point = (0.5, 2.0) if worse - best <= 3e-7 else (1.0, 2.0)
 """  # to a solver whose tolerance is absolute both are optimal
-GAP = "solving was interrupted [gap limit reached]"
 TRAP = "signal.signal(signal.SIGINT, lambda *_: interrupted())\n"
 CHILD = "known(subprocess.Popen(['sleep', '60']).pid)\n"
+DEAF = "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+ON_LIMIT = "': Optimization interrupted on limit.'"
+UNTIL = (
+    TRAP
+    + """def interrupted():
+    couenne('2.9', 422, ': Optimization interrupted by user.')
+    sys.exit()
+time.sleep(60)"""
+)
 
 FAKES: dict[str, Fake] = {
     # SCIP: the message says which limit it was, as its numbers differ between versions
-    "scip optimal": Fake(
-        "scip('problem is solved [optimal solution found]', 3.0)", OPTIMAL, (), 1e-3, True
+    "scip optimal": fake("scip(FOUND, 3.0)", OPTIMAL, gap=1e-3),
+    "scip gap limit": fake("stopped('gap limit reached', 2.9999, code=409)", OPTIMAL, gap=1e-3),
+    "scip time limit": fake(
+        "assert 'limits/time = 7.5' in options()\nstopped('time limit reached', 1.5, code=403)",
+        TIME, "time limit reached", gap=1.51, point=True, limit=7.5,
     ),
-    "scip gap limit, version 10": Fake(f"scip({GAP!r}, 2.9999, code=409)", OPTIMAL, (), 1e-3, True),
-    "scip time limit": Fake(
-        "assert 'limits/time = 7.5' in options()\n"
-        "scip('solving was interrupted [time limit reached]', 1.5, code=403)",
-        TIME,
-        ("time limit reached",),
-        1.51,
-        True,
-        limit=7.5,
+    "scip time limit without incumbent": fake(
+        "stopped('time limit reached', 1.5, (), 403)", TIME, "time limit", limit=7.5
     ),
-    "scip time limit without incumbent": Fake(
-        "scip('solving was interrupted [time limit reached]', 1.5, (), 403)",
-        TIME,
-        ("time limit",),
-        limit=7.5,
+    "scip node limit": fake(
+        "stopped('node limit reached', -4.0, code=400)", LIMIT, "node limit reached", gap=7.1
     ),
-    "scip node limit": Fake(
-        "scip('solving was interrupted [node limit reached]', -4.0, code=400)",
-        LIMIT,
-        ("node limit reached",),
-        7.1,
-        True,
+    "scip user interrupt": fake("stopped('user interrupt', 2.0, code=450)", STOPPED, gap=1.1),
+    "scip infeasible": fake("scip('[infeasible]', 1e20, (), 200)", INFEASIBLE, "infeasible"),
+    "scip infeasible or unbounded": fake(
+        "scip('[infeasible or unbounded]', -1e20, (), 299)", FAILED, "infeasible or unbounded"
     ),
-    "scip user interrupt": Fake(
-        "scip('solving was interrupted [user interrupt]', 2.0, code=450)", STOPPED, (), 1.1, True
+    "scip no bound yet": fake(
+        "stopped('time limit reached', -1e20, code=403)", TIME, point=True, limit=5.0
     ),
-    "scip infeasible": Fake(
-        "scip('problem is solved [infeasible]', 1e20, (), 200)", INFEASIBLE, ("infeasible",)
+    "scip optimum zero": fake(
+        "assert 'limits/absgap' in options()\nscip(FOUND, -1e-7)", OPTIMAL, gap=1e-5, model="zero"
     ),
-    "scip infeasible or unbounded": Fake(
-        "scip('problem is solved [infeasible or unbounded]', -1e20, (), 299)",
-        FAILED,
-        ("infeasible or unbounded",),
+    "scip negative optimum": fake(
+        "stopped('gap limit reached', -3.0002, code=409)", OPTIMAL, gap=1e-3, model="negative"
     ),
-    "scip no bound yet": Fake(
-        "scip('solving was interrupted [time limit reached]', -1e20, code=403)",
-        TIME,
-        point=True,
-        limit=5.0,
+    "scip tolerant of 1e-12": fake(
+        TOLERANT + "stopped('gap limit reached', objective(point), point, 409)",
+        OPTIMAL, gap=1e-15, model="tiny",
     ),
-    "scip optimum zero": Fake(
-        "assert 'limits/absgap' in options()\n"
-        "scip('problem is solved [optimal solution found]', -1e-7)",
-        OPTIMAL,
-        (),
-        1e-5,
-        True,
-        "zero",
-    ),
-    "scip negative optimum": Fake(
-        f"scip({GAP!r}, -3.0002, code=409)", OPTIMAL, (), 1e-3, True, "negative"
-    ),
-    "scip tolerant of 1e-12": Fake(
-        TOLERANT + f"scip({GAP!r}, objective(point), point, 409)", OPTIMAL, (), 1e-15, True, "tiny"
-    ),
-    "scip bound far below": Fake(
-        "scip('problem is solved [optimal solution found]', -5.0)", UNSURE, ("apart",), 8.1, True
-    ),
-    "scip bound above its point": Fake(
-        "scip('problem is solved [optimal solution found]', 4.0)",
-        UNSURE,
-        ("lies above the objective",),
-        point=True,
-    ),
-    "scip prints no bound": Fake(
-        "sol('optimal solution found', 0)", UNSURE, ("optimal solution found",), point=True
-    ),
-    "scip prints nan": Fake(
-        "print('Dual Bound         : nan')\nsol('optimal solution found', 0)", UNSURE, point=True
-    ),
-    "scip prints words": Fake(
-        "print('Dual Bound         : unknown')\nsol('optimal solution found', 0)",
-        UNSURE,
-        point=True,
-    ),
-    "scip solves with a late child": Fake(
-        CHILD + "scip('problem is solved [optimal solution found]', 3.0)", OPTIMAL, (), 1e-3, True
-    ),
+    "scip bound far below": fake("scip(FOUND, -5.0)", UNSURE, "apart", gap=8.1),
+    "scip bound above its point": fake("scip(FOUND, 4.0)", UNSURE, "lies above the objective"),
+    "scip prints no bound": fake("sol('solved', 0)", UNSURE, "solved"),
+    "scip prints nan": fake("print('Dual Bound   : nan')\nsol('solved', 0)", UNSURE),
+    "scip prints words": fake("print('Dual Bound   : unknown')\nsol('solved', 0)", UNSURE),
+    "scip solves with a late child": fake(CHILD + "scip(FOUND, 3.0)", OPTIMAL, gap=1e-3),
     # Couenne and Bonmin
-    "couenne rounds its bound up": Fake("couenne('3.00001')", OPTIMAL, (), 1e-3, True),
-    "couenne time limit": Fake(
+    "couenne rounds its bound up": fake("couenne('3.00001')", OPTIMAL, gap=1e-3),
+    "couenne time limit": fake(
         "assert 'time_limit 7.5' in options()\nassert 'allowable_gap' in options()\n"
-        "couenne('2.9', 421, ': Optimization interrupted on limit.')",
-        LIMIT,
-        ("interrupted on limit",),
-        0.2,
-        True,
-        limit=7.5,
+        f"couenne('2.9', 421, {ON_LIMIT})",
+        LIMIT, "interrupted on limit", gap=0.2, limit=7.5,
     ),
-    "couenne uses up its time": Fake(
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(0.49)\n"
-        "couenne('2.9', 421, ': Optimization interrupted on limit.')",
-        TIME,
-        ("interrupted on limit",),
-        0.2,
-        True,
-        limit=0.5,
+    "couenne uses up its time": fake(
+        DEAF + f"time.sleep(0.49)\ncouenne('2.9', 421, {ON_LIMIT})",
+        TIME, "interrupted on limit", gap=0.2, point=True, limit=0.5,
     ),
-    "couenne interrupted": Fake(
-        TRAP + "def interrupted():\n"
-        "    couenne('2.9', 422, ': Optimization interrupted by user.')\n    sys.exit()\n"
-        "time.sleep(60)",
-        TIME,
-        ("interrupted by user",),
-        0.2,
-        True,
-        limit=0.2,
+    "couenne interrupted": fake(
+        UNTIL, TIME, "interrupted by user", gap=0.2, point=True, limit=0.2
     ),
-    "couenne unknown option": Fake(
+    "couenne unknown option": fake(
         "print('Ipopt exception : Read Option: \"allowable_gap\". It is not a valid option.')",
-        FAILED,
-        ("wrote no solution", "not a valid option"),
+        FAILED, "wrote no solution", "not a valid option",
     ),
-    "bonmin optimal": Fake("sol('bonmin: Optimal', 3)", LOCAL, ("Optimal",), point=True),
-    "bonmin limit": Fake(
-        "assert 'bonmin.time_limit 5' in options()\n"
-        "sol('bonmin: Optimization interrupted on limit.', 421)",
-        LIMIT,
-        point=True,
-        limit=5.0,
+    "bonmin optimal": fake("sol('bonmin: Optimal', 3)", LOCAL, "Optimal"),
+    "bonmin limit": fake(
+        f"assert 'bonmin.time_limit 5' in options()\nsol({ON_LIMIT}, 421)", LIMIT, limit=5.0
     ),
-    "bonmin limit without incumbent": Fake(
-        "sol('bonmin: Optimization interrupted on limit.', 410, ())", LIMIT, ("on limit",)
+    "bonmin limit without incumbent": fake(
+        f"sol({ON_LIMIT}, 410, ())", LIMIT, "on limit", point=False
     ),
-    "bonmin infeasible": Fake("sol('bonmin: Infeasible problem', 220, ())", INFEASIBLE),
-    "bonmin unbounded": Fake(
-        "sol('bonmin Continuous relaxation is unbounded.', 300)", FAILED, ("unbounded",)
-    ),
+    "bonmin infeasible": fake("sol('bonmin: Infeasible problem', 220, ())", INFEASIBLE),
+    "bonmin unbounded": fake("sol('relaxation is unbounded.', 300)", FAILED, "unbounded"),
     # IPOPT
-    "ipopt optimal": Fake(
-        "sol('Ipopt 3.14.19: Optimal Solution Found', 0,"
+    "ipopt optimal": fake(
+        "sol('Optimal Solution Found', 0,"
         " tail='suffix 4 2 13 0 0\\nipopt_zL_out\\n0 1.5\\n1 2.5\\n')",
-        LOCAL,
-        ("Optimal Solution Found",),
-        point=True,
+        LOCAL, "Optimal Solution Found",
     ),
-    "ipopt wall time": Fake(
-        "assert 'max_wall_time=5.0' in options()\n"
-        "sol('Ipopt 3.14.19: Maximum Wallclock Time Exceeded.', 402)",
-        TIME,
-        point=True,
-        limit=5.0,
+    "ipopt wall time": fake(
+        "assert 'max_wall_time=5.0' in options()\nsol('Maximum Wallclock Time Exceeded.', 402)",
+        TIME, point=True, limit=5.0,
     ),
-    "ipopt diverging": Fake(
-        "sol('Ipopt 3.14.19: Iterates diverging; problem might be unbounded.', 300)",
-        FAILED,
-        ("diverging",),
-    ),
+    "ipopt diverging": fake("sol('Iterates diverging', 300)", FAILED, "diverging"),
     # Broken programs
-    "scip hangs": Fake(
-        "time.sleep(60)", FAILED, ("did not stop at its time limit of 0.2 s",), limit=0.2
+    "scip hangs": fake(
+        "time.sleep(60)", FAILED, "did not stop at its time limit of 0.2 s", limit=0.2
     ),
-    "scip ignores signals": Fake(
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nsignal.signal(signal.SIGTERM,"
-        " signal.SIG_IGN)\n" + CHILD + "time.sleep(60)",
-        FAILED,
-        ("did not stop",),
-        limit=0.2,
+    "scip ignores signals": fake(
+        DEAF + DEAF.replace("INT", "TERM") + CHILD + "time.sleep(60)",
+        FAILED, "did not stop", limit=0.2,
     ),
-    "ipopt hangs after its answer": Fake(
-        "sol('Ipopt 3.14.19: Optimal Solution Found', 0)\ntime.sleep(60)",
-        LOCAL,
-        point=True,
-        limit=0.2,
-    ),
-    "scip hangs with a bound": Fake(
+    "ipopt hangs after its answer": fake("sol('Found', 0)\ntime.sleep(60)", LOCAL, limit=0.2),
+    "scip hangs with a bound": fake(
         "print('Dual Bound         : +2.0e+00', flush=True)\ntime.sleep(60)",
-        TIME,
-        ("ended at the time limit",),
-        limit=0.4,
+        TIME, "ended at the time limit", limit=0.4,
     ),
-    "ipopt hangs after half an answer": Fake(
-        "pathlib.Path('model.sol').write_text('Ipopt: Opt')\ntime.sleep(60)",
-        FAILED,
-        ("did not stop", "incomplete"),
-        limit=0.4,
+    "ipopt hangs after half an answer": fake(
+        "SOL.write_text('Ipopt: Opt')\ntime.sleep(60)",
+        FAILED, "did not stop", "incomplete", limit=0.4,
     ),
-    "scip crashes": Fake(
-        "os.kill(os.getpid(), signal.SIGSEGV)", FAILED, ("signal 11", "no solution")
+    "scip crashes": fake(
+        "os.kill(os.getpid(), signal.SIGSEGV)", FAILED, "signal 11", "no solution"
     ),
-    "scip crashes after its answer": Fake(
-        "scip('optimal solution found', 3.0)\nsys.stdout.flush()\n"
-        "os.kill(os.getpid(), signal.SIGABRT)",
-        FAILED,
-        ("signal 6",),
+    "scip crashes after its answer": fake(
+        "scip(FOUND, 3.0)\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGABRT)",
+        FAILED, "signal 6",
     ),
-    "ipopt writes garbage": Fake(
-        "pathlib.Path('model.sol').write_bytes(os.urandom(5000) + b'\\n')", FAILED, ("cannot read",)
+    "ipopt writes garbage": fake(
+        "SOL.write_bytes(os.urandom(5000) + b'\\n')", FAILED, "cannot read"
     ),
-    "ipopt no UTF-8": Fake(
-        "sys.stdout.buffer.write(b'\\xff\\xfe\\xe9 Gr\\xf6\\xdfe \\x1b[31m')", FAILED, ("Gr",)
+    "ipopt no UTF-8": fake(
+        "sys.stdout.buffer.write(b'\\xff\\xfe\\xe9 Gr\\xf6\\xdfe \\x1b[31m')", FAILED, "Gr"
     ),
-    "ipopt no UTF-8 in its message": Fake(
-        "sol('M', 0)\ntext = pathlib.Path('model.sol').read_bytes()\n"
-        "pathlib.Path('model.sol').write_bytes(text.replace(b'M', b'Gr\\xf6\\xdfe', 1))",
-        LOCAL,
-        ("Gr",),
-        point=True,
+    "ipopt no UTF-8 in its message": fake(
+        "sol('M', 0)\nSOL.write_bytes(SOL.read_bytes().replace(b'M', b'Gr\\xf6\\xdfe', 1))",
+        LOCAL, "Gr",
     ),
-    "couenne truncated in its code": Fake(
-        "couenne('3', 421)\ntext = pathlib.Path('model.sol').read_text()\n"
-        "pathlib.Path('model.sol').write_text(text[:text.index('objno') + 9])",
-        FAILED,
-        ("incomplete",),
+    "couenne truncated in its code": fake(
+        "couenne('3', 421)\nrewritten(lambda text: text[:text.index('objno') + 9])",
+        FAILED, "incomplete",
     ),
-    "ipopt no code": Fake(
-        "sol('Ipopt: Optimal', 0)\ntext = pathlib.Path('model.sol').read_text()\n"
-        "pathlib.Path('model.sol').write_text(text.replace('objno 0 0', 'objno 0'))",
-        FAILED,
-        ("cannot read",),
+    "ipopt no code": fake(
+        "sol('M', 0)\nrewritten(lambda text: text.replace('objno 0 0', 'objno 0'))",
+        FAILED, "cannot read",
     ),
-    "ipopt other model": Fake(
-        "sol('Ipopt: Optimal', 0)\ntext = pathlib.Path('model.sol').read_text()\n"
-        "pathlib.Path('model.sol').write_text(text.replace('2\\n2\\n1.0', '3\\n3\\n9.0\\n1.0'))",
-        FAILED,
-        ("3 values for 2 variables",),
+    "ipopt other model": fake(
+        "sol('M', 0)\nrewritten(lambda t: t.replace('2\\n2\\n1.0', '3\\n3\\n9.0\\n1.0'))",
+        FAILED, "3 values for 2 variables",
     ),
-    "ipopt huge count": Fake(
-        "pathlib.Path('model.sol').write_text('M\\n\\nOptions\\n3\\n1\\n1\\n0\\n1\\n0\\n2\\n"
-        "99999999999\\n1.0\\n')",
-        FAILED,
-        ("cannot read",),
+    "ipopt huge count": fake(
+        "SOL.write_text('M\\n\\nOptions\\n3\\n1\\n1\\n0\\n1\\n0\\n2\\n99999999999\\n1.0\\n')",
+        FAILED, "cannot read",
     ),
-    "ipopt huge file": Fake(
-        "pathlib.Path('model.sol').write_bytes(b'M\\n' * 2_000_000)", FAILED, ("too large",)
+    "ipopt huge file": fake("SOL.write_bytes(b'M\\n' * 2_000_000)", FAILED, "too large"),
+    "ipopt nan": fake("sol('M', 0, (float('nan'), 2.0))", FAILED, "not finite"),
+    "ipopt solved without values": fake("sol('M', 0, ())", FAILED, "returned no values"),
+    "scip outside the bounds": fake(
+        "scip(FOUND, 3.0, (-7.0, 2.0))", FAILED, "'x' = -7", "bounds 0 and 4"
     ),
-    "ipopt nan": Fake("sol('Ipopt: Optimal', 0, (float('nan'), 2.0))", FAILED, ("not finite",)),
-    "ipopt solved without values": Fake(
-        "sol('Ipopt: Optimal', 0, ())", FAILED, ("returned no values",)
+    "couenne violates a constraint": fake(
+        "couenne('3', point=(3.0, 3.0))", FAILED, "violates a constraint", "'limit' is 6"
     ),
-    "scip outside the bounds": Fake(
-        "scip('optimal solution found', 3.0, (-7.0, 2.0))", FAILED, ("'x' = -7", "bounds 0 and 4")
-    ),
-    "couenne violates a constraint": Fake(
-        "couenne('3', point=(3.0, 3.0))", FAILED, ("violates a constraint", "'limit' is 6")
-    ),
-    "ipopt a hair outside": Fake("sol('M', 0, (1.0, 2.0 + 1e-12))", LOCAL, point=True),
-    "ipopt a pipe": Fake("os.mkfifo('model.sol')", FAILED, ("wrote no solution",)),
-    "ipopt a locked folder": Fake(
-        "os.makedirs('a/b')\nos.chmod('a', 0)\nsol('M', 0)", LOCAL, point=True
-    ),
-    "ipopt reads its input": Fake("assert sys.stdin.read() == ''\nsol('M', 0)", LOCAL, point=True),
-    "couenne bound before a long log": Fake(
-        "couenne('3')\nprint('x' * 1_000_000)", UNSURE, point=True
-    ),
-    "ipopt no program": Fake(b"\x7fELF no program at all\n", FAILED, ("cannot be run",), raw=True),
-    "couenne missing": Fake(None, Status.NO_SOLVER, ("idaes get-extensions",)),
-}
+    "ipopt a hair outside": fake("sol('M', 0, (1.0, 2.0 + 1e-12))", LOCAL),
+    "ipopt a pipe": fake("os.mkfifo('model.sol')", FAILED, "wrote no solution"),
+    "ipopt a locked folder": fake("os.makedirs('a/b')\nos.chmod('a', 0)\nsol('M', 0)", LOCAL),
+    "ipopt reads its input": fake("assert sys.stdin.read() == ''\nsol('M', 0)", LOCAL),
+    "couenne bound before a long log": fake("couenne('3')\nprint('x' * 1_000_000)", UNSURE),
+    "ipopt no program": fake(b"\x7fELF no program at all\n", FAILED, "cannot be run"),
+    "couenne missing": fake(None, Status.NO_SOLVER, "idaes get-extensions"),
+}  # fmt: skip
 """By name; its first word is the program's."""
 
 SOLVERS = {
