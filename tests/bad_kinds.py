@@ -137,7 +137,7 @@ PROBLEMS: Cases = {
         lambda: pose(priors={"k": (1, 0.1)}),
         "priors of 'k' is (1, 0.1) | igpe.losses.NormalPrior(mean, deviation)",
     ),
-    "prior of text": (lambda: NormalPrior("1", 1), "mean '1' | finite mean"),  # type: ignore[arg-type]
+    "prior of text": (lambda: NormalPrior("1", 1), "mean is '1' | a finite number"),  # type: ignore[arg-type]
     "loss a text": (lambda: pose(loss="l1"), "loss is 'l1' | igpe.losses.L1()"),
     "loss a class": (lambda: pose(loss=L1), "loss is <class | igpe.losses.L1()"),
     "Huber of text": (lambda: Huber("x"), "delta is 'x' | positive number"),  # type: ignore[arg-type]

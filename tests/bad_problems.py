@@ -65,9 +65,9 @@ SETTINGS: Cases = {
     ),
     "prior deviation zero": (
         lambda: NormalPrior(1, 0),
-        "mean 1 and deviation 0 | positive deviation",
+        "deviation is 0 | a positive number",
     ),
-    "prior mean NaN": (lambda: NormalPrior(NAN, 1), "mean nan | finite mean"),
+    "prior mean NaN": (lambda: NormalPrior(NAN, 1), "mean is nan | a finite number"),
     "Huber negative": (lambda: Huber(-1), "delta is -1 | positive"),
     "Huber NaN": (lambda: Huber(NAN), "delta is nan | positive"),
     "time-varying stranger": (

@@ -28,7 +28,6 @@ from igpe.problem.tables import (
     experiments_in,
     read_table,
     renamed,
-    require_one_experiment,
     rows_of,
     select_columns,
     time_column,
@@ -189,7 +188,11 @@ class Experiment:
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
-        require_one_experiment(table)
+        if "experiment" in table.columns and table["experiment"].nunique() > 1:
+            raise DataError(
+                f"The table holds several experiments, {list(experiments_in(table).unique())}. "
+                "Read it with igpe.read_experiments(table, ...)."
+            )
         times = time_column(table, replicates=replicates)
         chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, chosen, sigma)

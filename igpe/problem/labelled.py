@@ -7,7 +7,7 @@ its own times, and often its own discretisation, which is kept.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,16 +22,8 @@ from igpe.problem.model import Builder, Instance, read
 FEW = 0.25  # an input with fewer distinct values than this share of its times is read as steps
 
 
-class Labelled(NamedTuple):
-    """What parmest experiments say, in igpe's words."""
-
-    builder: Builder
-    parameters: list[str]
-    experiments: list[Experiment]
-
-
-def read_labelled(experiments: Sequence[Any]) -> Labelled:
-    """Model, unknown parameters and measurements of parmest experiments.
+def read_labelled(experiments: Any) -> tuple[Builder, list[str], list[Experiment]]:
+    """Builder, unknown parameters and measurements of parmest experiments.
 
     raises ModelError if one has no labelled model, is not dynamic, or lacks outputs or parameters
     """
@@ -55,7 +47,7 @@ def read_labelled(experiments: Sequence[Any]) -> Labelled:
         parameters = names
         runs.append(_experiment(str(number), read(model), inputs))
     sources = {run.name: source for run, source in zip(runs, given, strict=True)}
-    return Labelled(_Labelled(sources), parameters, runs)
+    return _Labelled(sources), parameters, runs
 
 
 class _Labelled:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
-from igpe.core.fields import Checked, Positive
+from igpe.core.fields import Checked, Positive, Rule
 
 __all__ = ["L1", "Huber", "LeastSquares", "NormalPrior", "PiecewiseConstant"]
 
@@ -40,21 +40,14 @@ Loss: TypeAlias = LeastSquares | L1 | Huber
 
 
 @dataclass(frozen=True)
-class NormalPrior:
+class NormalPrior(Checked):
     """What is known of a parameter beforehand: a mean and a standard deviation.
 
     raises ProblemError unless both are finite and the deviation is positive
     """
 
-    mean: float
-    deviation: float
-
-    def __post_init__(self) -> None:
-        if not (is_finite(self.mean, self.deviation) and self.deviation > 0):
-            raise ProblemError(
-                f"A prior has mean {shown(self.mean)} and deviation {shown(self.deviation)}; give "
-                "a finite mean and a positive deviation."
-            )
+    mean: Annotated[float, Rule(is_finite, "a finite number")]
+    deviation: Positive
 
 
 @dataclass(frozen=True)

@@ -114,9 +114,8 @@ class Problem:
         settings     as for `Problem`; `parameters` overrides the bounds
         raises       ModelError if a model is not labelled or not dynamic
         """
-        found = read_labelled(experiments)
-        parameters = settings.pop("parameters", found.parameters)
-        return cls(found.builder, parameters=parameters, experiments=found.experiments, **settings)
+        builder, parameters, runs = read_labelled(experiments)
+        return cls(builder, experiments=runs, **{"parameters": parameters, **settings})
 
     @property
     def box(self) -> Box:

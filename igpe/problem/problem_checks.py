@@ -20,7 +20,7 @@ from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import L1, Huber, LeastSquares, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Instance
-from igpe.problem.units import conversion, converted, converted_error, unit_name
+from igpe.problem.units import conversion, converted, unit_name
 
 Bounds = tuple[float, float]
 KINDS = {
@@ -140,7 +140,13 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         if name == "time":
             result.start_time = factor * experiment.start_time + offset
         if name in models:
-            models[name] = converted_error(name, given, models[name], factor, offset)
+            if offset != 0:  # 5 % of it would be something else
+                raise DataError(
+                    f"The error of '{name}' is proportional to its value in '{given}', whose zero "
+                    "is not that of the model's unit; give the data in the model's unit, or sigma "
+                    "as a number."
+                )
+            models[name] = models[name].scaled(factor)
         measurements = converted(measurements, name, factor, offset)
     result.measurements, result.error_models = measurements, MappingProxyType(models)
     return result

@@ -241,15 +241,6 @@ def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
     return rows.dropna(axis="columns", how="all")
 
 
-def require_one_experiment(table: pd.DataFrame) -> None:
-    """Raise DataError if the rows belong to several experiments."""
-    if "experiment" in table.columns and table["experiment"].nunique() > 1:
-        raise DataError(
-            f"The table holds several experiments, {list(experiments_in(table).unique())}. Read it "
-            "with igpe.read_experiments(table, ...)."
-        )
-
-
 def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:
     """(n_rows,) the times, checked to be there, finite, increasing, and each once."""
     if "time" not in table.columns:

@@ -9,7 +9,6 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
 from igpe.problem.experiment import Measurements
-from igpe.problem.noise.sigma import NoiseModel
 
 _UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
 _POWER = re.compile(r"\*\*\s*\(?\s*[-+]?\d{1,2}(\.\d{1,3}|/\d{1,2})?\s*\)?(?!\s*\*\*|[\d.\w])")
@@ -71,18 +70,3 @@ def converted(measurements: Measurements, name: str, factor: float, offset: floa
     value[mine] = factor * value[mine] + offset
     sigma[mine] = abs(factor) * sigma[mine]
     return replace(measurements, value=value, sigma=sigma)
-
-
-def converted_error(
-    name: str, given: str, model: NoiseModel, factor: float, offset: float
-) -> NoiseModel:
-    """The error model of a column in another unit.
-
-    raises DataError if the units do not share their zero: 5 % of it would be something else
-    """
-    if offset != 0:
-        raise DataError(
-            f"The error of '{name}' is proportional to its value in '{given}', whose zero is not "
-            "that of the model's unit; give the data in the model's unit, or sigma as a number."
-        )
-    return model.scaled(factor)

@@ -190,7 +190,7 @@ class _Comparison:
         is_equation = np.arange(len(true)) < len(self.system.equations)
         turned = is_equation[:, None] & (np.abs(true + translated) <= allowed)
         right = compared & (turned | (np.abs(true - translated) <= allowed))
-        return np.asarray(turned | (np.isnan(true) & right.any(axis=1)[:, None]))
+        return np.asarray(turned | (np.isnan(true) & right.any(axis=1, keepdims=True)))
 
     def _is_explained(self, row: int, point: int, true: float, translated: float) -> bool:
         """Whether a difference is rounding, overflow, or what holds at the first time alone.

@@ -22,32 +22,8 @@ UNDECIDED = (
     "it asks `if` about what is no straight line of the time; pyo.Expr_if(t % 24 < 12, a, b) or "
     "pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is fine"
 )
+COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 FUNCTIONS = "exp log log10 sqrt sin cos tan sinh cosh tanh floor ceil"
-COMPARISONS = {
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-}
-UFUNCS = COMPARISONS | {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "true_divide": operator.truediv,
-    "power": operator.pow,
-    "remainder": operator.mod,
-    "floor_divide": operator.floordiv,
-    "maximum": max,
-    "minimum": min,
-    "negative": operator.neg,
-    "absolute": operator.abs,
-    "square": lambda a: a * a,
-    **{name: getattr(pyo, name) for name in FUNCTIONS.split()},
-}
-"""NumPy's names of what it may do with an `Instant`."""
 
 
 def _arithmetic(compute: Any) -> tuple[Any, Any]:
@@ -56,6 +32,10 @@ def _arithmetic(compute: Any) -> tuple[Any, Any]:
         lambda self, other: _computed(compute, self, other),
         lambda self, other: _computed(compute, other, self),
     )
+
+
+def _function(compute: Any) -> Any:
+    return lambda self: compute(plain(self))
 
 
 def _comparison(compare: Any) -> Any:
@@ -164,13 +144,12 @@ class Instant(NumericValue):  # type: ignore[misc]
         return bool(compare(self.now, number))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's numbers may be compared and combined with; other computations are refused."""
-        compute = UFUNCS.get(ufunc.__name__)
-        if compute is None or method != "__call__":
-            return float(self)
-        results = np.frompyfunc(compute, len(inputs), 1)(*map(_boxed, inputs))
-        is_comparison = ufunc.__name__ in COMPARISONS
-        return results.astype(bool) if is_comparison and np.ndim(results) else results
+        """Element by element, as Pyomo does it; comparisons of arrays are true or false."""
+        found = NumericValue.__array_ufunc__(self, ufunc, method, *inputs, **options)
+        if not isinstance(found, np.ndarray):
+            return found
+        plain = found.view(np.ndarray)
+        return plain.astype(bool) if ufunc in COMPARISONS else plain
 
     def is_fixed(self) -> bool:
         """To Pyomo a fixed value ..."""
@@ -193,6 +172,10 @@ class Instant(NumericValue):  # type: ignore[misc]
         return "t" if self.expression is None else str(self.expression)
 
     __str__ = to_string
+
+
+for _name in FUNCTIONS.split():  # what NumPy calls of objects that are no floats
+    setattr(Instant, _name, _function(getattr(pyo, _name)))
 
 
 def plain(answer: Any) -> Any:
@@ -251,13 +234,6 @@ def _number(other: Any) -> float | None:
     return float(other()) if is_constant is not None and is_constant() else None
 
 
-def _boxed(given: Any) -> Any:
-    """An array of Python objects that NumPy takes apart without asking them."""
-    box = np.empty(np.shape(given) if not isinstance(given, Instant) else (), dtype=object)
-    box[...] = given if isinstance(given, Instant) else np.asarray(given).tolist()
-    return box
-
-
 class Pretended(float):
     """A number that looks up the components of another time."""
 
@@ -286,7 +262,7 @@ REFUSALS = (TypeError, ValueError, LookupError, AttributeError, RuntimeError, Py
 def reason(error: Exception) -> str:
     """Why a rule cannot be asked with an `Instant`, in igpe's words where Pyomo's mislead."""
     text = str(error)
-    if "Implicit conversion of Pyomo numeric value" in text:
+    if "Implicit conversion of Pyomo numeric value" in text or "ufunc" in text:
         return OUTSIDE
     return UNDECIDED if "Cannot convert non-constant Pyomo expression" in text else text
 

@@ -46,15 +46,15 @@ def read_system(problem: Problem, experiment: Experiment, *, compare: bool = Tru
         )
     nearest = dict.fromkeys(float(interior[np.argmin(np.abs(interior - p))]) for p in places)
     symbols = make_symbols(problem, experiment, instance, next(iter(nearest)))
-    reading = read_equations(instance, symbols, experiment.told, list(nearest))
+    equations, measured, jumps = read_equations(instance, symbols, experiment.told, list(nearest))
     system = System(
         symbols=symbols,
-        equations=tuple(reading.equations),
-        residual=stack(reading.equations.values()),
-        measured=reading.measured,
+        equations=tuple(equations),
+        residual=stack(equations.values()),
+        measured=measured,
         starts=_starts(instance, symbols),
         any_times=set(map(float, instance.time)) == set(times),
-        jumps=tuple(reading.jumps),
+        jumps=tuple(jumps),
     )
     _refuse_unsolvable(system, instance)
     if compare:

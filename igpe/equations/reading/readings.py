@@ -7,7 +7,7 @@ and its answer is what is read. Nothing is decided by comparing values at some p
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyomo.environ as pyo
 from pyomo.common.errors import PyomoException
@@ -25,29 +25,19 @@ from igpe.problem.model import Instance, Series, along_time
 PRETENDED = 199  # times at which a rule that computes outside Pyomo is asked
 
 
-class Reading(NamedTuple):
-    """What the model says: name -> expression.
-
-    jumps  name and condition at whose change it jumps
-    """
-
-    equations: dict[str, Any]
-    measured: dict[str, Any]
-    jumps: list[tuple[str, Any]]
-
-
 def read_equations(
     instance: Instance, symbols: Symbols, measured: Sequence[str], times: Sequence[float]
-) -> Reading:
-    """The equations (as expressions that must be zero) and measured quantities.
+) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, Any]]]:
+    """The equations (as expressions that must be zero), measured quantities, and what jumps.
 
     times   generic times of the instance at which they are read and compared
+    returns name -> expression, twice; names and conditions at whose change they jump
     raises  ModelError if they depend on the time in a way that no symbol for the time explains
     """
     reader = _Reader(instance, symbols, times)
     constant = {n: dict.fromkeys(times, instance.scalars.get(n)) for n in measured}
     series = {n: instance.over_time(n) or constant[n] for n in measured}
-    return Reading(
+    return (
         {n: reader.read(n, c) for n, c in instance.equations.items()},
         {n: reader.read(n, c) for n, c in series.items()},
         reader.jumps,
