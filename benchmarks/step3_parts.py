@@ -14,7 +14,7 @@ from figures import Row, at_most
 import igpe
 from igpe.algebraic.base import Regression, Route, RouteResult
 from igpe.algebraic.curves import smooth_measurements
-from igpe.algebraic.global_solver import BOUNDED, _Scaled
+from igpe.algebraic.global_solver import BOUNDED, scaled_model
 from igpe.algebraic.step import Posing, TargetForm
 from igpe.core.status import Status
 from igpe.equations.translate import to_pyomo
@@ -95,17 +95,19 @@ class Posed(NamedTuple):
 def strengthened(regression: Regression, found: RouteResult) -> Posed:
     """As `igpe.algebraic.GlobalSolver` gives it to solvers.
 
-    Scaled by our optimum, a variable for each residual, Arrhenius terms centred, our optimum as the
+    Scaled by our optimum, a variable for each residual, our optimum as the
     start and its sum of squares as a cut-off.
     """
-    return Posed("strengthened", _Scaled(regression, _optimum(regression, found)).model)
+    fit, box = _optimum(regression, found), regression.box
+    size = np.maximum(np.abs(fit.x), 1e-3 * (box.upper - box.lower))
+    return Posed("strengthened", scaled_model(regression, fit.x, size, max(fit.cost, 1e-12)))
 
 
 def plain(regression: Regression, found: RouteResult) -> Posed:
     """What `igpe.algebraic.Projected` itself gets, in the same scales and nothing else.
 
     Parameters and residuals are scaled as in `strengthened`, and the squares of the residuals as
-    they stand are summed: no variables for them, no centring, no cut-off, no point to start from.
+    they stand are summed: no variables for them, no cut-off, no point to start from.
     """
     fit, box = _optimum(regression, found), regression.box
     size = np.maximum(np.abs(fit.x), 1e-3 * (box.upper - box.lower))
