@@ -7,21 +7,6 @@ with residuals already divided by their standard deviations; s^2 = 1 where those
 s^2 = sum of squares / (measurements - unknowns). Unknowns on a bound do not move with the data:
 they are held, and their errors are not defined. Their intervals are one-sided, and no interval
 leaves the bounds: where the linearised one would, the data exclude nothing on that side.
-
-Which directions a matrix determines.
-
-Joint confidence of two linearised estimates: an ellipse.
-
-What single residuals weigh in a linearised fit.
-
-x - x* = W e,   W = (J'J)^-1 J'      influence of errors e on the estimate
-h_i = (J W)_ii                       leverage: how far a fit follows its i-th measurement
-
-Which combinations of unknowns the data determine poorly, relative to their values.
-
-The eigenvectors of the relative covariance V_ij / (x_i x_j): along one with eigenvalue e the
-unknowns may change by sqrt(e) times its components, as fractions of themselves, for one standard
-error.
 """
 
 from collections.abc import Sequence
@@ -33,6 +18,7 @@ from scipy import special
 from scipy.linalg import null_space
 
 from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.connected import connected
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known
 
@@ -62,7 +48,7 @@ def directions(matrix: FloatArray, rank: float = RANK) -> Directions:
     short = np.linalg.qr(matrix, mode="r") if len(matrix) > matrix.shape[1] else matrix
     _, singular, rows = np.linalg.svd(short, full_matrices=True)
     singular = np.pad(singular, (0, matrix.shape[1] - len(singular)))
-    known = singular > rank * max(singular[0], 1e-300)
+    known = singular > rank * singular.max(initial=1e-300)
     return Directions(rows[known], singular[known], rows[~known])
 
 
@@ -125,32 +111,32 @@ def uncertainty(
     n, free = len(x), np.flatnonzero(~held)
     spread = 1.0 if sigma_known else float(np.sqrt(np.mean(residual**2)))
     lower, upper = (np.full(n, -np.inf), np.full(n, np.inf)) if bounds is None else bounds
-    effective = np.where(_matters(x, jacobian, spread, upper - lower), 1.0, 0.0)
-    along = null_space(active[:, free]) if active is not None and len(active) else np.eye(len(free))
-    inverse, lost, rank = _inverse_normal_matrix((jacobian * effective)[:, free], along)
-    degrees = len(residual) - rank
-    variance = (
-        1.0 if sigma_known else float(residual @ residual) / degrees if degrees > 0 else np.nan
-    )
+    jacobian = np.where(_matters(x, jacobian, spread, upper - lower), jacobian, 0.0)
+    by_free, along = jacobian[:, free], np.eye(len(free))
+    if active is not None and len(active):
+        along = null_space(active[:, free])
+    moved = by_free @ along
+    norm = np.linalg.norm(moved, axis=0)
+    norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
+    split = directions(moved / norm)
+    root = (along / norm) @ (split.known.T / split.singular)
+    degrees = len(residual) - len(split.known)
+    quantile = float(special.ndtri(0.5 + confidence / 2))
+    variance = 1.0
+    if not sigma_known:
+        variance = float(residual @ residual) / degrees if degrees > 0 else np.nan
+        quantile = special.stdtrit(degrees, 0.5 + confidence / 2) if degrees > 0 else np.nan
     covariance = np.full((n, n), np.nan)
-    covariance[np.ix_(free, free)] = variance * inverse
+    covariance[np.ix_(free, free)] = variance * (root @ root.T)
     undetermined = np.zeros(n, dtype=bool)
-    undetermined[free] = lost
+    undetermined[free] = np.sum((along @ split.lost.T) ** 2, axis=1) > RANK
     covariance[undetermined, undetermined] = np.inf
     error = np.sqrt(np.diag(covariance))
-    quantile = _quantile(confidence, degrees, sigma_known=sigma_known)
-    half = quantile * error
-    low, high = (np.clip(end, lower, upper) for end in (x - half, x + half))
-    if bounds is not None:
-        side = np.where(x - lower <= upper - x, 1.0, -1.0)
-        for i in np.flatnonzero(held):
-            inwards, free_ones = (
-                side[i] * effective[i] * jacobian[:, i],
-                (jacobian * effective)[:, free],
-            )
-            step = _one_sided(residual, inwards, free_ones, quantile**2 * variance)
-            ends = sorted((x[i], x[i] + side[i] * step))
-            low[i], high[i] = np.clip(ends, lower[i], upper[i])
+    low, high = (np.clip(x + side * quantile * error, lower, upper) for side in (-1, 1))
+    for i in np.flatnonzero(held) if bounds is not None else ():
+        side = 1.0 if x[i] - lower[i] <= upper[i] - x[i] else -1.0
+        step = _one_sided(residual, side * jacobian[:, i], by_free, quantile**2 * variance)
+        low[i], high[i] = np.clip(sorted((x[i], x[i] + side * step)), lower[i], upper[i])
     return Uncertainty(
         covariance, error, low, high, confidence, held, undetermined, degrees, variance
     )
@@ -213,34 +199,6 @@ def _one_sided(residual: FloatArray, inwards: FloatArray, free: FloatArray, rise
     return float(2 * rise / below) if below > 0 else float("inf")
 
 
-class _Inverse(NamedTuple):
-    """(J'J)^-1 on the determined directions, which columns reach into others, and the rank."""
-
-    inverse: FloatArray
-    lost: BoolArray
-    rank: int
-
-
-def _inverse_normal_matrix(jacobian: FloatArray, along: FloatArray) -> _Inverse:
-    """Of the directions `along` (n, k), those that J determines."""
-    n, k = along.shape
-    if k == 0:
-        return _Inverse(np.zeros((n, n)), np.zeros(n, dtype=bool), 0)
-    moved = jacobian @ along
-    norm = np.linalg.norm(moved, axis=0)
-    norm = np.where(norm > 0, norm, 1.0)  # scaled columns: rank does not depend on units
-    found = directions(moved / norm)
-    root = (along / norm) @ (found.known.T / found.singular)
-    lost = np.sum((along @ found.lost.T) ** 2, axis=1) > RANK
-    return _Inverse(root @ root.T, lost, len(found.known))
-
-
-def _quantile(confidence: float, degrees: int, *, sigma_known: bool) -> float:
-    if sigma_known:
-        return float(special.ndtri(0.5 + confidence / 2))
-    return float(special.stdtrit(degrees, 0.5 + confidence / 2)) if degrees > 0 else float("nan")
-
-
 def ellipse(
     covariance: FloatArray, confidence: float, degrees: int | None, points: int = 100
 ) -> FloatArray:
@@ -248,9 +206,8 @@ def ellipse(
 
     covariance  (2, 2);  degrees  None if sigma is known
     """
-    if degrees is None:
-        level = float(special.chdtri(2, 1 - confidence))
-    else:
+    level = float(special.chdtri(2, 1 - confidence))
+    if degrees is not None:
         level = 2 * float(special.fdtri(2, degrees, confidence)) if degrees > 0 else np.nan
     angle = np.linspace(0.0, 2 * np.pi, points)
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -289,17 +246,18 @@ def root(jacobian: FloatArray, held: BoolArray) -> Root:
     n, free = jacobian.shape[1], np.flatnonzero(~held)
     length = np.linalg.norm(jacobian, axis=0)
     size = 1 / np.where(length > 0, length, 1.0)
-    if len(free) == 0:
-        return Root(np.zeros((n, 0)), np.zeros((n, 0)), size)
-    known = directions(jacobian[:, free] * size[free])
-    found, lost = np.zeros((n, len(known.known))), np.zeros((n, len(known.lost)))
-    found[free] = size[free, None] * known.known.T / known.singular
-    lost[free] = size[free, None] * known.lost.T
-    return Root(found, lost, size)
+    split = directions(jacobian[:, free] * size[free])
+    known, lost = np.zeros((n, len(split.known))), np.zeros((n, len(split.lost)))
+    known[free] = size[free, None] * split.known.T / split.singular
+    lost[free] = size[free, None] * split.lost.T
+    return Root(known, lost, size)
 
 
 def influence(jacobian: FloatArray, held: BoolArray) -> FloatArray:
-    """(n, m) W of a derivative (m, n); rows of unknowns that are held, or undetermined, are 0."""
+    """(n, m) W = (J'J)^-1 J', how errors move the estimate x: x - x* = W e.
+
+    Rows of unknowns that are held, or undetermined, are 0.
+    """
     of = root(jacobian, held)
     lost = np.sum((of.lost / of.size[:, None]) ** 2, axis=1) > RANK
     weight = of.root @ (jacobian @ of.root).T
@@ -307,7 +265,7 @@ def influence(jacobian: FloatArray, held: BoolArray) -> FloatArray:
 
 
 def leverage(jacobian: FloatArray, held: BoolArray) -> FloatArray:
-    """(m,) between 0 (the fit does not care) and 1 (it goes through the measurement)."""
+    """(m,) diagonal of J W, between 0 (the fit does not care) and 1 (it goes through the point)."""
     image = jacobian @ root(jacobian, held).root
     return np.asarray(np.minimum(np.sum(image**2, axis=1), 1.0))
 
@@ -331,93 +289,63 @@ class Combination(NamedTuple):
 
 
 def combinations(x: FloatArray, covariance: FloatArray) -> list[Combination]:
-    """Eigen-directions of the relative covariance, the poorest determined first.
+    """Eigen-directions of the relative covariance V_ij / (x_i x_j), the poorest determined first.
 
-    Unknowns without an error, or with the value 0, take no part (their components are 0).
+    Along one with eigenvalue e the unknowns may change by sqrt(e) times its components, as
+    fractions of themselves, for one standard error. Unknowns without an error, or with the value 0,
+    take no part (their components are 0).
     """
-    part = _with_error(covariance) & (x != 0)
+    variance = np.diag(covariance)
+    part = np.isfinite(variance) & (variance > 0) & (x != 0)
     if not part.any():
         return []
     size = np.abs(x[part])
     relative = covariance[np.ix_(part, part)] / np.outer(size, size)
     values, vectors = np.linalg.eigh((relative + relative.T) / 2)
-    found = []
-    for value, vector in sorted(zip(values, vectors.T, strict=True), key=lambda p: -p[0]):
-        whole = np.zeros(len(x))
-        whole[part] = vector * np.sign(vector[np.argmax(np.abs(vector))])
-        found.append(Combination(whole, float(np.sqrt(max(value, 0.0)))))
-    return found
+    result = []
+    for value, vector in zip(values[::-1], vectors.T[::-1], strict=True):
+        components = np.zeros(len(x))
+        components[part] = vector * np.sign(vector[np.argmax(np.abs(vector))])
+        result.append(Combination(components, float(np.sqrt(max(value, 0.0)))))
+    return result
 
 
 def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) -> list[str]:
     """Unknowns that the data hardly tell apart, and the poorest combination."""
+    related = np.abs(np.nan_to_num(correlation(covariance)))
+    pairs = np.argwhere(np.triu(related, 1) > TWINS).tolist()
+    groups = sorted(sorted(group) for group in connected(pairs))
     sentences = []
-    groups = _twins(covariance)
     for members in groups[:MOST]:
-        listed = [names[i] for i in members]
-        related = np.abs(correlation(covariance)[np.ix_(members, members)])
-        strongest = float(np.max(related - np.eye(len(members))))
+        strongest = np.max(np.triu(related[np.ix_(members, members)], 1))
+        # digits up to the first that is no nine: 0.998, 0.99993
+        digits = max(2, int(np.ceil(-np.log10(max(1 - strongest, 1e-12)))))
         sentences.append(
-            f"The data hardly tell {' and '.join(listed)} apart (correlation "
-            f"{_near_one(strongest)}); what they determine is a combination."
+            f"The data hardly tell {' and '.join(names[i] for i in members)} apart (correlation "
+            f"{strongest:.{digits}f}); what they determine is a combination."
         )
     if len(groups) > MOST:
         sentences.append(
             f"{len(groups) - MOST} more groups of unknowns are as strongly correlated."
         )
-    found = combinations(x, covariance)
-    if found and (groups or found[0].error > WEAK) and np.count_nonzero(found[0].components) > 1:
-        sentences.append(_poorest(names, found))
+    every = combinations(x, covariance)
+    if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:
+        sentences.append(
+            f"Poorest determined: {_moved(names, every[0])} together (one standard error); best "
+            f"determined: {_moved(names, every[-1])}."
+        )
     return sentences
 
 
-def _poorest(names: Sequence[str], found: Sequence[Combination]) -> str:
-    first, last = found[0], found[-1]
-    return (
-        f"Poorest determined: {_moved(names, first)} together (one standard error); best "
-        f"determined: {_moved(names, last)}."
-    )
-
-
 def _moved(names: Sequence[str], one: Combination) -> str:
+    """Relative changes; near a value of 0 they say nothing but that they are large."""
     least = PART * np.max(np.abs(one.components))
-    parts = [(n, c) for n, c in zip(names, one.components, strict=True) if abs(c) >= least]
-    return ", ".join(f"{n} {_percent(one.error * c)}" for n, c in parts)
-
-
-def _percent(change: float) -> str:
-    """A relative change; near a value of 0 it says nothing but that it is large."""
-    if abs(change) > LARGE:
-        return f"{'+' if change > 0 else '-'} over {100 * LARGE:.0f} %"
-    return f"{100 * change:+.2g} %"
-
-
-def _near_one(value: float) -> str:
-    """Digits up to the first that is no nine: 0.998, 0.99993."""
-    left = max(1 - value, 1e-12)
-    return f"{value:.{max(2, int(np.ceil(-np.log10(left))))}f}"
-
-
-def _twins(covariance: FloatArray) -> list[list[int]]:
-    """Groups of unknowns linked by correlations beyond `TWINS`."""
-    links = np.abs(np.nan_to_num(correlation(covariance))) > TWINS
-    groups: list[list[int]] = []
-    seen: set[int] = set()
-    for i in range(len(links)):
-        if i in seen:
-            continue
-        group, waiting = {i}, [i]
-        while waiting:
-            for j in np.flatnonzero(links[waiting.pop()]):
-                if int(j) not in group:
-                    group.add(int(j))
-                    waiting.append(int(j))
-        seen |= group
-        if len(group) > 1:
-            groups.append(sorted(group))
-    return groups
-
-
-def _with_error(covariance: FloatArray) -> BoolArray:
-    variance = np.diag(covariance)
-    return np.isfinite(variance) & (variance > 0)
+    parts = [
+        (n, one.error * c) for n, c in zip(names, one.components, strict=True) if abs(c) >= least
+    ]
+    return ", ".join(
+        f"{n} {'-+'[change > 0]} over {100 * LARGE:.0f} %"
+        if abs(change) > LARGE
+        else f"{n} {100 * change:+.2g} %"
+        for n, change in parts
+    )

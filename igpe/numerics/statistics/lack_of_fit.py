@@ -21,15 +21,12 @@ the combined probability is exact, however the statistics depend on each other.
 Where sigma is unknown, errors are simulated with one error model a quantity, from constant to
 proportional, each as often as it is likely by the residuals' rough part.
 
-Single tests whether residuals look like independent normal errors.
-
-Every test is made on standardised residuals in the order of time; `p` is the probability of
-residuals at least as odd if the model and its errors are right. Those of a fit are a little too
-small and too little alike, which leverages correct for in outliers, and nothing does in the others;
-`igpe.numerics.statistics.lack_of_fit` combines all series at the right level.
+Single tests of residuals in the order of time follow below: `p` is the probability of residuals at
+least as odd if the model and its errors are right. Those of a fit are a little too small and too
+little alike, which leverages correct for in outliers, and nothing does in the others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -91,27 +88,29 @@ class Evidence(NamedTuple):
 def lack_of_fit(residuals: FitResiduals, seed: int = 0) -> Evidence | None:
     """Test the residuals of a fit; None if they are too few for any test."""
     parts = [_Series(residuals, s) for s in range(int(residuals.series.max()) + 1)]
-    blocks = [
-        [_means(parts, rows), *_statistics(residuals, parts, rows)]
-        for rows in _simulated(residuals, parts, seed)
-    ]
-    mean, *statistics = (_joined(pieces) for pieces in zip(*blocks, strict=True))
+    means, blocks = [], []
+    for rows in _simulated(residuals, parts, seed):
+        means.append(np.column_stack([rows[:, p.at].mean(axis=1) for p in parts]))
+        blocks.append(list(_statistics(residuals, parts, rows)))
     largest: dict[str, FloatArray] = {}
     of_series: dict[int, FloatArray] = {}
-    for kind, values, series in statistics:
-        odd = _standardised(values)
+    for pieces in zip(*blocks, strict=True):
+        # cube roots are nearly normal for sums of squares (Wilson & Hilferty 1931)
+        root = np.cbrt(np.concatenate([piece.values for piece in pieces]))
+        odd = (root - root.mean()) / max(float(root.std()), TINY)
+        kind, series = pieces[0].kind, pieces[0].series
         largest[kind] = np.maximum(largest.get(kind, odd), odd)
         of_series[series] = np.maximum(of_series.get(series, odd), odd)
     if not largest:
         return None
     p = {kind: _probabilities(values) for kind, values in largest.items()}
     combined = _probabilities(-np.min(list(p.values()), axis=0))
-    nothing = np.zeros(1)  # probability 1
+    nothing, mean = np.zeros(1), np.concatenate(means)  # probability 1
     return Evidence(
         float(combined[0]),
         {kind: float(values[0]) for kind, values in p.items()},
         np.array([_probabilities(of_series.get(j, nothing))[0] for j in range(len(parts))]),
-        mean.values[0] / np.maximum(mean.values[1:].std(axis=0), TINY),
+        mean[0] / np.maximum(mean[1:].std(axis=0), TINY),
     )
 
 
@@ -136,17 +135,12 @@ class _Series:
     def __init__(self, residuals: FitResiduals, number: int) -> None:
         self.at = np.flatnonzero(residuals.series == number)
         self.quantity = int(residuals.quantity[self.at[0]])
-        times, self.group = np.unique(residuals.time[self.at], return_inverse=True)
-        self.count = len(self.at)
-        self.first = np.flatnonzero(np.diff(self.group, prepend=-1))
-        distinct = len(times)
-        place = np.linspace(-1, 1, distinct)[self.group] if distinct > 1 else np.zeros(self.count)
+        times, group = np.unique(residuals.time[self.at], return_inverse=True)
+        self.count, distinct = len(self.at), len(times)
+        self.first = np.flatnonzero(np.diff(group, prepend=-1))
+        place = np.linspace(-1, 1, distinct)[group] if distinct > 1 else np.zeros(self.count)
         degree = max(min(distinct // 2, COUNTS[-1]), 1) - 1
         self.basis = np.linalg.qr(np.polynomial.legendre.legvander(place, degree))[0]
-
-    def functions(self, count: int) -> int:
-        """How many of so many polynomials the series has."""
-        return min(count, int(self.basis.shape[1]))
 
 
 class _Statistic(NamedTuple):
@@ -157,39 +151,26 @@ class _Statistic(NamedTuple):
     series: int = -1
 
 
-class _Sums(NamedTuple):
-    """Of one series, for the residuals (b, m_j) of each simulation.
-
-    total   (b,) sum of squares
-    smooth  (b, k) sum of squares of the first 1 ... k polynomials' parts
-    """
-
-    total: FloatArray
-    smooth: FloatArray
-
-
-def _sums(part: _Series, rows: FloatArray) -> _Sums:
-    smooth = np.cumsum((rows @ part.basis) ** 2, axis=1)
-    return _Sums(np.sum(rows**2, axis=1), smooth)
-
-
 def _statistics(
     residuals: FitResiduals, parts: list[_Series], rows: FloatArray
 ) -> Iterator[_Statistic]:
-    """All statistics of the rows (b, M)."""
-    for weight in _weights(residuals, parts):
+    """All statistics of the rows (b, M): as they are and, if sigma is unknown, as shares."""
+    weights = [np.ones(len(residuals.series))]
+    if not residuals.known:
+        weights.append(1 / _relative(residuals, RELATIVE))
+    for weight in weights:
         own = [rows[:, part.at] * weight[part.at] for part in parts]
-        sums = [_sums(part, mine) for part, mine in zip(parts, own, strict=True)]
-        yield from _smooth(parts, sums)
+        total = [np.sum(mine**2, axis=1) for mine in own]
+        # (b, k) sums of squares of the first 1 ... k polynomials' parts
+        smooth = [np.cumsum((m @ p.basis) ** 2, axis=1) for m, p in zip(own, parts, strict=True)]
+        counts = [[min(count, s.shape[1]) for s in smooth] for count in COUNTS]
+        yield from _smooth(parts, total, smooth, counts)
         yield from _replicates(parts, own)
         if residuals.known:
-            yield from _sizes(parts, sums, rows)
-
-
-def _weights(residuals: FitResiduals, parts: list[_Series]) -> list[FloatArray]:
-    """(m,) each: residuals as they are and, if sigma is unknown, relative to the fitted values."""
-    plain = np.ones(len(residuals.series))
-    return [plain] if residuals.known else [plain, 1 / _relative(residuals, RELATIVE)]
+            yield _Statistic("size", np.sum(rows**2, axis=1))
+            for functions in counts:
+                first = [s[:, k - 1] for s, k in zip(smooth, functions, strict=True)]
+                yield _Statistic("size", np.sum(first, axis=0))
 
 
 def _relative(residuals: FitResiduals, floor: float) -> FloatArray:
@@ -209,23 +190,20 @@ def _quantities(parts: list[_Series]) -> list[list[int]]:
     return list(of.values())
 
 
-def _smooth(parts: list[_Series], sums: list[_Sums]) -> Iterator[_Statistic]:
+def _smooth(
+    parts: list[_Series], total: list[FloatArray], smooth: list[FloatArray], counts: list[list[int]]
+) -> Iterator[_Statistic]:
     """What the first polynomials explain: of all series together, and of each."""
-    known = set()
-    for count in COUNTS:
-        functions = tuple(part.functions(count) for part in parts)
-        if functions in known:
-            continue
-        known.add(functions)
+    for functions in dict.fromkeys(map(tuple, counts)):
         together = []
         for numbers in _quantities(parts):
             degrees = sum(parts[j].count - functions[j] for j in numbers)
             if degrees < LEAST_REST:
                 continue
-            total = sum(sums[j].total for j in numbers)
-            explained = [sums[j].smooth[:, functions[j] - 1] for j in numbers]
-            rest = np.maximum(total - sum(explained), TINY)
-            together.append(degrees * np.log(np.maximum(total, TINY) / rest))
+            every = np.sum([total[j] for j in numbers], axis=0)
+            explained = [smooth[j][:, functions[j] - 1] for j in numbers]
+            rest = np.maximum(every - np.sum(explained, axis=0), TINY)
+            together.append(degrees * np.log(np.maximum(every, TINY) / rest))
             for j, mine in zip(numbers, explained, strict=True):
                 yield _Statistic("series", mine / rest, j)
         if together:
@@ -239,7 +217,7 @@ def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statis
         degrees = sum(parts[j].count - len(parts[j].first) for j in numbers)
         if degrees < LEAST_REST:
             continue
-        lack, pure = np.zeros(len(own[0])), np.zeros(len(own[0]))
+        lack, pure = np.zeros((2, len(own[0])))
         for j in numbers:
             first = parts[j].first
             sums = np.add.reduceat(own[j], first, axis=1)
@@ -251,34 +229,10 @@ def _replicates(parts: list[_Series], own: list[FloatArray]) -> Iterator[_Statis
         yield _Statistic("replicates", np.sum(several, axis=0))
 
 
-def _sizes(parts: list[_Series], sums: list[_Sums], rows: FloatArray) -> Iterator[_Statistic]:
-    """Sums of squares in standard deviations that are known."""
-    yield _Statistic("size", np.sum(rows**2, axis=1))
-    for count in COUNTS:
-        smooth = [s.smooth[:, p.functions(count) - 1] for p, s in zip(parts, sums, strict=True)]
-        yield _Statistic("size", np.sum(smooth, axis=0))
-
-
-def _standardised(statistic: FloatArray) -> FloatArray:
-    """Standardise the cube root, nearly normal for sums of squares (Wilson & Hilferty 1931)."""
-    root = np.cbrt(statistic)
-    return np.asarray((root - root.mean()) / max(float(root.std()), TINY))
-
-
 def _probabilities(values: FloatArray) -> FloatArray:
     """(b,) share of all values that are at least as large as each."""
     ordered = np.sort(values)
     return np.asarray((len(values) - np.searchsorted(ordered, values, "left")) / len(values))
-
-
-def _means(parts: list[_Series], rows: FloatArray) -> _Statistic:
-    """Means (b, S) of the residuals of each series."""
-    return _Statistic("mean", np.column_stack([rows[:, p.at].mean(axis=1) for p in parts]))
-
-
-def _joined(pieces: Sequence[_Statistic]) -> _Statistic:
-    """One statistic of all blocks."""
-    return pieces[0]._replace(values=np.concatenate([piece.values for piece in pieces]))
 
 
 def _spreads(
@@ -295,28 +249,23 @@ def _spreads(
     shapes = np.array([_relative(residuals, floor) for floor in FLOORS])
     for numbers in _quantities(parts):
         at = np.concatenate([parts[j].at for j in numbers])
-        rough = np.concatenate([_rough(residuals.value[parts[j].at]) for j in numbers])
-        expected = np.hstack([_expected(shapes[:, parts[j].at] ** 2) for j in numbers])
-        squares = np.mean(rough**2 / expected, axis=1)
+        rough, expected = [], []
+        for j in numbers:  # second differences and their expected squares; all of too few
+            value, variance = residuals.value[parts[j].at], shapes[:, parts[j].at] ** 2
+            if len(value) >= FEWEST_ROUGH:
+                value = np.diff(value, 2)
+                variance = variance[:, :-2] + 4 * variance[:, 1:-1] + variance[:, 2:]
+            rough.append(value)
+            expected.append(variance)
+        every, of = np.concatenate(rough), np.hstack(expected)
+        squares = np.mean(every**2 / of, axis=1)
         if not squares.min() > 0:
             continue
-        likelihood = -np.log(expected).sum(axis=1) / 2 - len(rough) / 2 * np.log(squares)
+        likelihood = -np.log(of).sum(axis=1) / 2 - len(every) / 2 * np.log(squares)
         share = np.exp(SHARED * (likelihood - likelihood.max()))
         chosen = random.choice(len(FLOORS), size=draws, p=share / share.sum())
         spread[:, at] = shapes[chosen][:, at] * np.sqrt(squares[chosen])[:, None]
     return spread
-
-
-def _rough(value: FloatArray) -> FloatArray:
-    """(d,) second differences of neighbours, in which smooth parts vanish; all of too few."""
-    return np.diff(value, 2) if len(value) >= FEWEST_ROUGH else value
-
-
-def _expected(variance: FloatArray) -> FloatArray:
-    """(b, d) expected squares of the same for variances (b, m_j) of the errors."""
-    if variance.shape[1] < FEWEST_ROUGH:
-        return variance
-    return np.asarray(variance[:, :-2] + 4 * variance[:, 1:-1] + variance[:, 2:])
 
 
 FEWEST = 8  # residuals, for a test of their order or distribution to mean something
