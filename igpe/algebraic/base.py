@@ -1,11 +1,4 @@
-"""What the routes of step 3 share.
-
-How the residuals of step 3 count: what each is divided by.
-
-All choices keep the objective in units of chi squared, as far as the errors of step 1 are right and
-independent. Slopes of one curve are neither quite: neighbours share their error.
-
-The algebraic estimation problem of step 3.
+"""The algebraic estimation problem of step 3, its weights, and what its routes answer.
 
 Measured states and inputs are known at all times (step 1), so the equations of a suitable subsystem
 predict the slopes of its states from the parameters p alone, and
@@ -131,23 +124,32 @@ class Regression:
         return self._function(with_derivative=True)
 
     def _function(self, *, with_derivative: bool) -> InPlace:
+        """Residuals, and their derivative; pieces at the same places share what they can."""
         p = ca.MX.sym("p", len(self.box))
-        each: list[Any] = [None] * len(self.pieces)
-        for together in at_same_places(self.pieces):
-            own = [self.pieces[k] for k in together]
-            values_of = _slopes(own, p, with_derivative=with_derivative)
-            for k, values in zip(together, values_of, strict=True):
-                each[k] = values
-        pairs = list(zip(self.pieces, each, strict=True))
-        outputs = [ca.densify(ca.vertcat(*[piece.residual(v.slopes) for piece, v in pairs]))]
+        residuals, derivatives = ([ca.MX()] * len(self.pieces) for _ in range(2))
+        for group in at_same_places(self.pieces):
+            own = [self.pieces[k] for k in group]
+            known, q = own[0].predict.sx_in(0), own[0].predict.sx_in(1)
+            slopes = ca.vertcat(*[piece.predict(known, q) for piece in own])
+            outputs = ca.cse([ca.densify(slopes), ca.densify(ca.vec(ca.jacobian(slopes, q).T))])
+            count, n = own[0].known.shape[1], q.numel()
+            function = ca.Function(
+                "slopes", [known, q], outputs if with_derivative else outputs[:1]
+            )
+            values = function.map(count).call([ca.DM(own[0].known), ca.repmat(p, 1, count)])
+            for i, (k, piece) in enumerate(zip(group, own, strict=True)):
+                residuals[k] = piece.residual(values[0][i, :])
+                if with_derivative:
+                    derivatives[k] = piece.by_parameter(values[1][i * n : (i + 1) * n, :])
+        results = [ca.densify(ca.vertcat(*residuals))]
         if with_derivative:
-            outputs.append(ca.densify(ca.horzcat(*[q.by_parameter(v.by_p) for q, v in pairs])))
-        function = InPlace(ca.Function("regression", [p], outputs))
-        at, *results = self._compiled
-        function.read(0, at)
-        for i, result in enumerate(results[: len(outputs)]):
-            function.write(i, result)
-        return function
+            results.append(ca.densify(ca.horzcat(*derivatives)))
+        compiled = InPlace(ca.Function("regression", [p], results))
+        at, *memory = self._compiled
+        compiled.read(0, at)
+        for i in range(len(results)):
+            compiled.write(i, memory[i])
+        return compiled
 
     def thinned(self, most: int, seed: int) -> "Regression":
         """About so many residuals, the same share of each piece; itself if it has no more."""
@@ -163,13 +165,6 @@ class Regression:
         return p, ca.vertcat(*[piece.symbolic(p) for piece in self.pieces])
 
 
-class _Values(NamedTuple):
-    """One piece's slopes (1, n_places) and their derivatives by all parameters (n_p, n_places)."""
-
-    slopes: Any
-    by_p: Any
-
-
 def at_same_places(pieces: Sequence[Contribution]) -> list[list[int]]:
     """Indices of pieces that know the same, combined alike: they share rate laws."""
     groups: dict[Any, list[int]] = {}
@@ -178,19 +173,6 @@ def at_same_places(pieces: Sequence[Contribution]) -> list[list[int]]:
         key = piece.known.shape, piece.known.tobytes(), len(piece.target), combine
         groups.setdefault(key, []).append(k)
     return list(groups.values())
-
-
-def _slopes(pieces: Sequence[Contribution], p: Any, *, with_derivative: bool) -> list[_Values]:
-    """Of pieces at the same places, what they have in common being computed once."""
-    known, q = pieces[0].predict.sx_in(0), pieces[0].predict.sx_in(1)
-    slopes = ca.vertcat(*[piece.predict(known, q) for piece in pieces])
-    outputs = ca.cse([ca.densify(slopes), ca.densify(ca.vec(ca.jacobian(slopes, q).T))])
-    count, numbers, n = pieces[0].known.shape[1], ca.DM(pieces[0].known), q.numel()
-    points = ca.repmat(p, 1, count)
-    function = ca.Function("slopes", [known, q], outputs if with_derivative else outputs[:1])
-    both = function.map(count).call([numbers, points])
-    by_p = both[1] if with_derivative else ca.MX(n * len(pieces), count)
-    return [_Values(both[0][k, :], by_p[k * n : (k + 1) * n, :]) for k in range(len(pieces))]
 
 
 class RouteResult(NamedTuple):
@@ -228,6 +210,9 @@ def reseeded(route: Route, seed: int) -> Route:
     """The route with another seed, if it has one."""
     return route.seeded(seed) if isinstance(route, Seeded) else route
 
+
+# All weights keep the objective in units of chi squared, as far as errors of step 1 are right and
+# independent. Slopes of one curve are neither quite: neighbours share their error.
 
 LEAST_ERROR = 1e-6  # errors below this share of the typical size are not believed
 
@@ -299,11 +284,10 @@ class SlopeErrors:
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
         """As in `ResidualWeights.of`."""
-        return [1 / np.maximum(_finite(t), self.least * t.typical) for t in targets]
-
-
-def _finite(target: Target) -> FloatArray:
-    return np.where(np.isfinite(target.error), target.error, target.typical)
+        errors = [np.where(np.isfinite(t.error), t.error, t.typical) for t in targets]
+        return [
+            1 / np.maximum(e, self.least * t.typical) for e, t in zip(errors, targets, strict=True)
+        ]
 
 
 def _rms(values: FloatArray) -> float:

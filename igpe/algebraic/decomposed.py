@@ -66,39 +66,57 @@ class Decomposed:
 
     def estimate(self, regression: Regression) -> RouteResult:
         """The stages' parameters; the top of the file says what bound and status mean."""
-        began = time.perf_counter()
-        stages: list[_Solved] = []
+        began, names = time.perf_counter(), regression.box.names
+        stages: list[_Stage] = []
         held: dict[str, float] = {}
-        left = [_Part(piece, _needs(regression, piece)) for piece in regression.pieces]
+        left = []
+        for piece in regression.pieces:
+            known, p = piece.predict.sx_in(0), piece.predict.sx_in(1)
+            columns = incidence(piece.predict(known, p), p).col
+            left.append(_Part(piece, frozenset(names[int(j)] for j in columns)))
         while any(part.needs - held.keys() for part in left):
             try:
                 with interruptible():
-                    solved = self._next(regression, left, held)
+                    stage = self._next(regression, left, held)
             except KeyboardInterrupt:
                 if not stages:
                     raise
                 break
-            stages.append(solved)
-            held |= solved.result.estimate.parameters
-            left = [part for part in left if not part.needs <= solved.names | held.keys()]
-            if solved.result.undetermined or not solved.result.estimate.status.usable:
+            stages.append(stage)
+            held |= stage.result.estimate.parameters
+            left = [part for part in left if not part.needs <= stage.names | held.keys()]
+            if stage.result.undetermined or not stage.result.estimate.status.usable:
                 break
-        if len(stages) == 1 and stages[0].names == set(regression.box.names):
+        if len(stages) == 1 and stages[0].names == set(names):
             return stages[0].result
-        return _combined(regression, stages, time.perf_counter() - began)
+        results, status = [stage.result.estimate for stage in stages], _status(stages)
+        bounds = [stage.result.estimate.lower_bound for stage in stages if stage.alone]
+        proven = [max(b, 0.0) for b in bounds if np.isfinite(b)]
+        estimate = Estimate(
+            {n: held[n] for n in names if n in held},
+            sum(one.objective for one in results) if status.usable else np.inf,
+            status,
+            f"{len(stages)} stages: {', '.join(dict.fromkeys(one.method for one in results))}",
+            lower_bound=sum(proven) if proven else -np.inf,
+            seconds=time.perf_counter() - began,
+            trail=tuple(results),
+        )
+        return RouteResult(estimate, tuple(n for n in names if n not in held))
 
     def _next(
         self, regression: Regression, left: Sequence["_Part"], held: Mapping[str, float]
-    ) -> "_Solved":
+    ) -> "_Stage":
         """The smallest stage that determines all its parameters; failing that, all that is left."""
-        chosen: frozenset[str] = frozenset()
+        names: frozenset[str] = frozenset()
         while True:
-            chosen = _smallest(left, chosen, held)
-            parts = [part for part in left if part.needs <= chosen | held.keys()]
-            stage = _stage(regression, [part.piece for part in parts], chosen, held)
-            result = (self.linear if stage.linear else self.route).estimate(stage)
+            # with the fewest further parameters another slope can be predicted
+            further = [part.needs - names - held.keys() for part in left]
+            names |= min((f for f in further if f), key=lambda f: (len(f), sorted(f)))
+            parts = [part for part in left if part.needs <= names | held.keys()]
+            posed = _posed(regression, [part.piece for part in parts], names, held)
+            result = (self.linear if posed.linear else self.route).estimate(posed)
             if len(parts) == len(left) or not result.undetermined:
-                return _Solved(result, chosen, not any(part.needs & held.keys() for part in parts))
+                return _Stage(result, names, not any(part.needs & held.keys() for part in parts))
 
 
 class _Part(NamedTuple):
@@ -108,7 +126,7 @@ class _Part(NamedTuple):
     needs: frozenset[str]
 
 
-class _Solved(NamedTuple):
+class _Stage(NamedTuple):
     """A stage's answer, its parameters, and whether its slopes depend on none that was held."""
 
     result: RouteResult
@@ -116,64 +134,28 @@ class _Solved(NamedTuple):
     alone: bool
 
 
-def _needs(regression: Regression, piece: Contribution) -> frozenset[str]:
-    known, p = piece.predict.sx_in(0), piece.predict.sx_in(1)
-    columns = incidence(piece.predict(known, p), p).col
-    return frozenset(regression.box.names[int(j)] for j in columns)
-
-
-def _smallest(
-    left: Sequence[_Part], chosen: frozenset[str], held: Mapping[str, float]
-) -> frozenset[str]:
-    """`chosen`, and the fewest further parameters with which another slope can be predicted."""
-    further = [part.needs - chosen - held.keys() for part in left]
-    return chosen | min((f for f in further if f), key=lambda f: (len(f), sorted(f)))
-
-
-def _stage(
+def _posed(
     regression: Regression,
     pieces: Sequence[Contribution],
-    chosen: frozenset[str],
+    names: frozenset[str],
     held: Mapping[str, float],
 ) -> Regression:
-    """The regression of some pieces in the chosen parameters, those held inserted."""
-    box = regression.box.select(n for n in regression.box.names if n in chosen)
+    """The regression of some pieces in some parameters, those held inserted."""
+    box = regression.box.select(n for n in regression.box.names if n in names)
     p = ca.SX.sym("p", len(box))
     symbol = dict(zip(box.names, ca.vertsplit(p), strict=True))
-    unused = 0.0  # no prediction of the stage depends on the rest
-    full = stack(symbol.get(n, held.get(n, unused)) for n in regression.box.names)
-    known = [piece.predict.sx_in(0) for piece in pieces]
-    slopes = [piece.predict(k, full) for piece, k in zip(pieces, known, strict=True)]
-    return Regression(
-        box=box,
-        pieces=tuple(
-            replace(piece, predict=ca.Function("predict", [k, p], [slope]))
-            for piece, k, slope in zip(pieces, known, slopes, strict=True)
-        ),
-        origin=regression.origin,
-        linear=len(linear_parameters(stack(slopes), p).jointly) == len(box),
-    )
+    # no prediction of the stage depends on the rest
+    full = stack(symbol.get(n, held.get(n, 0.0)) for n in regression.box.names)
+    stage, slopes = [], []
+    for piece in pieces:
+        known = piece.predict.sx_in(0)
+        slopes.append(piece.predict(known, full))
+        stage.append(replace(piece, predict=ca.Function("predict", [known, p], slopes[-1:])))
+    linear = len(linear_parameters(stack(slopes), p).jointly) == len(box)
+    return Regression(box, tuple(stage), regression.origin, linear)
 
 
-def _combined(regression: Regression, stages: Sequence[_Solved], seconds: float) -> RouteResult:
-    """One answer of all stages. Their objectives add up: every slope belongs to one of them."""
-    result = [stage.result.estimate for stage in stages]
-    parameters = {n: v for one in result for n, v in one.parameters.items()}
-    names = [n for n in regression.box.names if n in parameters]
-    status = _status(stages)
-    estimate = Estimate(
-        {n: parameters[n] for n in names},
-        sum(one.objective for one in result) if status.usable else np.inf,
-        status,
-        f"{len(stages)} stages: {', '.join(dict.fromkeys(one.method for one in result))}",
-        lower_bound=_bound(stages),
-        seconds=seconds,
-        trail=tuple(result),
-    )
-    return RouteResult(estimate, tuple(n for n in regression.box.names if n not in parameters))
-
-
-def _status(stages: Sequence[_Solved]) -> Status:
+def _status(stages: Sequence[_Stage]) -> Status:
     """The worst ending of a stage; proofs of stages that hold something prove nothing together."""
     endings = [stage.result.estimate.status for stage in stages]
     failed = [ending for ending in endings if not ending.usable]
@@ -183,10 +165,3 @@ def _status(stages: Sequence[_Solved]) -> Status:
         return Status.INTERRUPTED
     worst = max(endings, key=WORSE.index)
     return worst if worst not in PROVEN or all(s.alone for s in stages) else Status.STAGED
-
-
-def _bound(stages: Sequence[_Solved]) -> float:
-    """What is proved of the whole sum of squares; -inf if nothing is."""
-    bounds = [stage.result.estimate.lower_bound for stage in stages if stage.alone]
-    proven = [max(b, 0.0) for b in bounds if np.isfinite(b)]
-    return sum(proven) if proven else -np.inf

@@ -18,7 +18,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from igpe.algebraic.base import Regression, RouteResult
-from igpe.algebraic.local import LocalSearch, route_result
+from igpe.algebraic.local import LocalSearch, distinct, route_result
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
@@ -82,7 +82,7 @@ class GlobalSolver:
         bound = min(proved, fit.cost) if np.isfinite(answer.lower_bound) else -np.inf
         status = confirmed_status(answer, fit.cost - bound, cost)
         outcome = Estimate({}, fit.cost, status, f"global search by {name}", bound)
-        return route_result(regression, fit, outcome, began, fits)
+        return route_result(regression, distinct(regression, [fit, *fits]), outcome, began)
 
     def _better(self, regression: Regression, fit: Fit, point: FloatArray) -> Fit:
         refined = self.local.search.fit(regression.linearised, point, regression.box)

@@ -1,11 +1,7 @@
-"""Subsystems that are nonlinear in their parameters, by local searches from many starts.
+"""Routes without branching: least squares where it is linear, else searches from many starts.
 
-Nothing is proved; it serves where a proof would take too long, and to give a global solver a good
-incumbent.
-
-Subsystems linear in their parameters: bounded linear least squares, global by convexity.
-
-Which local optima of a group of step 3 are worth keeping.
+Bounded linear least squares is global by convexity. Of local searches nothing is proved; they serve
+where a proof would take too long, and to give a global solver a good incumbent.
 """
 
 import time
@@ -16,7 +12,6 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from igpe.algebraic.base import Regression, RouteResult
-from igpe.core.arrays import BoolArray
 from igpe.core.deadline import interruptible, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -41,44 +36,29 @@ class LinearRoute:
         origin = box.clip(np.zeros(len(box)))
         at = regression.linearised(origin)
         if at is None:
-            lost = Estimate({}, np.inf, Status.FAILED, "linear least squares")
-            return RouteResult(lost, box.names)
+            failed = Estimate({}, np.inf, Status.FAILED, "linear least squares")
+            return RouteResult(failed, box.names)
         scale = np.linalg.norm(at.jacobian, axis=0)
         scale = np.where(scale > 0, scale, 1.0)
         matrix = at.jacobian / scale
         bounds = ((box.lower - origin) * scale, (box.upper - origin) * scale)
         answer = lsq_linear(matrix, -at.residual, bounds, method="bvls", tol=1e-14)
-        values = box.clip(origin + answer.x / scale)
-        known = determined(matrix)
+        values, known = box.clip(origin + answer.x / scale), determined(matrix)
         cost = 2 * float(answer.cost)
         estimate = Estimate(
-            {n: v for n, v in box.mapping(values).items() if known[box.names.index(n)]},
+            {n: float(v) for n, v, k in zip(box.names, values, known, strict=True) if k},
             cost,
             Status.GLOBAL_BY_CONVEXITY,
             "linear least squares",
             lower_bound=cost,
             seconds=time.perf_counter() - began,
         )
-        return RouteResult(
-            estimate, tuple(n for n, k in zip(box.names, known, strict=True) if not k)
-        )
+        lost = tuple(n for n, k in zip(box.names, known, strict=True) if not k)
+        return RouteResult(estimate, lost)
 
 
 WORST = 10.0  # times the best objective: optima beyond explain nothing and are not compared
 ROUNDING = 1e-12  # of the targets' own squares: objectives below it are all zero
-
-
-def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
-    """One fit for each optimum, the best first, as far as `WORST` times its objective."""
-    some = [f for f in fits if f.at is not None]
-    best = min((f.cost for f in some), default=0.0)
-    level = WORST * best + rounding(regression)
-    return optima.distinct(_landscape(regression), (f for f in some if f.cost <= level))
-
-
-def known(regression: Regression, fit: Fit) -> BoolArray:
-    """(n,) which parameters the data determine there; see `igpe.numerics.optima.known`."""
-    return optima.known(_landscape(regression), fit)
 
 
 def rounding(regression: Regression) -> float:
@@ -86,8 +66,12 @@ def rounding(regression: Regression) -> float:
     return ROUNDING * sum(float(np.sum((p.weight * p.target) ** 2)) for p in regression.pieces)
 
 
-def _landscape(regression: Regression) -> Landscape:
-    return Landscape(regression.linearised, regression.box, rounding(regression))
+def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
+    """One fit for each optimum, the best first, as far as `WORST` times its objective."""
+    some, least = [f for f in fits if f.at is not None], rounding(regression)
+    level = WORST * min((f.cost for f in some), default=0.0) + least
+    landscape = Landscape(regression.linearised, regression.box, least)
+    return optima.distinct(landscape, (f for f in some if f.cost <= level))
 
 
 @dataclass(frozen=True)
@@ -118,69 +102,53 @@ class LocalSearch:
             lost = Estimate({}, np.inf, Status.FAILED, method, seconds=seconds)
             return RouteResult(lost, regression.box.names)
         status = Status.INTERRUPTED if stopped() else Status.BEST_OF_SEVERAL
-        outcome = Estimate({}, fits[0].cost, status, method)
-        return _route_result(regression, fits, outcome, began)
-
-    def best(self, regression: Regression) -> Fit | None:
-        """The best local optimum found; None if no point could be evaluated."""
-        return min(self._searched(regression), key=lambda f: f.cost, default=None)
+        return route_result(regression, fits, Estimate({}, np.inf, status, method), began)
 
     def fits(self, regression: Regression) -> list[Fit]:
         """All local optima found, each once, the best first; empty if nothing can be evaluated.
 
         At Ctrl-C those that are there; raises KeyboardInterrupt if none is.
         """
-        return distinct(regression, self._searched(regression))
-
-    def _searched(self, regression: Regression) -> list[Fit]:
         box = regression.box
-        judged = [
-            (regression.cost(p), k, p) for k, p in enumerate(box.sobol(self.trials, self.seed))
-        ]
-        able = [one for one in judged if one[0] < np.inf]
-        points = [p for _, _, p in sorted(able, key=lambda item: item[:2])]
-        starts = [points[i] for i in spread(points, self.starts)]
+        points = box.sobol(self.trials, self.seed)
+        costs = np.array([regression.cost(p) for p in points])
+        able = list(points[np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]])
         result: list[Fit] = []
         try:
             with interruptible():
-                for p in starts:
-                    result.append(self.search.fit(regression.linearised, p, box))
+                for i in spread(able, self.starts):
+                    result.append(self.search.fit(regression.linearised, able[i], box))
         except KeyboardInterrupt:
             if not result:
                 raise
-        return result
+        return distinct(regression, result)
 
 
 def route_result(
-    regression: Regression, fit: Fit, outcome: Estimate, began: float, others: Iterable[Fit] = ()
+    regression: Regression, fits: Sequence[Fit], outcome: Estimate, began: float
 ) -> RouteResult:
-    """The fit as a route's answer: only the parameters that its data determine.
+    """Distinct fits, the best first, as a route's answer: only what their data determine.
 
     outcome  method, status and bound of the answer
     began    when the route began, by `time.perf_counter`
-    others   fits from other starts, in any order; those that are not the same optimum are kept
     """
-    worse = [f for f in others if f.cost >= fit.cost]
-    return _route_result(regression, distinct(regression, [fit, *worse]), outcome, began)
-
-
-def _route_result(
-    regression: Regression, fits: Sequence[Fit], outcome: Estimate, began: float
-) -> RouteResult:
-    best = _determined(regression, fits[0])
-    estimate = replace(outcome, parameters=best, objective=fits[0].cost)
-    others = tuple(
-        Estimate(_determined(regression, fit), fit.cost, Status.CONVERGED, outcome.method)
-        for fit in fits[1:]
+    landscape = Landscape(regression.linearised, regression.box, rounding(regression))
+    best, *others = (
+        {
+            name: float(x)
+            for name, x, yes in zip(
+                regression.box.names, fit.x, optima.known(landscape, fit), strict=True
+            )
+            if yes
+        }
+        for fit in fits
     )
+    seconds = time.perf_counter() - began
     return RouteResult(
-        replace(estimate, seconds=time.perf_counter() - began),
+        replace(outcome, parameters=best, objective=fits[0].cost, seconds=seconds),
         tuple(n for n in regression.box.names if n not in best),
-        others,
+        tuple(
+            Estimate(parameters, fit.cost, Status.CONVERGED, outcome.method)
+            for parameters, fit in zip(others, fits[1:], strict=True)
+        ),
     )
-
-
-def _determined(regression: Regression, fit: Fit) -> dict[str, float]:
-    values = regression.box.mapping(fit.x)
-    both = zip(values.items(), known(regression, fit), strict=True)
-    return {name: value for (name, value), yes in both if yes}

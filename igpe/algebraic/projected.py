@@ -17,7 +17,7 @@ from igpe.algebraic.bounds.search import BranchAndBoundResult, ProjectedSearch, 
 from igpe.algebraic.bounds.separable import Separable
 from igpe.algebraic.bounds.separate import Separated, separate
 from igpe.algebraic.global_solver import GlobalSolver
-from igpe.algebraic.local import route_result
+from igpe.algebraic.local import distinct, route_result
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
@@ -75,42 +75,32 @@ class Projected:
     def estimate(self, regression: Regression) -> RouteResult:
         """The best point known and the bound that is proved."""
         began = time.perf_counter()
-        separated = self._separated(regression)
-        if separated is None:
+        try:
+            separated = separate(regression.pieces, regression.box, exchange=self.exchange)
+        except UnknownOperation:
             return self.otherwise.estimate(regression)
-        few = regression.thinned(ENOUGH, self.seed)
-        thinned = (
-            separated
-            if few is regression
-            else separate(few.pieces, few.box, exchange=self.exchange)
-        )
+        if not np.isfinite([(a.lower, a.upper) for a in separated.problem.axes]).all():
+            return self.otherwise.estimate(regression)
+        few, thinned = regression.thinned(ENOUGH, self.seed), separated
+        if few is not regression:
+            thinned = separate(few.pieces, few.box, exchange=self.exchange)
         local = _LocalSearches((regression, few), thinned, self.search)
         try:
             with interruptible():
                 count = min(self.starts, 1 + len(separated.nonlinear))
-                local.start(self._samples(local.problem), count)
+                local.start(self._samples(thinned.problem), count)
                 if local.best is None or not _agree(separated, local.best):
                     return self.otherwise.estimate(regression)
-                outcome = self._proof(separated, local, began)
+                result = self._proof(separated.problem, local, began)
         except KeyboardInterrupt:
             if local.best is None:
                 raise
-            said = Estimate({}, local.best.cost, Status.INTERRUPTED, "interrupted local searches")
-            return route_result(regression, local.best, said, began, local.fits)
-        best = local.best
-        method = f"projected branch and bound, {outcome.boxes} boxes"
-        bound = min(outcome.lower_bound, best.cost)
-        said = Estimate({}, best.cost, outcome.status, method, bound)
-        return route_result(regression, best, said, began, local.fits)
-
-    def _separated(self, regression: Regression) -> Separated | None:
-        """The problem in linear and nonlinear parameters; None if it is not for this method."""
-        try:
-            separated = separate(regression.pieces, regression.box, exchange=self.exchange)
-        except UnknownOperation:
-            return None
-        bounds = [(a.lower, a.upper) for a in separated.problem.axes]
-        return separated if np.isfinite(bounds).all() else None
+            status, method, bound = Status.INTERRUPTED, "interrupted local searches", -np.inf
+        else:
+            status, method = result.status, f"projected branch and bound, {result.boxes} boxes"
+            bound = min(result.lower_bound, local.objective)
+        outcome = Estimate({}, local.objective, status, method, bound)
+        return route_result(regression, distinct(regression, local.fits), outcome, began)
 
     def _samples(self, problem: Separable) -> list[FloatArray]:
         """Values of the nonlinear parameters, the best first."""
@@ -118,16 +108,14 @@ class Projected:
         if n == 0:
             return [np.zeros(0)]
         count = min(self.samples, EACH * n)
-        unit = Box(("",) * n, np.zeros(n), np.ones(n)).sobol(count, self.seed)
-        points = problem.thetas(unit)
-        judged = zip((best_linear(problem, c) for c in problem.values(points)), points, strict=True)
-        able = [(b[1], k, theta) for k, (b, theta) in enumerate(judged) if b is not None]
-        return [theta for _, _, theta in sorted(able, key=lambda item: item[:2])]
+        points = problem.thetas(Box(("",) * n, np.zeros(n), np.ones(n)).sobol(count, self.seed))
+        solved = [best_linear(problem, columns) for columns in problem.values(points)]
+        able = sorted((one[1], k) for k, one in enumerate(solved) if one is not None)
+        return [points[k] for _, k in able]
 
     def _proof(
-        self, separated: Separated, local: "_LocalSearches", began: float
+        self, problem: Separable, local: "_LocalSearches", began: float
     ) -> BranchAndBoundResult:
-        problem = separated.problem
         left = max(self.time_limit - (time.perf_counter() - began), 0.0)
         squares = float(problem.target @ problem.target)
         limits = SearchLimits(self.gap, self.absolute * squares, left)
@@ -137,17 +125,15 @@ class Projected:
 def _agree(separated: Separated, best: Fit) -> bool:
     """Whether the separable problem is the posed one, at the best point."""
     assert best.at is not None
-    residual = separated.residual(best.x)
-    d = separated.problem.target
-    apart = np.linalg.norm(residual - best.at.residual[separated.order])
-    return bool(apart <= AGREE * np.linalg.norm(d))
+    apart = separated.residual(best.x) - best.at.residual[separated.order]
+    return bool(np.linalg.norm(apart) <= AGREE * np.linalg.norm(separated.problem.target))
 
 
 class _LocalSearches:
     """All local searches of one problem, from nonlinear parameters.
 
     both  the regression, and with some of its residuals, which is enough to say where to search
-    few   the latter in linear and nonlinear parameters
+    few   the latter in linear and nonlinear parameters, where points are judged
     """
 
     def __init__(
@@ -157,11 +143,6 @@ class _LocalSearches:
         self.fits: list[Fit] = []
         self._rough: list[Fit] = []
         self._spare = SPARE
-
-    @property
-    def problem(self) -> Separable:
-        """Where points are judged."""
-        return self.few.problem
 
     @property
     def best(self) -> Fit | None:
@@ -183,8 +164,9 @@ class _LocalSearches:
         p, cost = self._point(theta)
         if self.best is None or p is None:
             return self.objective
-        least = self._judged(self.best.x)
-        curious = self._spare > 0 and not any(self._arrived(f, p) for f in self.fits)
+        residual = self.few.residual(self.best.x)
+        least = float(residual @ residual)
+        curious = self._spare > 0 and not any(_arrived(f, p) for f in self.fits)
         if cost < least or (curious and cost < PROMISING * least):
             self._spare -= cost >= least
             self._search(p)
@@ -192,28 +174,25 @@ class _LocalSearches:
 
     def _point(self, theta: FloatArray) -> tuple[FloatArray | None, float]:
         """All parameters that go with nonlinear ones, and their sum of squares."""
-        solved = best_linear(self.problem, self.problem.values(theta[None])[0])
+        solved = best_linear(self.few.problem, self.few.problem.values(theta[None])[0])
         if solved is None:
             return None, np.inf
         return self.few.parameters(theta, solved[0]), solved[1]
 
-    def _judged(self, p: FloatArray) -> float:
-        residual = self.few.residual(p)
-        return float(residual @ residual)
-
     def _search(self, p: FloatArray | None) -> None:
         if p is None:
             return
-        whole, few = self.both
+        every, few = self.both
         rough = replace(self.search, tolerance=ROUGH).fit(few.linearised, p, few.box)
-        if any(self._arrived(f, rough.x) for f in (*self._rough, *self.fits)):
+        if any(_arrived(f, rough.x) for f in (*self._rough, *self.fits)):
             return
         self._rough.append(rough)
-        fit = self.search.fit(whole.linearised, rough.x, whole.box)
+        fit = self.search.fit(every.linearised, rough.x, every.box)
         if fit.at is not None:
             self.fits.append(fit)
 
-    def _arrived(self, fit: Fit, p: FloatArray) -> bool:
-        """Whether a search from p would end where the fit is, as far as one can tell."""
-        size = np.maximum(np.abs(fit.x), 1e-6 * (np.abs(p) + 1e-300))
-        return bool(np.all(np.abs(fit.x - p) <= 0.05 * size))
+
+def _arrived(fit: Fit, p: FloatArray) -> bool:
+    """Whether a search from p would end where the fit is, as far as one can tell."""
+    size = np.maximum(np.abs(fit.x), 1e-6 * (np.abs(p) + 1e-300))
+    return bool(np.all(np.abs(fit.x - p) <= 0.05 * size))

@@ -5,13 +5,12 @@ data (problem 6 of the paper is lost that way). So each rung of the ladder and e
 residuals gives a candidate; step 5 judges them. The first candidate, smoothed slopes as in the
 paper, is the one that is solved with a proof.
 
-From structure and smoothed curves to the algebraic estimation problems of step 3.
-
-A group of slopes can be posed in two forms (`TargetForm`); `regression` explains both.
+A group is posed in either of two forms (`TargetForm`), which `igpe.algebraic.base` explains.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -65,39 +64,38 @@ class Posing:
 
     @property
     def origin(self) -> str:
-        """In words."""
+        """What is fitted, in words."""
         return f"{self.form.value} of {description(self.curves.smoother)}"
 
     def regression(self, group: SlopeGroup) -> Regression:
         """The group's estimation problem, its residuals in units of their standard errors."""
         posed = [self._posed(member) for member in group.members]
-        weights = self.weights.of([p.target for p in posed])
-        return Regression(
-            box=self.problem.box.select(group.parameters),
-            pieces=tuple(
-                Contribution(
-                    _prediction(self.structure, group, member),
-                    self._known(member.experiment, one.places),
-                    one.combine,
-                    one.target.value,
-                    weight,
-                )
-                for member, one, weight in zip(group.members, posed, weights, strict=True)
-            ),
-            origin=self.origin,
-            linear=set(group.jointly) == set(group.parameters),
+        weights = self.weights.of([one.target for one in posed])
+        pieces = tuple(
+            Contribution(
+                _prediction(self.structure, group, member),
+                self._known(member.experiment, one.places),
+                one.combine,
+                one.target.value,
+                weight,
+            )
+            for member, one, weight in zip(group.members, posed, weights, strict=True)
         )
+        linear = set(group.jointly) == set(group.parameters)
+        return Regression(self.problem.box.select(group.parameters), pieces, self.origin, linear)
 
     def _posed(self, member: Member) -> "_Posed":
+        run = self.problem.experiments[member.experiment]
         curve = self.curves.of[member.experiment][member.state]
+        times = np.unique(run.measurements.of(member.state)[0])
         if self.form is TargetForm.SLOPES:
-            times, _, _ = self.problem.experiments[member.experiment].measurements.of(member.state)
-            places = np.unique(times)
-            return _Posed(places, None, Target(curve.slope(places), curve.slope_error(places)))
-        edges = _edges(self.problem, member)
-        places, combine = _quadrature(edges)
-        error = np.hypot(curve.value_error(edges[1:]), curve.value_error(edges[:-1]))
-        return _Posed(places, combine, Target(np.diff(curve.value(edges)), error))
+            return _Posed(times, None, Target(curve.slope(times), curve.slope_error(times)))
+        if known_start(run, self.problem.starts[member.experiment], member.state) is not None:
+            times = np.unique(np.append(times, run.start_time))
+        half, middle = np.diff(times)[:, None] / 2, (times[1:] + times[:-1])[:, None] / 2
+        places = (middle + half * NODES).ravel()
+        error = np.hypot(curve.value_error(times[1:]), curve.value_error(times[:-1]))
+        return _Posed(places, half * WEIGHTS, Target(np.diff(curve.value(times)), error))
 
     def _known(self, experiment: int, places: FloatArray) -> FloatArray:
         """(n_known, n_places): smoothed data, time and inputs, as `_prediction` needs them.
@@ -108,8 +106,7 @@ class Posing:
         posed, run = self.structure.reduced[experiment].posed, self.problem.experiments[experiment]
         smooth = self.curves.of[experiment]
         data = [smooth[n].value(places) for n in posed.data_names]
-        start = run.start_time
-        sides = [just_before(t) if t > start else t for t in places]
+        sides = [just_before(t) if t > run.start_time else t for t in places]
         inputs = [[evaluate(run.inputs[n], t) for t in sides] for n in posed.input_names]
         return np.vstack([*data, sides, *inputs])
 
@@ -127,29 +124,11 @@ def _prediction(structure: Structure, group: SlopeGroup, member: Member) -> Any:
     posed = structure.reduced[member.experiment].posed
     slope = structure.slopes[member.experiment][member.state]
     p = stack(ca.SX.sym(n) for n in group.parameters)
-    at = {n: i for i, n in enumerate(posed.q_names)}
-    own = [n for n in group.parameters if n in at]
-    old = stack(posed.q[at[n]] for n in own)
+    own = [n for n in group.parameters if n in posed.q_names]
+    old = stack(posed.q[posed.q_names.index(n)] for n in own)
     new = stack(p[group.parameters.index(n)] for n in own)
     known = ca.vertcat(posed.data, posed.time, posed.inputs)
     return ca.Function("predict", [known, p], [ca.substitute(slope, old, new)])
-
-
-def _edges(problem: Problem, member: Member) -> FloatArray:
-    """Times between which slopes are integrated: those measured, and a known start."""
-    run, starts = problem.experiments[member.experiment], problem.starts[member.experiment]
-    times, _, _ = run.measurements.of(member.state)
-    if known_start(run, starts, member.state) is None:
-        return np.unique(times)
-    return np.unique(np.append(times, run.start_time))
-
-
-def _quadrature(edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Places (n_intervals * n,) and weights (n_intervals, n) that integrate over each interval."""
-    half = np.diff(edges)[:, None] / 2
-    middle = (edges[1:] + edges[:-1])[:, None] / 2
-    places = middle + half * NODES
-    return places.ravel(), half * WEIGHTS
 
 
 ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -204,13 +183,6 @@ class Algebraic:
     passed: int = 0
 
 
-class _Further(NamedTuple):
-    """A candidate with another local optimum for one group, and how many times worse that is."""
-
-    ratio: float
-    candidate: Algebraic
-
-
 def estimate_algebraic(
     problem: Problem,
     structure: Structure,
@@ -227,24 +199,27 @@ def estimate_algebraic(
     if not structure.groups:
         return [Algebraic(starts[0], (), ladder[0], "nothing algebraic")]
     result: list[Algebraic] = []
-    further: list[_Further] = []
-    posings = (
-        (Posing(problem, structure, curves, form, weights), start)
-        for curves, start in zip(ladder, starts, strict=True)
-        for form in TargetForm
-    )
+    further: list[tuple[float, Algebraic]] = []
     try:
-        for posing, start in posings:
+        for (curves, start), form in itertools.product(
+            zip(ladder, starts, strict=True), TargetForm
+        ):
             require_going_on()
             with interruptible():
+                posing = Posing(problem, structure, curves, form, weights)
                 candidate = _candidate(posing, routes, start, prove=not result)
-                if _new(candidate, result, problem.box):
+                if _is_new(candidate, result, problem.box):
                     result.append(candidate)
                 further += _further(candidate, posing, routes.factor)
     except KeyboardInterrupt:
         if not result:
             raise
-    return _with_further(result, sorted(further, key=lambda f: f.ratio), routes.most, problem.box)
+    distinct = list(result)
+    for _, candidate in sorted(further, key=lambda pair: pair[0]):
+        if _is_new(candidate, distinct, problem.box):
+            distinct.append(candidate)
+    kept = distinct[: len(result) + routes.most]
+    return [replace(kept[0], passed=len(distinct) - len(kept)), *kept[1:]]
 
 
 def smoothed_starts(problem: Problem, structure: Structure, curves: Curves) -> dict[str, float]:
@@ -283,48 +258,40 @@ def _candidate(
     return Algebraic(parameters, tuple(answers), posing.curves, posing.origin)
 
 
-def _further(candidate: Algebraic, posing: Posing, factor: float) -> list[_Further]:
-    """The candidate with one group at another of its optima, for all that are nearly as good."""
-    result = []
+def _further(
+    candidate: Algebraic, posing: Posing, factor: float
+) -> Iterator[tuple[float, Algebraic]]:
+    """The candidate with one group at another of its optima, for all that are nearly as good.
+
+    returns  how many times worse that optimum is, and the candidate
+    """
     for k, (group, answer) in enumerate(candidate.answers):
         best = answer.estimate.objective
         least = rounding(posing.regression(group)) if answer.others else 0.0
+        kept = {n: v for n, v in candidate.parameters.items() if n not in group.parameters}
         for number, other in enumerate(answer.others):
-            if other.objective <= factor * best + least:
-                lost = tuple(n for n in group.parameters if n not in other.parameters)
-                kept = {n: v for n, v in candidate.parameters.items() if n not in group.parameters}
-                answers = list(candidate.answers)
-                answers[k] = (group, RouteResult(other, lost))
-                about = f" for {', '.join(group.parameters)}" if len(answers) > 1 else ""
-                origin = f"{_ordinal(number)} local optimum{about} of {candidate.origin}"
-                one = Algebraic(
-                    {**kept, **other.parameters}, tuple(answers), candidate.curves, origin
-                )
-                result.append(_Further(other.objective / max(best, least), one))
-    return result
+            if other.objective > factor * best + least:
+                continue
+            lost = tuple(n for n in group.parameters if n not in other.parameters)
+            answers = list(candidate.answers)
+            answers[k] = (group, RouteResult(other, lost))
+            about = f" for {', '.join(group.parameters)}" if len(answers) > 1 else ""
+            ordinal = ORDINALS[number] if number < len(ORDINALS) else f"{number + 2}th"
+            yield (
+                other.objective / max(best, least),
+                replace(
+                    candidate,
+                    parameters=kept | dict(other.parameters),
+                    answers=tuple(answers),
+                    origin=f"{ordinal} local optimum{about} of {candidate.origin}",
+                ),
+            )
 
 
-def _with_further(
-    result: list[Algebraic], further: Sequence[_Further], most: int, box: Box
-) -> list[Algebraic]:
-    distinct = list(result)
-    for one in further:
-        if _new(one.candidate, distinct, box):
-            distinct.append(one.candidate)
-    kept = distinct[: len(result) + most]
-    return [replace(kept[0], passed=len(distinct) - len(kept)), *kept[1:]]
-
-
-def _ordinal(number: int) -> str:
-    return ORDINALS[number] if number < len(ORDINALS) else f"{number + 2}th"
-
-
-def _new(candidate: Algebraic, result: Sequence[Algebraic], box: Box) -> bool:
-    return all(_differ(candidate.parameters, other.parameters, box) for other in result)
-
-
-def _differ(a: Mapping[str, float], b: Mapping[str, float], box: Box) -> bool:
-    if a.keys() != b.keys():
-        return True
-    own = box.select(a)
-    return not has_same_values(own.vector(a), own.vector(b), own)
+def _is_new(candidate: Algebraic, known: Sequence[Algebraic], box: Box) -> bool:
+    own = box.select(candidate.parameters)
+    return not any(
+        candidate.parameters.keys() == other.parameters.keys()
+        and has_same_values(own.vector(candidate.parameters), own.vector(other.parameters), own)
+        for other in known
+    )

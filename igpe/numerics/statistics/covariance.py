@@ -125,7 +125,7 @@ def uncertainty(
     variance = 1.0
     if not sigma_known:
         variance = float(residual @ residual) / degrees if degrees > 0 else np.nan
-        quantile = special.stdtrit(degrees, 0.5 + confidence / 2) if degrees > 0 else np.nan
+        quantile = float(special.stdtrit(max(degrees, 0) or np.nan, 0.5 + confidence / 2))
     covariance = np.full((n, n), np.nan)
     covariance[np.ix_(free, free)] = variance * (root @ root.T)
     undetermined = np.zeros(n, dtype=bool)
