@@ -204,28 +204,3 @@ def test_the_factor_decides_which_optima_become_candidates(factor, further):
         ((_, answer),) = one.answers
         ((_, best),) = first.answers
         assert 1.01 < answer.estimate.objective / best.estimate.objective <= 3.0
-
-
-def test_one_optimum_says_nothing_of_others():
-    result = igpe.estimate(plain_decay())
-    assert not any("alike" in n or "more local optima" in n for n in result.notes)
-
-
-def plain_decay():
-    """A with a rate of its own."""
-
-    def model(times):
-        m = pyo.ConcreteModel()
-        m.t = dae.ContinuousSet(initialize=times)
-        m.A = pyo.Var(m.t)
-        m.dA = dae.DerivativeVar(m.A)
-        m.k = pyo.Var(bounds=(0, 5))
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
-        return m
-
-    t = np.linspace(0.1, 3.0, 30)
-    noise = 0.01 * np.random.default_rng(0).normal(size=30)
-    data = pd.DataFrame({"time": t, "A": np.exp(-t) + noise})
-    return igpe.Problem(
-        model, parameters=["k"], experiments=[igpe.Experiment(data, start={"A": 1.0})]
-    )

@@ -57,21 +57,6 @@ def test_exact_data_give_the_truth(name, form):
         assert answer.parameters == pytest.approx(truth, rel=WITHIN[form])
 
 
-@pytest.mark.parametrize("name", GROUPED)
-@pytest.mark.parametrize("form", list(TargetForm))
-def test_the_derivative_against_central_differences(name, form):
-    case, structure, posing = posed(name, form)
-    for group in structure.groups:
-        whole = posing.regression(group)
-        p = whole.box.vector(case.near)
-        exact = whole.linearised(p).jacobian
-        for i in range(len(p)):
-            h = 1e-5 * p[i] * np.eye(len(p))[i]
-            up, down = whole.linearised(p + h), whole.linearised(p - h)
-            central = (up.residual - down.residual) / (2 * h[i])
-            assert exact[:, i] == pytest.approx(central, rel=1e-6, abs=1e-7 * abs(central).max())
-
-
 def test_the_integral_form_begins_at_a_known_start():
     _, structure, posing = posed("decay", TargetForm.INTEGRALS)
     (piece,) = posing.regression(structure.groups[0]).pieces

@@ -63,17 +63,6 @@ def regression(pieces, unknowns, *, linear):
     return Regression(unknowns, tuple(pieces), "made up", linear)
 
 
-def test_several_pieces_stand_one_above_the_other():
-    first = linear_piece(RANDOM.normal(size=(4, 2)), np.ones(4))
-    second = linear_piece(RANDOM.normal(size=(3, 2)), np.zeros(3))
-    whole = regression([first, second], box(2), linear=True)
-    p = np.array([0.3, -2.0])
-    at = whole.linearised(p)
-    alone = [regression([piece], box(2), linear=True).linearised(p) for piece in (first, second)]
-    assert at.residual.tolist() == [*alone[0].residual, *alone[1].residual]
-    assert at.jacobian.tolist() == [*alone[0].jacobian.tolist(), *alone[1].jacobian.tolist()]
-
-
 def test_pieces_at_the_same_places_are_computed_together():
     x = np.linspace(0.1, 4.0, 9)
     one, mix = curved_piece(x, RANDOM.normal(size=9)), RANDOM.normal(size=(3, 3))

@@ -1,6 +1,5 @@
 """The bootstrap: right spread, the same numbers whatever the order, and nothing done twice."""
 
-import sqlite3
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count
@@ -110,6 +109,15 @@ def counted(monkeypatch):
     return made
 
 
+def slower(times):
+    m = decay().model(times)
+    m.del_component(m.rate)
+    m.rate = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dS[t] == -0.999 * m.vmax * m.S[t] / (m.km + m.S[t])
+    )
+    return m
+
+
 def test_a_store_keeps_what_is_done(tmp_path, monkeypatch):
     made, store = counted(monkeypatch), tmp_path / "store.db"
     first = bootstrap(decay(), DECAY_TRUTH, replications=25, store=store)
@@ -119,30 +127,18 @@ def test_a_store_keeps_what_is_done(tmp_path, monkeypatch):
     assert more.replications.iloc[:25].equals(first.replications)
     whole = bootstrap(decay(), DECAY_TRUTH, replications=40)
     assert more.replications.equals(whole.replications)
-    for change in ({"seed": 1}, {"kind": ResidualBootstrap()}, {"problem": decay(seed=1)}):
+    other = igpe.Problem(slower, parameters=["vmax", "km"], experiments=decay().experiments)
+    changes = (
+        {"seed": 1},
+        {"kind": ResidualBootstrap()},
+        {"problem": decay(seed=1)},
+        {"problem": other},
+    )
+    for change in changes:
         made.clear()
         bootstrap(**{"problem": decay(), "result": DECAY_TRUTH, "replications": 5, "store": store}
                   | change)  # fmt: skip
         assert len(made) == 5, change
-
-
-def test_other_equations_are_another_series(tmp_path):
-    store = tmp_path / "store.db"
-    bootstrap(decay(), DECAY_TRUTH, replications=3, store=store)
-    run = decay().experiments[0]
-
-    def other(times):
-        m = decay().model(times)
-        m.del_component(m.rate)
-        m.rate = pyo.Constraint(
-            m.t, rule=lambda m, t: m.dS[t] == -m.vmax * m.S[t] / (m.km + m.S[t]) * 1.0001
-        )
-        return m
-
-    changed = igpe.Problem(other, parameters=["vmax", "km"], experiments=[run])
-    bootstrap(changed, DECAY_TRUTH, replications=3, store=store)
-    with sqlite3.connect(store) as file:
-        assert file.execute("SELECT COUNT(DISTINCT series) FROM outcomes").fetchone() == (2,)
 
 
 def test_an_interrupt_ends_with_what_is_done(tmp_path):
@@ -216,6 +212,10 @@ def test_words_and_pictures():
     assert [ax.get_xlabel() for ax in found.plot()] == ["vmax", "km"]
 
 
+def few(count):
+    return line(None).with_data(line(None).experiments[0].table().reset_index().iloc[:count])
+
+
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
@@ -231,24 +231,18 @@ def test_words_and_pictures():
         ({"store": __file__}, DataError, "cannot be used"),
         ({"problem": decay(loss=igpe.losses.L1())}, Unsupported, "L1"),
         ({"result": {}}, ProblemError, "no value"),
+        (
+            {"problem": few(4), "result": NEAR_LINE, "kind": ResidualBootstrap()},
+            ProblemError,
+            r"needs 5 or more; it found \{'A': 4\}",
+        ),
+        ({"problem": few(2), "result": NEAR_LINE}, ProblemError, "not more measurements"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, error, says):
     given = {"problem": decay(), "result": DECAY_TRUTH, "replications": 2} | change
     with pytest.raises(error, match=says):
         bootstrap(**given)
-
-
-def test_too_few_residuals_are_refused():
-    rows = line().experiments[0].table().reset_index().iloc[:4]
-    with pytest.raises(ProblemError, match=r"needs 5 or more; it found \{'A': 4\}"):
-        bootstrap(line().with_data(rows), NEAR_LINE, ResidualBootstrap())
-
-
-def test_without_degrees_of_freedom_nothing_tells_the_errors():
-    rows = line().experiments[0].table().reset_index().iloc[:2]
-    with pytest.raises(ProblemError, match="not more measurements"):
-        bootstrap(line(None).with_data(rows), NEAR_LINE)
 
 
 @pytest.mark.parametrize("problem", [(line(), NEAR_LINE), (product(), PRODUCT_NEAR)])

@@ -197,7 +197,7 @@ def test_json_gives_back_all():
         Profiles.from_json('{"format": 1}')
 
 
-def test_table_and_words():
+def test_table_words_and_pictures():
     found = profile(decay(), DECAY_TRUTH)
     table = found.to_frame()
     assert list(table.index) == ["vmax", "km"]
@@ -206,12 +206,7 @@ def test_table_and_words():
     assert "vmax" in found._repr_html_()
     with pytest.raises(ProblemError, match="no profile of 'k9'"):
         found["k9"]
-
-
-def test_pictures():
-    found = profile(decay(), DECAY_TRUTH)
-    drawn = found.plot()
-    assert [ax.get_xlabel() for ax in drawn] == ["vmax", "km"]
+    assert [ax.get_xlabel() for ax in found.plot()] == ["vmax", "km"]
     _, given = plt.subplots(1, 2)
     assert list(found.plot(given)) == list(given)
     plt.close("all")

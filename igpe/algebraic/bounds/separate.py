@@ -15,8 +15,6 @@ from igpe.algebraic.bounds.taylor.terms import (
     Term,
     Vector,
     exchanges,
-    product_bounds,
-    sum_bounds,
     terms_of,
 )
 from igpe.core.arrays import FloatArray, IntArray
@@ -39,38 +37,24 @@ class Separated:
     box: Box
     linear: tuple[int, ...]
     nonlinear: tuple[int, ...]
-    products: tuple[Exchange, ...]
-    sums: tuple[Exchange, ...]
+    exchanges: tuple[Exchange, ...]
     order: IntArray
 
     def residual(self, p: FloatArray) -> FloatArray:
         """Residuals of the separable problem at old parameters; `order` sorts the pieces' so."""
-        new = self._new(p)
+        new = p.copy()
+        for e in self.exchanges:
+            new[list(e.old)] = e.to_new(p)
         (columns,) = self.problem.values(new[None, list(self.nonlinear)])
         predicted = columns[:, 0] + columns[:, 1:] @ new[list(self.linear)]
         return np.asarray(self.problem.target - predicted)
 
-    def theta(self, p: FloatArray) -> FloatArray:
-        """The nonlinear parameters (J,) at old ones."""
-        return self._new(p)[list(self.nonlinear)]
-
-    def _new(self, p: FloatArray) -> FloatArray:
-        new = p.copy()
-        for e in self.products:
-            new[list(e.old)] = [np.prod([p[i] ** a for i, a in vector]) for vector in e.vectors]
-        for e in self.sums:
-            new[list(e.old)] = [sum(a * p[i] for i, a in vector) for vector in e.vectors]
-        return new
-
     def parameters(self, theta: FloatArray, beta: FloatArray) -> FloatArray:
         """The old parameters, clipped into their box."""
-        new = np.empty(len(self.box))
-        new[list(self.linear)], new[list(self.nonlinear)] = beta, theta
-        p = new.copy()
-        for e in self.products:
-            p[list(e.old)] = e.old_values(new[list(e.old)], np.divide)
-        for e in self.sums:
-            p[list(e.old)] = e.old_values(new[list(e.old)], np.subtract)
+        p = np.empty(len(self.box))
+        p[list(self.linear)], p[list(self.nonlinear)] = beta, theta
+        for e in self.exchanges:
+            p[list(e.old)] = e.to_old(p[list(e.old)])
         middle = (self.box.lower + self.box.upper) / 2
         return self.box.clip(np.where(np.isfinite(p), p, middle))
 
@@ -84,12 +68,11 @@ def separate(pieces: Sequence[Contribution], box: Box, *, exchange: bool = True)
     """
     p = ca.SX.sym("p", len(box))
     systems = _systems(pieces, p)
-    products, sums = (_products(systems, box), _sums(systems)) if exchange else ([], [])
-    result = _separated(systems, p, box, products, sums)
-    slots = {i for e in products for i in e.old}
-    if slots <= set(result.linear):
+    found = [*_products(systems, box), *_sums(systems)] if exchange else []
+    result = _separated(systems, p, box, found)
+    if {i for e in found if e.product for i in e.old} <= set(result.linear):
         return result
-    return _separated(systems, p, box, [], sums)
+    return _separated(systems, p, box, [e for e in found if not e.product])
 
 
 class _System:
@@ -131,7 +114,7 @@ def _products(systems: Sequence[_System], box: Box) -> list[Exchange]:
     terms = [t for s in systems for own in s.terms for t in own]
     taken = _factors(systems) | {i for t in terms for i in t.rates}
     allowed = {i for i in range(len(box)) if i not in taken and box.lower[i] >= 0}
-    return exchanges([tuple(t.powers.items()) for t in terms], allowed)
+    return exchanges([tuple(t.powers.items()) for t in terms], allowed, product=True)
 
 
 def _sums(systems: Sequence[_System]) -> list[Exchange]:
@@ -140,7 +123,7 @@ def _sums(systems: Sequence[_System]) -> list[Exchange]:
     vectors = [_multiples(s.rates(t)) for s, t in terms]
     lost = {i for (_, t), v in zip(terms, vectors, strict=True) if v is None for i in t.rates}
     allowed = {i for i in range(systems[0].p.numel()) if i not in taken | lost}
-    return exchanges([v for v in vectors if v], allowed)
+    return exchanges([v for v in vectors if v], allowed, product=False)
 
 
 def _multiples(rates: dict[int, FloatArray]) -> Vector | None:
@@ -158,23 +141,24 @@ def _multiples(rates: dict[int, FloatArray]) -> Vector | None:
 
 
 def _separated(
-    systems: Sequence[_System], p: Any, box: Box, products: list[Exchange], sums: list[Exchange]
+    systems: Sequence[_System], p: Any, box: Box, found: Sequence[Exchange]
 ) -> Separated:
-    new = [[_exchanged(t, s, products, sums) for t in own] for s in systems for own in s.terms]
-    whole = ca.vertcat(*[sum((t.expression(p) for t in own), ca.SX(0)) for own in new])
-    linear = linear_parameters(whole, p).jointly
+    new = [[[_exchanged(t, s, found) for t in own] for own in s.terms] for s in systems]
+    slopes = [sum((t.expression(p) for t in own), ca.SX(0)) for of in new for own in of]
+    linear = linear_parameters(ca.vertcat(*slopes), p).jointly
     nonlinear = tuple(i for i in range(len(box)) if i not in linear)
-    lower, upper = _bounds(box, products, sums)
-    rows = iter(new)
-    blocks = tuple(_block(s, [next(rows) for _ in s.pieces], linear, nonlinear) for s in systems)
+    lower, upper = box.lower.astype(float).copy(), box.upper.astype(float).copy()
+    old = {i: (float(box.lower[i]), float(box.upper[i])) for i in range(len(box))}
+    for e in found:
+        lower[list(e.old)], upper[list(e.old)] = np.array(e.bounds(old)).T
+    blocks = tuple(_block(s, of, linear, nonlinear) for s, of in zip(systems, new, strict=True))
     axes = _axes(blocks, lower[list(nonlinear)], upper[list(nonlinear)])
-    pick = list(linear)
-    problem = Separable(
-        blocks, axes, lower[pick], upper[pick],
-        ratios=_pairs(products, box, linear), differences=_pairs(sums, box, nonlinear),
-    )  # fmt: skip
+    ratios = _pairs([e for e in found if e.product], box, linear)
+    differences = _pairs([e for e in found if not e.product], box, nonlinear)
+    beta = list(linear)
+    problem = Separable(blocks, axes, lower[beta], upper[beta], ratios, differences)
     order = np.concatenate([s.order for s in systems])
-    return Separated(problem, box, tuple(linear), nonlinear, tuple(products), tuple(sums), order)
+    return Separated(problem, box, tuple(linear), nonlinear, tuple(found), order)
 
 
 def _axes(blocks: Sequence[ColumnBlock], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
@@ -189,23 +173,21 @@ def _axes(blocks: Sequence[ColumnBlock], lower: FloatArray, upper: FloatArray) -
     return tuple(result)
 
 
-def _exchanged(term: Term, system: _System, products: list[Exchange], sums: list[Exchange]) -> Term:
+def _exchanged(term: Term, system: _System, found: Sequence[Exchange]) -> Term:
     """The term in new parameters."""
     powers, rates = dict(term.powers), dict(term.rates)
-    for e in products:
-        vector = tuple((i, a) for i, a in term.powers.items() if i in e.old)
-        for i, _ in vector:
-            del powers[i]
-        if vector:
-            powers[e.slot(vector)] = 1.0
     multiples = dict(_multiples(system.rates(term)) or ())
-    for e in sums:
-        vector = tuple((i, a) for i, a in multiples.items() if i in e.old)
-        if vector:
-            first = term.rates[vector[0][0]]
-            for i, _ in vector:
-                del rates[i]
-            rates[e.slot(vector)] = first * vector[0][1]
+    for e in found:
+        occurs = term.powers if e.product else multiples
+        vector = tuple((i, a) for i, a in occurs.items() if i in e.old)
+        if not vector:
+            continue
+        for i, _ in vector:
+            del (powers if e.product else rates)[i]
+        if e.product:
+            powers[e.slot(vector)] = 1.0
+        else:
+            rates[e.slot(vector)] = term.rates[vector[0][0]] * vector[0][1]
     return Term(term.factor, powers, rates)
 
 
@@ -243,19 +225,6 @@ def _columns(terms: Sequence[Term], p: Any, linear: tuple[int, ...]) -> Any:
         rest = {i: a for i, a in t.powers.items() if i not in linear}
         columns[k] = columns[k] + Term(t.factor, rest, t.rates).expression(p)
     return ca.horzcat(*columns)
-
-
-def _bounds(
-    box: Box, products: list[Exchange], sums: list[Exchange]
-) -> tuple[FloatArray, FloatArray]:
-    """Of the new parameters."""
-    lower, upper = box.lower.astype(float).copy(), box.upper.astype(float).copy()
-    old = {i: (float(box.lower[i]), float(box.upper[i])) for i in range(len(box))}
-    for result, bounds in ((products, product_bounds), (sums, sum_bounds)):
-        for e in result:
-            for i, vector in zip(e.old, e.vectors, strict=True):
-                lower[i], upper[i] = bounds(vector, old)
-    return lower, upper
 
 
 def _pairs(result: list[Exchange], box: Box, order: Sequence[int]) -> tuple[ParameterPair, ...]:

@@ -81,15 +81,14 @@ def test_a_function_of_a_quadratic_with_a_remainder_is_enclosed(name):
         room = 0.1 * min(low - bounds[0], bounds[1] - high)
         bend = float(rng.uniform(0, room))
         off = float(rng.uniform(0, room))
-        argument = x + constant(bend) * x.scaled(1 / max(abs(low), abs(high))) * y
+        argument = x + constant(bend / max(abs(low), abs(high))) * x * y
         argument = argument + constant(0.0, off)
         f = function(argument).outward()
         if not finite(f):
             continue
-        shrink = Fraction(1 / max(abs(low), abs(high)))
         for side in (-1, 1):
             ends, more = (low, high), side * Fraction(off)
-            value = partial(_bent, exact, ends, Fraction(bend) * shrink, more)
+            value = partial(_bent, exact, ends, Fraction(bend / max(abs(low), abs(high))), more)
             assert escape(f, value, offsets(2, rng, 2)) <= 0, (low, high, bend, off)
 
 

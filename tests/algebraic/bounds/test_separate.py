@@ -50,10 +50,8 @@ def apart(pieces, bounds, **more):
 def new_values(found, p):
     """theta and beta of old parameters."""
     new = p.copy()
-    for e in found.products:
-        new[list(e.old)] = [np.prod([p[i] ** a for i, a in v]) for v in e.vectors]
-    for e in found.sums:
-        new[list(e.old)] = [sum(a * p[i] for i, a in v) for v in e.vectors]
+    for e in found.exchanges:
+        new[list(e.old)] = e.to_new(p)
     return new[list(found.nonlinear)], new[list(found.linear)]
 
 
@@ -87,7 +85,8 @@ def test_the_quotient_of_arrhenius_constants_is_exchanged():
     found = apart([piece(urethane, 6)], URETHANE)
     assert found.linear == (0, 1, 2)
     assert found.nonlinear == (3, 4, 5)
-    (product,), (difference,) = found.products, found.sums
+    product, difference = found.exchanges
+    assert (product.product, difference.product) == (True, False)
     assert product.vectors == (((1, 1.0),), ((1, 1.0), (2, -1.0)))
     assert difference.vectors == (((4, 1.0),), ((4, 1.0), (5, -1.0)))
     (ratio,), (gap,) = found.problem.ratios, found.problem.differences
@@ -118,7 +117,7 @@ def test_without_exchange_the_quotient_is_nonlinear():
 )
 def test_where_old_parameters_occur_otherwise_nothing_is_exchanged(rate, n):
     found = apart([piece(rate, n)], URETHANE)
-    assert all(2 not in e.old or len(e.vectors) == 3 for e in found.products)
+    assert all(2 not in e.old or len(e.vectors) == 3 for e in found.exchanges if e.product)
     for _ in range(20):
         keeps(found, RNG.uniform(URETHANE.lower, URETHANE.upper))
 
@@ -126,7 +125,7 @@ def test_where_old_parameters_occur_otherwise_nothing_is_exchanged(rate, n):
 def test_parameters_that_may_be_negative_are_not_exchanged():
     """A quotient's bounds would not be those of its parts."""
     bounds = box((0, 100), (-1, 100), (20, 200), (1, 10), (1, 10), (1, 10))
-    assert separate([piece(urethane, 6)], bounds).products == ()
+    assert not any(e.product for e in separate([piece(urethane, 6)], bounds).exchanges)
 
 
 def test_energies_whose_rates_differ_are_not_exchanged():
@@ -134,7 +133,7 @@ def test_energies_whose_rates_differ_are_not_exchanged():
         return p[0] * ca.exp(-p[1] * k[0] + p[2] * k[1]) + p[3] * ca.exp(-p[1] * k[0])
 
     found = apart([piece(rate, 4)], box((0, 5), (0, 2), (0, 2), (0, 5)))
-    assert found.sums == ()
+    assert found.exchanges == ()
 
 
 def test_a_lower_bound_of_zero_leaves_the_quotient_without_an_upper_one():
@@ -156,15 +155,15 @@ def test_two_quotients_of_one_constant():
 
 def test_known_exchanges():
     alone, over = ((0, 1.0),), ((0, 1.0), (1, -1.0))
-    (one,) = exchanges([alone, over], [0, 1])
+    (one,) = exchanges([alone, over], [0, 1], product=True)
     assert one.back == ((0,), (0, 1))
-    assert one.old_values(np.array([6.0, 2.0]), np.divide).tolist() == [6.0, 3.0]
-    (other,) = exchanges([((1, 1.0),), ((0, 1.0), (1, 1.0))], [0, 1])
+    assert one.to_old(np.array([6.0, 2.0])).tolist() == [6.0, 3.0]
+    (other,) = exchanges([((1, 1.0),), ((0, 1.0), (1, 1.0))], [0, 1], product=True)
     assert set(other.vectors) == {((1, 1.0),), ((0, 1.0), (1, 1.0))}
-    assert exchanges([alone, over], [0]) == []
-    assert exchanges([over], [0, 1]) == []
-    assert exchanges([((0, 2.0), (1, 1.0)), ((1, 1.0),)], [0, 1]) == []
-    assert exchanges([alone, ((1, 1.0),)], [0, 1]) == []
+    assert exchanges([alone, over], [0], product=True) == []
+    assert exchanges([over], [0, 1], product=True) == []
+    assert exchanges([((0, 2.0), (1, 1.0)), ((1, 1.0),)], [0, 1], product=True) == []
+    assert exchanges([alone, ((1, 1.0),)], [0, 1], product=True) == []
 
 
 @pytest.mark.parametrize("bounds", [product_bounds, sum_bounds])

@@ -25,26 +25,6 @@ def test_covariance_is_the_inverse_normal_matrix():
     assert 1.0 - told.lower == pytest.approx(half, rel=1e-10)
 
 
-@pytest.mark.parametrize("sigma_known", [True, False])
-def test_intervals_hold_the_truth_as_often_as_they_say(sigma_known):
-    truth, trials = np.array([1.0, -2.0, 0.5]), 2000
-    sigma = 1.0 if sigma_known else 0.3
-    errors = sigma * np.random.default_rng(4).normal(size=(trials, 12))
-    covered, found = np.zeros(3), []
-    for error in errors:
-        x = np.linalg.lstsq(DESIGN, DESIGN @ truth + error, rcond=None)[0]
-        residual = DESIGN @ (x - truth) - error
-        told = uncertainty(x, residual, DESIGN, held=FREE, sigma_known=sigma_known)
-        covered += (told.lower <= truth) & (truth <= told.upper)
-        found.append(x)
-    assert covered / trials == pytest.approx([0.95] * 3, abs=0.02)
-    scatter = np.cov(np.array(found).T)
-    factor = sigma**2
-    assert scatter == pytest.approx(
-        factor * np.linalg.inv(DESIGN.T @ DESIGN), rel=0.15, abs=0.03 * factor
-    )
-
-
 def test_what_lies_on_a_bound_is_held():
     held = np.array([False, True, False])
     told = uncertainty(np.ones(3), np.ones(12), DESIGN, held=held, sigma_known=True)
@@ -75,14 +55,6 @@ def test_what_the_measurements_do_not_determine(scale):
     assert told.covariance[0, 0] == pytest.approx(np.linalg.inv(known.T @ known)[0, 0], rel=1e-6)
 
 
-def test_no_influence_at_all_is_undetermined():
-    silent = np.column_stack([DESIGN[:, 0], np.zeros(12)])
-    told = uncertainty(np.ones(2), np.ones(12), silent, held=FREE[:2], sigma_known=True)
-    assert told.undetermined.tolist() == [False, True]
-    told = uncertainty(np.ones(1), np.ones(3), np.zeros((3, 1)), held=FREE[:1], sigma_known=True)
-    assert told.undetermined.tolist() == [True]
-
-
 @pytest.mark.parametrize("rows", [2, 3])
 def test_no_degrees_of_freedom_without_known_sigma(rows):
     told = uncertainty(np.ones(3), np.ones(rows), DESIGN[:rows], held=FREE, sigma_known=False)
@@ -93,10 +65,6 @@ def test_no_degrees_of_freedom_without_known_sigma(rows):
 
 
 def test_correlation():
-    told = uncertainty(np.ones(3), np.ones(12), DESIGN, held=FREE, sigma_known=True)
-    found = correlation(told.covariance)
-    assert np.diag(found) == pytest.approx(np.ones(3))
-    assert found == pytest.approx(found.T)
     covariance = np.array([[4.0, 3.0, np.nan], [3.0, 9.0, np.nan], [np.nan] * 3])
     assert correlation(covariance)[0, 1] == pytest.approx(0.5)
     assert np.isnan(correlation(covariance)[2]).all()
@@ -111,8 +79,9 @@ def test_probability_of_a_chi_squared():
 
 
 @pytest.mark.parametrize("sigma_known", [True, False])
-def test_a_column_of_rounding_errors_determines_nothing(sigma_known):
-    design = DESIGN * np.array([1.0, 1e-15, 1.0])
+@pytest.mark.parametrize("size", [1e-15, 0.0])
+def test_a_column_of_rounding_errors_determines_nothing(size, sigma_known):
+    design = DESIGN * np.array([1.0, size, 1.0])
     residual = np.linspace(-1.0, 1.0, 12)
     told = uncertainty(np.ones(3), residual, design, held=FREE, sigma_known=sigma_known)
     assert told.undetermined.tolist() == [False, True, False]

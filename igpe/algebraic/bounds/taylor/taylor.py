@@ -99,10 +99,6 @@ class Taylor:
     def __sub__(self, other: "Taylor") -> "Taylor":
         return self + -other
 
-    def scaled(self, factor: float, shift: float = 0.0) -> "Taylor":
-        """factor * f + shift, for numbers that are exact."""
-        return self * constant(factor) + constant(shift) if shift else self * constant(factor)
-
     def __mul__(self, other: "Taylor") -> "Taylor":
         if self.g is None:
             return other._times(self)

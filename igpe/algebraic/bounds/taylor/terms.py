@@ -60,12 +60,12 @@ class Term:
             {i: r for i, r in sorted(rates.items()) if not ca.SX(r).is_zero()},
         )
 
-    def inverse(self) -> "Term":
-        """One over it."""
+    def raised(self, n: float) -> "Term":
+        """The n-th power, n a whole number."""
         return Term(
-            1 / self.factor,
-            {i: -a for i, a in self.powers.items()},
-            {i: -r for i, r in self.rates.items()},
+            self.factor**n,
+            {i: n * a for i, a in self.powers.items()},
+            {i: n * r for i, r in self.rates.items()},
         )
 
     def expression(self, p: Any) -> Any:
@@ -125,8 +125,9 @@ def _product(_: Any, a: _Value, b: _Value) -> tuple[Term, ...]:
 
 def _quotient(p: Any, a: _Value, b: _Value) -> tuple[Term, ...] | None:
     if len(b.terms) == 1:
-        below = b.terms[0].inverse()
-        return tuple(_divided(t, b.terms[0], below) for t in a.terms)
+        (below,), inverse = b.terms, b.terms[0].raised(-1)
+        quotients = [(t, t.times(inverse)) for t in a.terms]
+        return tuple(Term(t.factor / below.factor, q.powers, q.rates) for t, q in quotients)
     inside = {i for i in range(p.numel()) if ca.depends_on(b.plain, p[i])}
     groups: dict[tuple[tuple[int, float], ...], list[Term]] = {}
     for t in a.terms:
@@ -137,20 +138,14 @@ def _quotient(p: Any, a: _Value, b: _Value) -> tuple[Term, ...] | None:
 
 def _over(terms: list[Term], common: dict[int, float], bottom: Any, p: Any) -> Term:
     """A sum over a denominator, with the powers that all its terms have in front."""
+    own = [{i: x for i, x in t.powers.items() if i not in common} for t in terms]
     if len(terms) == 1:
         (t,) = terms
-        rest = Term(t.factor, {i: x for i, x in t.powers.items() if i not in common})
-        return Term(rest.expression(p) / bottom, common, t.rates)
+        return Term(Term(t.factor, own[0]).expression(p) / bottom, common, t.rates)
     rests = [
-        Term(t.factor, {i: x for i, x in t.powers.items() if i not in common}, t.rates)
-        for t in terms
+        Term(t.factor, powers, t.rates).expression(p) for t, powers in zip(terms, own, strict=True)
     ]
-    return Term(sum(r.expression(p) for r in rests) / bottom, common)
-
-
-def _divided(top: Term, bottom: Term, below: Term) -> Term:
-    quotient = top.times(below)
-    return Term(top.factor / bottom.factor, quotient.powers, quotient.rates)
+    return Term(sum(rests) / bottom, common)
 
 
 def _power(p: Any, a: _Value, b: _Value) -> tuple[Term, ...] | None:
@@ -158,20 +153,7 @@ def _power(p: Any, a: _Value, b: _Value) -> tuple[Term, ...] | None:
     if not b.free or not exponent.is_constant() or len(a.terms) > 1:
         return None
     n = float(exponent)
-    if n != int(n):
-        return None
-    (t,) = a.terms
-    return (
-        Term(
-            t.factor**n,
-            {i: n * x for i, x in t.powers.items()},
-            {i: n * r for i, r in t.rates.items()},
-        ),
-    )
-
-
-def _square(p: Any, a: _Value) -> tuple[Term, ...]:
-    return _product(p, a, a)
+    return (a.terms[0].raised(n),) if n == int(n) else None
 
 
 def _exponential(p: Any, a: _Value) -> tuple[Term, ...]:
@@ -179,16 +161,12 @@ def _exponential(p: Any, a: _Value) -> tuple[Term, ...]:
     result = Term(ca.SX(1))
     for t in a.terms:
         linear = list(t.powers.values()) == [1.0] and not t.rates
-        if linear and not _depends(t.factor, p):
+        if linear and not ca.depends_on(ca.SX(t.factor), p):
             (i,) = t.powers
             result = result.times(Term(ca.SX(1), {}, {i: t.factor}))
         else:
             result = result.times(Term(ca.exp(t.expression(p))))
     return (result,)
-
-
-def _depends(factor: Any, p: Any) -> bool:
-    return bool(ca.depends_on(ca.SX(factor), p))
 
 
 _RULES: Mapping[str, Callable[..., tuple[Term, ...] | None]] = {
@@ -199,7 +177,7 @@ _RULES: Mapping[str, Callable[..., tuple[Term, ...] | None]] = {
     "MUL": _product,
     "DIV": _quotient,
     "INV": lambda p, a: _quotient(p, _known(ca.SX(1)), a),
-    "SQ": _square,
+    "SQ": lambda p, a: _product(p, a, a),
     "POW": _power,
     "CONSTPOW": _power,
     "EXP": _exponential,
@@ -216,68 +194,75 @@ class Exchange:
     old      their numbers
     vectors  of each new parameter: which product of powers (or sum of multiples) of old ones it is
     back     of each old one: (i,) it is the i-th new one, (i, j) the i-th over (or minus) the j-th
+    product  whether they are products of powers; else sums of multiples
     """
 
     old: tuple[int, ...]
     vectors: tuple[Vector, ...]
     back: tuple[tuple[int, ...], ...]
+    product: bool
 
     def slot(self, vector: Vector) -> int:
         """In which old parameter's place a new one stands."""
         return self.old[self.vectors.index(vector)]
 
-    def old_values(
-        self, new: FloatArray, apart: Callable[[FloatArray, FloatArray], FloatArray]
-    ) -> FloatArray:
-        """The old parameters; `apart` is the quotient or the difference of two new ones."""
+    def to_new(self, p: FloatArray) -> list[float]:
+        """The new parameters at all old ones (n,)."""
+        if self.product:
+            return [float(np.prod([p[i] ** a for i, a in v])) for v in self.vectors]
+        return [float(sum(a * p[i] for i, a in v)) for v in self.vectors]
+
+    def to_old(self, new: FloatArray) -> FloatArray:
+        """The old parameters at the new ones."""
+        apart = np.divide if self.product else np.subtract
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.array([
-                new[way[0]] if len(way) == 1 else apart(new[way[0]], new[way[1]])
-                for way in self.back
-            ])
+            return np.array([new[w[0]] if len(w) == 1 else apart(*new[list(w)]) for w in self.back])
+
+    def bounds(self, old: Mapping[int, tuple[float, float]]) -> list[tuple[float, float]]:
+        """Bounds on the new parameters, outward."""
+        own = product_bounds if self.product else sum_bounds
+        return [old[v[0][0]] if v == ((v[0][0], 1.0),) else own(v, old) for v in self.vectors]
 
 
-def exchanges(vectors: Iterable[Vector], allowed: Iterable[int]) -> list[Exchange]:
+def exchanges(
+    vectors: Iterable[Vector], allowed: Iterable[int], *, product: bool
+) -> list[Exchange]:
     """The sets of old parameters that can be exchanged with profit.
 
     vectors  how the old parameters occur together
     allowed  the parameters that occur nowhere else
     """
-    free = set(allowed)
-    own = sorted({v for v in vectors if v and all(i in free for i, _ in v)})
-    mixed = {i for v in vectors if not all(j in free for j, _ in v) for i, _ in v}
+    free, every = set(allowed), list(vectors)
+    own = sorted({v for v in every if v and all(i in free for i, _ in v)})
+    mixed = {i for v in every if not all(j in free for j, _ in v) for i, _ in v}
     result = []
     for part in connected([i for i, _ in v] for v in own):
-        members = tuple(sorted(part))
         mine = [v for v in own if v[0][0] in part]
         if mixed.isdisjoint(part) and any(len(v) > 1 for v in mine):
-            result.append(_exchange(members, mine))
-    return [e for e in result if e is not None]
+            back = _way_back(sorted(part), mine)
+            if back is not None:
+                result.append(Exchange(tuple(sorted(part)), tuple(mine), back, product))
+    return result
 
 
-def _exchange(old: tuple[int, ...], vectors: Sequence[Vector]) -> Exchange | None:
-    if len(vectors) != len(old):
-        return None
+def _way_back(old: Sequence[int], vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...] | None:
+    """See `Exchange.back`; None if there is none of that simple form."""
     matrix = np.array([[dict(v).get(i, 0.0) for i in old] for v in vectors])
-    if np.linalg.matrix_rank(matrix) < len(old):
+    if len(vectors) != len(old) or np.linalg.matrix_rank(matrix) < len(old):
         return None
     rows = np.linalg.inv(matrix)
-    back = [_way_back(row) for row in rows]
-    if any(way is None for way in back) or not np.array_equal(
-        np.round(rows) @ matrix, np.eye(len(old))
+    exact = np.round(rows)
+    if not (
+        np.allclose(rows, exact, atol=1e-12) and np.array_equal(exact @ matrix, np.eye(len(old)))
     ):
         return None
-    return Exchange(old, tuple(vectors), tuple(way for way in back if way is not None))
-
-
-def _way_back(row: FloatArray) -> tuple[int, ...] | None:
-    whole = np.round(row)
-    if not np.allclose(row, whole, atol=1e-12):
+    plus, minus = exact == 1, exact == -1
+    simple = (np.abs(exact) <= 1).all() and (plus.sum(axis=1) == 1).all()
+    if not simple or (minus.sum(axis=1) > 1).any():
         return None
-    plus, minus = np.flatnonzero(whole == 1), np.flatnonzero(whole == -1)
-    if np.abs(whole).sum() != len(plus) + len(minus) or len(plus) != 1 or len(minus) > 1:
-        return None
-    return (int(plus[0]), *(int(i) for i in minus))
+    return tuple(
+        (int(np.argmax(p)), *np.flatnonzero(m).tolist()) for p, m in zip(plus, minus, strict=True)
+    )
 
 
 def product_bounds(
@@ -285,25 +270,16 @@ def product_bounds(
 ) -> tuple[float, float]:
     """Bounds on a product of powers of parameters that are not negative; outward."""
     low, high = 1.0, 1.0
-    if vector == ((vector[0][0], 1.0),):
-        return bounds[vector[0][0]]
     for i, exponent in vector:
-        ends = sorted(_parameter_power(b, exponent) for b in bounds[i])
+        at_zero = np.inf if exponent < 0 else 0.0
+        ends = sorted(float(b**exponent) if b else at_zero for b in bounds[i])
         low = low * ends[0] if low and ends[0] else 0.0
         high = high * ends[1] if high and ends[1] else 0.0
     return low * (1 - 1e-12), high * (1 + 1e-12)
 
 
-def _parameter_power(value: float, exponent: float) -> float:
-    if value == 0.0:
-        return np.inf if exponent < 0 else 0.0
-    return float(value**exponent)
-
-
 def sum_bounds(vector: Vector, bounds: Mapping[int, tuple[float, float]]) -> tuple[float, float]:
     """Bounds on a sum of multiples of parameters; outward."""
-    if vector == ((vector[0][0], 1.0),):
-        return bounds[vector[0][0]]
     ends = [sorted(a * b for b in bounds[i]) for i, a in vector]
     room = 1e-12 * sum(max(abs(e[0]), abs(e[1])) for e in ends)
     return sum(e[0] for e in ends) - room, sum(e[1] for e in ends) + room
