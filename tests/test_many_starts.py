@@ -88,7 +88,7 @@ def test_incremental_shooting_counts_its_work():
     assert found.table.loc[0, "equivalent_integrations"] == alone.equivalent_integrations
 
 
-@pytest.mark.parametrize("name", ["pool", "dask"])
+@pytest.mark.parametrize("name", ["pool"])
 def test_a_model_of_a_notebook_travels(name, opened):
     """Neither its builder nor its method is in a module."""
     rate = 1.0
@@ -165,7 +165,7 @@ def test_progress_is_told(serial):
     assert told == ["Campaign: 3 of 3 starts"]
 
 
-@pytest.mark.parametrize("name", ["pool", "dask"])
+@pytest.mark.parametrize("name", ["pool"])
 def test_many_starts_and_comparisons_are_the_same_elsewhere(name, opened, tmp_path):
     problem, store = decay(), tmp_path / "store.db"
     methods = [igpe.SingleShooting(), igpe.MultipleShooting()]

@@ -14,7 +14,6 @@ from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.search.engine import Restarts
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
-from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
@@ -60,16 +59,6 @@ def test_an_optimum_on_the_bound_of_a_state_is_that_of_gauss_newton(bounds, inte
     assert back.parameters == pytest.approx(gauss.parameters, rel=1e-5)
     assert "The bounds of A are active; the nodes keep them." in back.notes
     assert back.trail[-1].iterations < BackwardLifting().max_iterations
-
-
-def test_with_all_stages_a_fit_on_the_bound_of_a_state():
-    once = {"restarts": Restarts(count=0), "finer": 1}
-    searches = BackwardLifting(), GeneralisedGaussNewton()
-    back, gauss = (
-        MultipleShooting(search=s, **once).estimate(posed((0.2, None)), FAR) for s in searches
-    )
-    assert back.status is gauss.status is Status.CONVERGED
-    assert back.objective == pytest.approx(gauss.objective, rel=1e-7)
 
 
 def test_iterates_on_bounds_are_kept_once_each():

@@ -31,12 +31,8 @@ def outliers(loss, *, sigma=SIGMA, **settings):
 
 def residuals_of(problem):
     """The plain residuals by single shooting, as a function of x."""
-    plain = Problem(
-        CASE.builder,
-        parameters=list(CASE.truth),
-        experiments=problem.experiments,
-        priors=problem.priors,
-    )
+    given = {"experiments": problem.experiments, "priors": problem.priors}
+    plain = Problem(CASE.builder, parameters=list(CASE.truth), **given)
     return Residuals(plain, Sundials(rtol=1e-10, atol=1e-12))
 
 
@@ -58,21 +54,15 @@ def test_hubers_optimum_is_scipys():
     problem = outliers(Huber(1.5))
     found = MultipleShooting().estimate(problem, CASE.near)
     at = residuals_of(problem)
-    known = least_squares(
-        lambda x: at(x).residual,
-        list(CASE.truth.values()),
-        jac=lambda x: at(x).jacobian,
-        loss="huber",
-        f_scale=1.5,
-        xtol=1e-13,
-    )
+    start, slope = list(CASE.truth.values()), lambda x: at(x).jacobian
+    huber = {"loss": "huber", "f_scale": 1.5, "xtol": 1e-13}
+    known = least_squares(lambda x: at(x).residual, start, jac=slope, **huber)
     assert found.objective == pytest.approx(2 * known.cost, rel=1e-6)
     assert list(found.parameters.values()) == pytest.approx(known.x, rel=1e-4)
 
 
-@pytest.mark.parametrize("priors", [{}, {"a": NormalPrior(0.9, 0.02)}])
-def test_no_step_lowers_the_sum_of_absolute_values(priors):
-    problem = outliers(L1(), priors=priors)
+def test_no_step_lowers_the_sum_of_absolute_values():
+    problem = outliers(L1(), priors={"a": NormalPrior(0.9, 0.02)})
     found = MultipleShooting().estimate(problem, CASE.near)
     at, m = residuals_of(problem), problem.size
 
@@ -99,10 +89,12 @@ def test_without_known_errors_the_units_are_those_of_the_data():
     assert sums[0] == pytest.approx(sums[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("loss", [LeastSquares(), Huber(1.5), L1()])
+@pytest.mark.parametrize("loss", [Huber(1.5), L1()])
 def test_with_nothing_to_estimate_the_loss_is_told(loss):
-    problem = outliers(loss)
-    at = MultipleShooting().estimate(problem, CASE.near)
-    held = MultipleShooting().estimate(problem.fixing(at.parameters), {})
-    assert held.status is Status.NOTHING_TO_DO
-    assert held.objective == pytest.approx(at.objective, rel=1e-4)
+    held = outliers(loss).fixing(CASE.truth)
+    found = MultipleShooting().estimate(held, {})
+    assert found.status is Status.NOTHING_TO_DO
+    plain = residuals_of(outliers(loss))(np.array(list(CASE.truth.values()))).residual
+    size, delta = np.abs(plain), 1.5
+    rho = np.where(size <= delta, size**2, 2 * delta * size - delta**2)
+    assert found.objective == pytest.approx(np.sum(size if isinstance(loss, L1) else rho), rel=1e-4)

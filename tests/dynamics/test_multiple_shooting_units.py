@@ -45,8 +45,8 @@ def problem(time, a, b, *, bounds=(None, None), known=True):
 
 
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("factor", [3.0, 0.1, 0.0])
-@pytest.mark.parametrize("units", [(1e-8, 1e12, 1e-12), (1e9, 1e-15, 1e-9), (1.0, 1.0, 1e12)])
+@pytest.mark.parametrize("factor", [3.0, 0.0])
+@pytest.mark.parametrize("units", [(1e-8, 1e12, 1e-12), (1e9, 1e-15, 1e-9)])
 def test_any_units_of_time_states_and_unknowns_give_the_same_fit(units, factor, known):
     time, a, b = units
     sizes = {"k1": 1 / time, "k2": 1 / (time * b), "c": b / time}

@@ -1,14 +1,17 @@
-"""Many starts: the best of them, the same for the same seed."""
+"""Many starts: the best of them, and methods as functions of the start."""
 
+import lotka_volterra_iss
 import numpy as np
 import pytest
 from zoo import ZOO
 
+import igpe
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
+from igpe.dynamics.shooting.base import from_many_starts
 from igpe.numerics.optima import distinct_estimates
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -111,3 +114,28 @@ def test_an_interrupt_keeps_the_searches_that_are_finished():
     for early in ([(0.0, None)], [(np.inf, broke), (0.0, None)]):
         with pytest.raises(KeyboardInterrupt):
             MultiStart(Local(early)).estimate(problem, {})
+
+
+class Told:
+    """Keeps the profiles it is prepared with."""
+
+    def prepare(self, problem, profiles=()):
+        self.profiles = profiles
+        return igpe.SingleShooting().prepare(problem)
+
+
+def test_profiles_reach_a_method_that_is_prepared_once():
+    method, profiles = Told(), (lambda name, times: times,)
+    search = from_many_starts(method, lotka_volterra_iss.problem(), profiles)
+    assert method.profiles is profiles
+    assert search(lotka_volterra_iss.TRUTH).objective < 20
+
+
+def test_profiles_move_the_nodes_of_multiple_shooting():
+    asked = []
+
+    def profile(name, times):
+        asked.append(name)
+
+    from_many_starts(igpe.MultipleShooting(), lotka_volterra_iss.problem(), (profile,))
+    assert set(asked) == {"y1", "y2"}

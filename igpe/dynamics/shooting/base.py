@@ -1,7 +1,7 @@
 """What the estimators of steps 4 and 5 share: contracts, refusals, sentences on an optimum."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
@@ -43,46 +43,18 @@ class Estimator(Protocol):
         ...
 
 
-@runtime_checkable
-class Simultaneous(Protocol):
-    """A method that estimates from several starts at once, for what they share is made once."""
-
-    def estimate_each(
-        self,
-        problem: Problem,
-        starts: Sequence[Mapping[str, float]],
-        profiles_of: Sequence[Sequence[Profile]] = (),
-    ) -> list[Estimate]:
-        """One Estimate for each start, in their order.
-
-        profiles_of  for each start the profiles of `Estimator.estimate`; or nothing
-        """
-        ...
-
-
-class Prepared(Protocol):
-    """A method translated and compiled for one problem."""
-
-    def estimate(self, start: Mapping[str, float]) -> Estimate:
-        """The search from `start`."""
-        ...
-
-
-@runtime_checkable
-class Preparable(Protocol):
-    """A method that translates and compiles once, to search from many starts."""
-
-    def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> Prepared:
-        """Make ready; raises Unsupported as `estimate` does."""
-        ...
-
-
 def from_many_starts(
     method: Estimator, problem: Problem, profiles: Sequence[Profile] = ()
 ) -> Callable[[Mapping[str, float]], Estimate]:
-    """The method as a function of the start, prepared once if it can be."""
-    if isinstance(method, Preparable) and not problem.sigma_follows_model:
-        return method.prepare(problem, profiles).estimate
+    """The method as a function of the start, prepared once if it can be.
+
+    One that translates and compiles once has `prepare(problem, profiles)`, which returns an object
+    with `estimate(start)`.
+    """
+    prepare: Any = getattr(method, "prepare", None)
+    if prepare is not None and not problem.sigma_follows_model:
+        search: Callable[[Mapping[str, float]], Estimate] = prepare(problem, profiles).estimate
+        return search
     return lambda start: method.estimate(problem, start, profiles)
 
 
@@ -92,9 +64,11 @@ def estimate_each(
     starts: Sequence[Mapping[str, float]],
     profiles_of: Sequence[Sequence[Profile]],
 ) -> list[Estimate]:
-    """One Estimate for each start; all at once where the method can (`Simultaneous`)."""
-    if isinstance(method, Simultaneous):
-        return method.estimate_each(problem, starts, profiles_of)
+    """One Estimate for each start, in their order; all at once by a method's own `estimate_each`,
+    for what starts share is then made once."""
+    together: Any = getattr(method, "estimate_each", None)
+    if together is not None:
+        return list(together(problem, starts, profiles_of))
     pairs = zip(starts, profiles_of, strict=True)
     return [method.estimate(problem, start, profiles) for start, profiles in pairs]
 

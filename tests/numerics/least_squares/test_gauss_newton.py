@@ -6,7 +6,7 @@ import pytest
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.least_squares.gauss_newton import GaussNewton, _radius
+from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch, _radius
 
 
 def box(n, lower=-np.inf, upper=np.inf):
@@ -28,10 +28,11 @@ def test_rosenbrock_from_everywhere(start):
     assert fit.cost == pytest.approx(0.0, abs=1e-16)
 
 
-def test_rosenbrock_on_a_bound():
+@pytest.mark.parametrize("search", [GaussNewton(), LineSearch()])
+def test_rosenbrock_on_a_bound(search):
     """With x0 <= 0.5 the best is x0 = 0.5, x1 = 0.25."""
     bounded = Box(("x0", "x1"), np.array([-2.0, -2.0]), np.array([0.5, 2.0]))
-    fit = GaussNewton().fit(rosenbrock, np.array([-1.2, 1.0]), bounded)
+    fit = search.fit(rosenbrock, np.array([-1.2, 1.0]), bounded)
     assert fit.status is Status.CONVERGED
     assert fit.x == pytest.approx([0.5, 0.25], rel=1e-6)
     assert fit.cost == pytest.approx(0.25, rel=1e-10)
@@ -172,3 +173,31 @@ def test_a_region_that_ends_beside_points_without_a_value_is_no_optimum():
     fit = GaussNewton().fit(only_up_to_one, np.array([1.0]), box(1))
     assert fit.x == pytest.approx([1.0])
     assert fit.status is Status.STALLED
+
+
+def logarithm(x):
+    """Root at e; not defined for x <= 0, where the first step from 60 leads."""
+    return Linearised(np.log(x) - 1.0, np.array([[1 / x[0]]])) if x[0] > 0 else None
+
+
+def test_a_failure_is_fatal_or_borne():
+    fatal = LineSearch().fit(logarithm, np.array([60.0]), box(1))
+    assert (fatal.status, fatal.x.tolist(), fatal.steps) == (Status.INTEGRATION_BROKE, [60.0], 0)
+    assert fatal.at is not None
+    borne = LineSearch(fatal=False).fit(logarithm, np.array([60.0]), box(1))
+    assert borne.status is Status.CONVERGED
+    assert borne.x == pytest.approx([np.e], rel=1e-6)
+    nowhere = LineSearch().fit(logarithm, np.array([-1.0]), box(1))
+    assert (nowhere.status, nowhere.at) == (Status.INTEGRATION_BROKE, None)
+
+
+def test_limits_and_promises_not_kept_are_statuses():
+    fit = LineSearch(max_iterations=2).fit(rosenbrock, np.array([-1.2, 1.0]), box(2))
+    assert (fit.status, fit.steps) == (Status.ITERATION_LIMIT, 2)
+
+    def lying(x):
+        return Linearised(np.array([1.0 + x[0] ** 2]), np.array([[-1.0]]))
+
+    fit = LineSearch().fit(lying, np.zeros(1), box(1))
+    assert fit.status is Status.FAILED
+    assert fit.promised == pytest.approx(1.0)
