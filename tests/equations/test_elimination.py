@@ -95,23 +95,3 @@ def test_implicit_slopes_are_those_of_the_linear_system():
     found = ca.Function("f", [ivp.t, ivp.x, ivp.q], [ivp.f])(t, [x, y], [a, b])
     wanted = np.linalg.solve([[a, b], [1.0, -y]], [-x, 1 + t])
     assert np.asarray(found).ravel() == pytest.approx(wanted, rel=1e-13)
-
-
-@pytest.mark.parametrize("case", ZOO, ids=lambda c: c.name)
-def test_derivatives_of_the_initial_value_problem_against_central_differences(case):
-    problem = case.problem()
-    ivp = compiled(problem).initial_value_problem(0)
-    v = ca.vertcat(ivp.x, ivp.y, ivp.q)
-    everything = ca.vertcat(ivp.f, ivp.g, ivp.measured, ivp.start)
-    function = ca.Function("f", [ivp.t, v, ivp.u], [everything, ca.jacobian(everything, v)])
-    point = np.random.default_rng(5).uniform(0.5, 1.5, v.numel())
-    u = np.full(ivp.u.numel(), 0.8)
-
-    def value(at):
-        return np.asarray(function(0.4, at, u)[0]).ravel()
-
-    h = 1e-6
-    steps = h * np.eye(len(point))
-    central = [(value(point + s) - value(point - s)) / (2 * h) for s in steps]
-    exact = np.asarray(function(0.4, point, u)[1])
-    assert exact == pytest.approx(np.array(central).T, rel=1e-7, abs=1e-8)
