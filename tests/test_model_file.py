@@ -40,29 +40,19 @@ def test_a_model_file_may_import_its_neighbour(tmp_path):
     assert sys.path == before
 
 
-def test_the_search_path_is_as_before_even_after_a_failure(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text("raise OSError('no disk')")
-    before = list(sys.path)
-    with pytest.raises(ProblemError, match="failed in line 1: OSError: no disk"):
-        load_problem(path)
-    assert sys.path == before
+REFUSED = {
+    "raise OSError('no disk')": (ProblemError, "failed in line 1: OSError: no disk"),
+    "import igpe\ndef problem(): igpe.Experiment('nowhere.csv')": (DataError, "There is no file"),
+    "def problem(data): pass": (ProblemError, "missing 1 required positional argument"),
+}
 
 
-def test_an_error_of_igpe_is_passed_on(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text("import igpe\ndef problem(): igpe.Experiment('nowhere.csv')")
-    with pytest.raises(DataError, match=r"There is no file 'nowhere\.csv'"):
-        load_problem(path)
-
-
-def test_a_folder_is_no_model_file(tmp_path):
+def test_failures_are_told_and_leave_the_search_path_as_it_was(tmp_path):
+    path, before = tmp_path / "model.py", list(sys.path)
+    for text, (error, says) in REFUSED.items():
+        path.write_text(text)
+        with pytest.raises(error, match=says):
+            load_problem(path)
     with pytest.raises(ProblemError, match="There is no model file"):
         load_problem(tmp_path)
-
-
-def test_a_problem_that_wants_arguments(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text("def problem(data): pass")
-    with pytest.raises(ProblemError, match="missing 1 required positional argument"):
-        load_problem(path)
+    assert sys.path == before

@@ -70,31 +70,25 @@ def test_the_semibatch_reactors_parameters_are_found_again(exact):
     assert found.parameters == pytest.approx(TRUTH, rel=1e-4)
 
 
-def test_measurement_errors_are_honoured(exact):
-    problem = Problem.from_parmest([WithErrors(exact)])
-    run = problem.experiments[0]
-    assert problem.sigma_known
-    told = {n: set(run.measurements.of(n)[2]) for n in MEASURED}
-    assert told == {"Ca": {0.1}, "Cb": {0.2}, "Cc": {0.3}, "Tr": {2.0}}
-
-
-def test_a_problem_of_labelled_models_can_be_copied(exact):
+def test_measurement_errors_are_honoured_also_by_a_copy(exact):
     problem = Problem.from_parmest([WithErrors(exact)])
     back = copy.deepcopy(problem)
     assert repr(back) == repr(problem)
     assert back.unknowns.upper.tolist() == problem.unknowns.upper.tolist()
+    for one in (problem, back):
+        measured = one.experiments[0].measurements
+        assert one.sigma_known
+        told = {n: set(measured.of(n)[2]) for n in MEASURED}
+        assert told == {"Ca": {0.1}, "Cb": {0.2}, "Cc": {0.3}, "Tr": {2.0}}
 
 
-def test_several_experiments_share_parameters(exact):
-    problem = Problem.from_parmest([SemiBatchExperiment(exact), SemiBatchExperiment(semibatch())])
+def test_several_experiments_share_parameters_and_bounds_can_be_given(exact):
+    given = {"k1": (10, 20), "k2": (80, 90), "E1": (29e3, 31e3), "E2": (39e3, 41e3)}
+    sources = [SemiBatchExperiment(exact), SemiBatchExperiment(semibatch())]
+    problem = Problem.from_parmest(sources, parameters=given)
     assert [e.name for e in problem.experiments] == ["1", "2"]
     assert problem.unknowns.names == ("k1", "k2", "E1", "E2")
     assert problem.experiments[1].measurements.of("Ca")[1].tolist() == [1.0] * 21
-
-
-def test_bounds_can_be_given(exact):
-    given = {"k1": (10, 20), "k2": (80, 90), "E1": (29e3, 31e3), "E2": (39e3, 41e3)}
-    problem = Problem.from_parmest([SemiBatchExperiment(exact)], parameters=given)
     assert problem.unknowns.lower.tolist() == [10.0, 80.0, 29e3, 39e3]
 
 

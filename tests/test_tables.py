@@ -19,11 +19,11 @@ AS_WRITTEN = {
 
 
 @pytest.mark.parametrize("name", AS_WRITTEN)
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252"])
-def test_a_csv_file_is_read_as_it_was_written(tmp_path, name, encoding):
+def test_a_csv_file_is_read_as_it_was_written(tmp_path, name):
     path = tmp_path / "run.csv"
-    path.write_text(AS_WRITTEN[name], encoding=encoding)
-    pd.testing.assert_frame_equal(read_table(path), PLAIN, check_dtype=False)
+    for encoding in ("utf-8", "utf-8-sig", "cp1252"):
+        path.write_text(AS_WRITTEN[name], encoding=encoding)
+        pd.testing.assert_frame_equal(read_table(path), PLAIN, check_dtype=False)
 
 
 def test_commas_that_do_not_separate_are_none(tmp_path):
@@ -53,27 +53,19 @@ LAB = pd.DataFrame({"t / h": [1.0, 2.0], "c(A)": [0.5, 0.2], "remark": ["", "hot
 NAMES = {"t / h": "time", "c(A)": "A"}
 
 
-def test_columns_get_the_names_of_the_model():
+def test_columns_get_the_names_of_the_model_and_other_data_may_have_either():
     run = igpe.Experiment(LAB, columns=NAMES, only=["A"])
     assert (run.measured, list(run.times)) == (("A",), [1.0, 2.0])
+    for names in ({}, NAMES):
+        other = run.with_data(LAB.assign(**{"c(A)": [0.6, 0.3]}).rename(columns=names))
+        assert list(other.measurements.value) == [0.6, 0.3]
+        assert list(other.with_data(LAB).measurements.value) == [0.5, 0.2]
 
 
-@pytest.mark.parametrize("names", [{}, NAMES], ids=["the laboratory's", "the model's"])
-def test_other_measurements_may_go_by_either_name(names):
-    run = igpe.Experiment(LAB, columns=NAMES, only=["A"])
-    other = LAB.assign(**{"c(A)": [0.6, 0.3]}).rename(columns=names)
-    assert list(run.with_data(other).measurements.value) == [0.6, 0.3]
-    assert list(run.with_data(other).with_data(LAB).measurements.value) == [0.5, 0.2]
-
-
-def test_a_column_that_is_missing():
-    with pytest.raises(
-        igpe.errors.DataError, match=r"no columns \['c\(a\)'\].*Did you mean 'c\(A\)'\?"
-    ):
+def test_columns_that_are_missing_or_get_one_name():
+    missing = r"no columns \['c\(a\)'\].*Did you mean 'c\(A\)'\?"
+    with pytest.raises(igpe.errors.DataError, match=missing):
         igpe.Experiment(LAB, columns={"t / h": "time", "c(a)": "A"})
-
-
-def test_two_columns_cannot_get_one_name():
     with pytest.raises(igpe.errors.DataError, match=r"\['A'\] occur more than once"):
         igpe.Experiment(LAB, columns={"t / h": "A", "c(A)": "A"})
 
