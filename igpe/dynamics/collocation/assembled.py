@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -42,18 +42,10 @@ from igpe.dynamics.shooting.residuals import unmeasured
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.experiment import Experiment
-from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import SCALED, CompiledProgram, Ipopt, KnownOptimum
 from igpe.solvers.nl import Scaled
-
-
-class Bounds(NamedTuple):
-    """Of some quantities at all times."""
-
-    lower: FloatArray
-    upper: FloatArray
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,8 @@ class Part:
 
     index      (n_q,) places of its unknowns among the problem's
     linear, residuals   measured quantity -> what it is
-    states, implicit, bounded   bounds, of states and implicit variables and of `element`'s values
+    states, implicit, bounded   (2, n) lower and upper bounds at all times, of states and implicit
+                                variables and of `element`'s values
     values     (n_x,) the states' values in the model
     """
 
@@ -73,9 +66,9 @@ class Part:
     start: Piece
     linear: Mapping[int, tuple[float, FloatArray]]
     residuals: Mapping[int, Piece]
-    states: Bounds
-    implicit: Bounds
-    bounded: Bounds
+    states: FloatArray
+    implicit: FloatArray
+    bounded: FloatArray
     values: FloatArray
 
 
@@ -85,7 +78,7 @@ def parts(problem: Problem, radau: Radau) -> list[Part] | None:
     Constraints beyond the equations do, bounds that change with time, or of slopes, a model with
     times of its own, and what is measured or bounded at the start by way of implicit variables.
     """
-    if constraints(problem) or not all(map(_has_constant_bounds, problem.instances)):
+    if constraints(problem):
         return None
     try:
         equations = compiled(problem)
@@ -102,12 +95,7 @@ def parts(problem: Problem, radau: Radau) -> list[Part] | None:
     return found
 
 
-def _has_constant_bounds(instance: Instance) -> bool:
-    """Whether bounds are the same at all times, and slopes have none."""
-    families = {**instance.states, **instance.series}
-    return all(_bounds(s) is not None for s in families.values()) and all(
-        _bounds(s) == (-np.inf, np.inf) for s in instance.slopes.values()
-    )
+FREE = (-np.inf, np.inf)
 
 
 def _bounds(series: Any) -> tuple[float, float] | None:
@@ -118,17 +106,18 @@ def _bounds(series: Any) -> tuple[float, float] | None:
             lower, upper = variable.bounds
             found.add((-np.inf if lower is None else lower, np.inf if upper is None else upper))
     if not found:
-        return -np.inf, np.inf
+        return FREE
     return found.pop() if len(found) == 1 else None
 
 
 def _part(problem: Problem, k: int, ivp: InitialValueProblem, radau: Radau) -> Part | None:
     experiment, instance, names = problem.experiments[k], problem.instances[k], problem.box.names
     families = {**instance.states, **instance.series}
-    own = {n: _bounds(s) or (-np.inf, np.inf) for n, s in families.items()}
-    bounded = [
-        n for n in ivp.algebraic if n not in ivp.implicit and np.isfinite(own.get(n, ())).any()
-    ]
+    own = {n: _bounds(s) for n, s in families.items()}
+    of_slopes = {_bounds(s) for s in instance.slopes.values()}
+    if None in own.values() or not of_slopes <= {FREE}:
+        return None
+    bounded = [n for n in ivp.algebraic if n not in ivp.implicit and own.get(n, FREE) != FREE]
     outputs = dict.fromkeys(experiment.measurements.column.tolist())
     lines = {k: line for k in outputs if (line := linear(ivp, k)) is not None}
     m = experiment.measurements
@@ -145,15 +134,11 @@ def _part(problem: Problem, k: int, ivp: InitialValueProblem, radau: Radau) -> P
         start=start(ivp, bounded),
         linear=lines,
         residuals={k: residual(ivp, k) for k in outputs if k not in lines},
-        states=_of(own, ivp.states),
-        implicit=Bounds(ivp.lower, ivp.upper),
-        bounded=_of(own, bounded),
+        states=np.array([own[n] for n in ivp.states], dtype=float).reshape(-1, 2).T,
+        implicit=np.array([ivp.lower, ivp.upper]),
+        bounded=np.array([own[n] for n in bounded], dtype=float).reshape(-1, 2).T,
         values=np.array([NO_IDEA if v is None else v for v in values], dtype=float),
     )
-
-
-def _of(bounds: Mapping[str, tuple[float, float]], names: Sequence[str]) -> Bounds:
-    return Bounds(np.array([bounds[n][0] for n in names]), np.array([bounds[n][1] for n in names]))
 
 
 @dataclass(frozen=True)
@@ -213,11 +198,11 @@ class Run:
         first = self.inputs(np.zeros(1, dtype=np.intp), self.mesh.edges[:1])
         return Copies(self.part.start, at, first)
 
-    def bounds(self) -> Bounds:
-        """Of the constraints: equations of all elements, then start values."""
+    def bounds(self) -> list[FloatArray]:
+        """Lower and upper ones of the constraints: equations of all elements, then start values."""
         n, n_x = self.mesh.radau.points, len(self.states)
         zeros = np.zeros(n * (n_x + len(self.implicit)))
-        ends = [
+        return [
             np.concatenate([
                 np.tile(np.concatenate([zeros, np.tile(side, n)]), self.mesh.n_elements),
                 np.zeros(n_x),
@@ -225,7 +210,6 @@ class Run:
             ])
             for side in self.part.bounded
         ]
-        return Bounds(*ends)
 
     def residuals(self) -> list[Copies]:
         """The squares that are not of something linear."""
@@ -315,10 +299,9 @@ class Assembled:
             courses = {n: self.values[run.states[i]] for i, n in enumerate(ivp.states)}
             sizes = state_sizes(part.experiment, courses).values()
             size[run.states] = np.array(list(sizes))[:, None]
-            lower[run.states[:, 1:]] = part.states.lower[:, None]
-            upper[run.states[:, 1:]] = part.states.upper[:, None]
-            lower[run.implicit] = part.implicit.lower[:, None]
-            upper[run.implicit] = part.implicit.upper[:, None]
+            for side, k in ((lower, 0), (upper, 1)):
+                side[run.states[:, 1:]] = part.states[k][:, None]
+                side[run.implicit] = part.implicit[k][:, None]
             for places in run.implicit:
                 size[places] = largest(self.values[places]) or NO_IDEA
         constraints = [c for run in self.runs for c in (run.equations(), run.beginning())]
