@@ -178,7 +178,6 @@ class Experiment:
             "name": name,
             "start": dict(start),
             "start_time": start_time,
-            "inputs": dict(inputs),
             "sigma": dict(sigma) if isinstance(sigma, Mapping) else sigma,
             "units": dict(units),
             "columns": dict(columns),

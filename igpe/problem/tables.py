@@ -4,11 +4,12 @@ A workbook (.xlsx) is a zip file of XML: a few bytes may stand for gigabytes, an
 last row for a million rows. How large its sheets really are is found out before they are read.
 """
 
+import csv
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 from xml.parsers import expat
@@ -20,7 +21,6 @@ from igpe.core.arguments import closest, closest_file
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.files import read
-from igpe.problem.csv_files import read_csv, require_cells
 
 MOST = 64 * 2**20  # bytes of all parts, unpacked
 MOST_CELLS = 500_000  # in all sheets; more take minutes
@@ -29,8 +29,58 @@ CELL = re.compile(r"([A-Z]{1,4})(\d{1,20})")
 CHUNK = 2**16
 LONGEST = 100  # letters of another package's message
 FEW = 3  # entries that are shown
+SEPARATORS = (",", ";", "\t")
+LINES = 20  # of a CSV file that are looked at
+FIELD = 2**17  # letters
+HEAD = 5_000_000  # letters in which these lines are
+LARGEST = 50 * 2**20  # bytes of a CSV file
+LARGEST_TABLE, MOST_COLUMNS = 5_000_000, 10_000  # cells and columns of any table
+_WITH_COMMA = re.compile(r"\s*[-+]?\d+,\d+([eE][-+]?\d+)?\s*")
 
 Data: TypeAlias = pd.DataFrame | str | Path
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """A table separated by commas, semicolons or tabs; with decimal commas where these do not
+    separate; in UTF-8 or, if it is none, in Windows' western code page. Spaces around names and
+    entries do not count.
+    """
+    raw = read(path, LARGEST)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in raw:  # no text at all
+            raise
+        text = raw.decode("cp1252", errors="replace")
+    lines = [line for line in text[:HEAD].splitlines() if line.strip()][:LINES]
+    counts = {s: {len(row) for row in _rows(lines, s)} for s in SEPARATORS}
+    # All lines have equally many fields, and more than one.
+    separator = next((s for s, n in counts.items() if len(n) == 1 and min(n) > 1), ",")
+    rows = _rows(lines, separator)
+    fields = [field for row in rows for field in row]
+    if any(len(field) > FIELD for field in fields):
+        raise DataError(f"'{path}' has an entry of more than {FIELD} letters, so it is no table.")
+    breaks = max(text.count("\n") + text.count("\r"), 1)
+    require_cells(path, breaks, max(len(rows[0]) if rows else 0, text.count(separator) // breaks))
+    has_comma = separator != "," and any(map(_WITH_COMMA.fullmatch, fields))
+    decimal = "," if has_comma else "."
+    table = pd.read_csv(StringIO(text), sep=separator, decimal=decimal, skipinitialspace=True)
+    return table.rename(columns=str.strip)
+
+
+def require_cells(path: Path, rows: int, columns: int) -> None:
+    """Raise DataError for a table that would take more memory than any measurements need."""
+    if rows * columns > LARGEST_TABLE or columns > MOST_COLUMNS:
+        raise DataError(
+            f"'{path}' holds or promises {rows} rows of {columns} columns; igpe reads up to "
+            f"{LARGEST_TABLE:,} cells in up to {MOST_COLUMNS:,} columns. Save only measurements."
+        )
+
+
+def _rows(lines: list[str], separator: str) -> list[list[str]]:
+    if any(len(line) > FIELD for line in lines):  # longer than the longest field of `csv`
+        return [line.split(separator) for line in lines]
+    return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
 
 
 class _Sheets:

@@ -6,7 +6,8 @@ A rule or a function that asks `if t < 0.4` answers with one branch only. An `In
     if t < 0.4 the first, else the second
 
 is what it says at all times. Conditions stay as deep in the expression as they are in the model.
-Inputs that are functions of the time become expressions of it in the same way.
+Inputs that are functions of the time become expressions of it in the same way. Whether two
+expressions say the same is seen node by node, for a fraction of what a translation costs.
 
 Jumps whose time is not known before the integration are refused: `pyo.Expr_if(t < m.T, ...)` jumps
 where the unknown T says, `pyo.Expr_if(m.x[t] > 1, ...)` where the state x does. Integrators are cut
@@ -14,7 +15,7 @@ at times that are known; sensitivities would lack what a jump that moves adds. B
 where the condition changes is no jump (see `Translator`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
@@ -22,13 +23,14 @@ import casadi as ca
 import numpy as np
 from pyomo.common.numeric_types import native_types
 from pyomo.core.base.var import VarData
-from pyomo.core.expr.numeric_expr import SumExpression
+from pyomo.core.expr import numeric_expr, relational_expr
+from pyomo.environ import value
 
 from igpe.core.errors import DataError, ModelError
-from igpe.equations.reading.alike import Roles, alike, is_plain
 from igpe.equations.reading.instant import REFUSALS, Instant, plain, reason
+from igpe.equations.symbols import Role
 from igpe.equations.system import System
-from igpe.equations.translate import Translator
+from igpe.equations.translate import FUNCTIONS, PYOMO_ARITHMETIC, Translator
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, TimeExpression, evaluate
 from igpe.problem.problem import Problem
@@ -37,6 +39,14 @@ MOST = 400  # times at which one rule may change
 LONGEST = 80  # characters of a condition in a message
 PLACES = 65  # times at which an input given as a function is compared with its expression
 
+Roles = Mapping[int, Role]
+PLAIN = (
+    numeric_expr.AbsExpression,
+    numeric_expr.MaxExpression,
+    numeric_expr.MinExpression,
+    numeric_expr.Expr_ifExpression,
+    relational_expr.EqualityExpression,
+)
 Ask = Callable[[float], tuple[Any, set[float]]]
 """The time to pretend -> what is written then, and the numbers the time was compared with."""
 
@@ -97,7 +107,7 @@ class Joined:
         one, *others = nodes = [plain(node) for node in nodes]
         if all(self._same(one, other) for other in others):
             return self.translate(one)
-        if all(isinstance(node, SumExpression) for node in nodes):
+        if all(isinstance(node, numeric_expr.SumExpression) for node in nodes):
             rows = zip_longest(*(n.args for n in nodes), fillvalue=0.0)
             return sum(self(cuts, row) for row in rows)
         if all(is_plain(one, other) and one.nargs() == other.nargs() for other in others):
@@ -130,6 +140,41 @@ def _either(condition: Any, then: Any, otherwise: Any) -> Any:
     if then:
         return ca.logic_or(condition, otherwise)
     return ca.logic_and(ca.logic_not(condition), otherwise)
+
+
+def alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
+    """Whether both have the same operations on the same roles and numbers.
+
+    False where they might say the same in another form.
+    """
+    one, other = plain(one), plain(other)
+    role, role_of_other = roles.get(id(one)), roles_of_other.get(id(other))
+    if role is not None or role_of_other is not None:
+        return role == role_of_other
+    if one.__class__ is not other.__class__:
+        return False
+    if one.__class__ in native_types or isinstance(one, Instant):
+        return isinstance(one, Instant) or bool(one == other)
+    if not one.is_expression_type():
+        is_free = any(c.is_variable_type() and not c.fixed for c in (one, other))
+        number = None if is_free else value(one, exception=False)
+        return number is not None and bool(number == value(other, exception=False))
+    if not is_plain(one, other) or one.nargs() != other.nargs():
+        return False
+    pairs = zip(one.args, other.args, strict=True)
+    return all(alike(a, b, roles, roles_of_other) for a, b in pairs)
+
+
+def is_plain(one: Any, other: Any) -> bool:
+    """Whether two nodes are of one kind and do the same to their arguments."""
+    if one.__class__ is not other.__class__ or not hasattr(one, "args"):
+        return False
+    if isinstance(one, relational_expr.InequalityExpression | relational_expr.RangedExpression):
+        return bool(one.strict == other.strict)
+    if isinstance(one, numeric_expr.UnaryFunctionExpression) and not isinstance(one, PLAIN):
+        return one.name in FUNCTIONS and bool(one.name == other.name)
+    is_named = one.is_named_expression_type()
+    return one.__class__ in PYOMO_ARITHMETIC or is_named or isinstance(one, PLAIN)
 
 
 def mentions(node: Any, ids: set[int]) -> bool:

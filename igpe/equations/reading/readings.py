@@ -15,9 +15,8 @@ from pyomo.core.expr.numvalue import is_potentially_variable
 from pyomo.core.expr.relational_expr import EqualityExpression
 
 from igpe.core.errors import ModelError
-from igpe.equations.reading.alike import Roles, alike
 from igpe.equations.reading.instant import REFUSALS, Instant, Pretended, reason, said
-from igpe.equations.reading.pieces import Joined, explored, mentions, places
+from igpe.equations.reading.pieces import Joined, Roles, alike, explored, mentions, places
 from igpe.equations.symbols import Role, Symbols, require_at
 from igpe.equations.translate import Translator
 from igpe.problem.model import Instance, Series, along_time

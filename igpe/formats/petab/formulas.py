@@ -28,7 +28,7 @@ import pyomo.environ as pyo
 
 from igpe.core.errors import DataError, IgpeError, ModelError, SolverMissing
 from igpe.core.files import read
-from igpe.problem.csv_files import require_cells
+from igpe.problem.tables import require_cells
 
 
 def library(name: str) -> ModuleType:
