@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, combinations
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -96,8 +96,8 @@ def _map(reduced: ReducedSystem, slopes: Mapping[str, Any], reach: Mapping[str, 
 
     algebraic = {i for i, n in enumerate(posed.q_names) if reach[n] == "algebraic"}
     sources = [
-        MapSource(f"slope of {state}", tuple(sorted(algebraic & _columns_of(slope, posed.q))))
-        for state, slope in slopes.items()
+        MapSource(f"slope of {state}", tuple(sorted(algebraic.intersection(used.col.tolist()))))
+        for state, used in ((s, incidence(slope, posed.q)) for s, slope in slopes.items())
     ]
     sources += [
         MapSource(f"start of {state}", tuple(sorted(posed.start_pattern[[i]].indices.tolist())))
@@ -115,10 +115,6 @@ def _map(reduced: ReducedSystem, slopes: Mapping[str, Any], reach: Mapping[str, 
         blocks=tuple(squares),
         sources=tuple(s for s in sources if s.parameters),
     )
-
-
-def _columns_of(expression: Any, symbols: Any) -> set[int]:
-    return set(incidence(expression, symbols).col.tolist())
 
 
 def rows_of_slopes(pattern: Any, is_slope: Any) -> IntArray:
@@ -271,7 +267,7 @@ def _with(finding: Finding, exact: Identifiability) -> Finding:
     )
 
 
-MOST_CANDIDATES = 12  # pairs grow with its square; nearer states come first
+MOST_CANDIDATES = 12  # nearer states come first
 MOST_UNKNOWNS = 50  # advice for more unknowns than that is not read, and takes time
 
 
@@ -356,8 +352,8 @@ class _Additional:
 
     A set of additional measurements is tried by analysing the reduced system that it leads to, on
     patterns alone. Candidates for an unknown are the states needed to predict the slopes that
-    depend on it at the same instant; single states are tried first, then pairs, then all that one
-    slope needs. Whether the equations can be solved in closed form is not looked at.
+    depend on it at the same instant: each alone, and all that one slope needs. Whether the
+    equations can be solved in closed form is not looked at.
     """
 
     def __init__(self, influence: Influence) -> None:
@@ -365,17 +361,15 @@ class _Additional:
         self._known: dict[frozenset[str], frozenset[str]] = {}
 
     def alternatives(self, unknown: str) -> list[tuple[str, ...]]:
-        """Smallest sets of states whose measurement makes the unknown algebraically reachable.
+        """Sets of states, as few as possible, whose measurement makes algebra reach the unknown.
 
         Any one of the sets is enough; empty if none was found, or none is needed.
         """
         needed = self._needed(unknown)
-        pool = list(dict.fromkeys(state for one in needed for state in one))[:MOST_CANDIDATES]
-        for size in (1, 2):
-            result = [s for s in combinations(pool, size) if unknown in self._reachable(s)]
-            if result:
-                return [tuple(s for s in self.posed.states if s in one) for one in result]
-        return next(([one] for one in needed if unknown in self._reachable(one)), [])
+        singles = [(state,) for one in needed for state in one][:MOST_CANDIDATES]
+        sets = sorted(dict.fromkeys([*singles, *needed]), key=len)
+        enough = [one for one in sets if unknown in self._reachable(one)]
+        return [one for one in enough if len(one) == len(enough[0])]
 
     def _reachable(self, extra: tuple[str, ...]) -> frozenset[str]:
         """Unknowns in the smallest suitable subsystem of some slope if `extra` is measured."""

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
-from typing import NamedTuple
 
 import numpy as np
 
@@ -85,10 +84,10 @@ def _functions(
     symmetry = _mixed(rows, part) if directions == 1 else None
     if symmetry is None:
         return ()
-    first, *others = symmetry.translated  # c is a known number in each
+    (first, *others), scaled = symmetry  # c is a known number in each
     return (
         *(f"{names[i]} + c*{names[first]}" for i in others),
-        *(f"{names[i]}*exp(c*{names[first]})" for i in symmetry.scaled),
+        *(f"{names[i]}*exp(c*{names[first]})" for i in scaled),
     )
 
 
@@ -110,45 +109,29 @@ def _weights(rows: ExactRows, part: list[int], *, scaling: bool) -> Weights:
     return known if all(one == known for one in result) else []
 
 
-class Mixed(NamedTuple):
-    """One direction in which some unknowns are translated and others scaled.
+def _mixed(rows: ExactRows, part: list[int]) -> list[list[int]] | None:
+    """Places in the part that its only direction translates, and those that it scales.
 
-    translated, scaled  places in the part, increasing
+    None if it does not mix the two. One of the unknowns in turn is the one that is translated.
     """
-
-    translated: tuple[int, ...]
-    scaled: tuple[int, ...]
-
-
-def _mixed(rows: ExactRows, part: list[int]) -> Mixed | None:
-    """How the only direction of a part mixes translations and scalings; None if it does not."""
-    for reference in range(len(part)):
-        result = [_mixed_modulo(rows, points, part, reference) for _, points in _by_prime(rows)]
+    places = range(len(part))
+    for reference in places:
+        result = []
+        for prime, points in _by_prime(rows):
+            shifts, scales = [], []
+            for k in points:
+                (direction,) = null_space(_restricted(rows, k, part), prime).tolist()
+                over = pow(direction[reference], -1, prime)
+                shifts.append([n * over % prime for n in direction])
+                values = rows.values[k, part].tolist()
+                pairs = zip(shifts[-1], values, strict=True)
+                scales.append([s * pow(v, -1, prime) % prime for s, v in pairs])
+            same = [[i for i in places if len({s[i] for s in w}) == 1] for w in (shifts, scales)]
+            is_covered = len(points) > 1 and {*same[0], *same[1]} == {*places}
+            result.append(same if is_covered else None)
         if result[0] is not None and all(one == result[0] for one in result):
             return result[0]
     return None
-
-
-def _mixed_modulo(
-    rows: ExactRows, points: list[int], part: list[int], reference: int
-) -> Mixed | None:
-    """The same at the points of one prime, if the unknown at `reference` is translated."""
-    prime = rows.primes[points[0]]
-    shifts, scales = [], []
-    for k in points:
-        (direction,) = null_space(_restricted(rows, k, part), prime).tolist()
-        over = pow(direction[reference], -1, prime)
-        shifts.append([n * over % prime for n in direction])
-        values = rows.values[k, part].tolist()
-        scales.append([
-            s * pow(v, -1, prime) % prime for s, v in zip(shifts[-1], values, strict=True)
-        ])
-    translated, scaled = (
-        tuple(i for i in range(len(part)) if len({s[i] for s in own}) == 1)
-        for own in (shifts, scales)
-    )
-    covered = len(points) > 1 and {*translated, *scaled} == set(range(len(part)))
-    return Mixed(translated, scaled) if covered else None
 
 
 def _by_prime(rows: ExactRows) -> Iterator[tuple[int, list[int]]]:

@@ -360,7 +360,7 @@ def _judged(rows: ExactRows, names: Sequence[str]) -> Identifiability:
         measure={names[i]: sets for i, sets in additional(rows).items()},
         generic=rows.generic,
         beyond=rows.beyond,
-        breaks=rows.pieces > 1,
+        breaks=rows.breaks,
         orders=rows.orders,
         doubtful=doubtful,
     )

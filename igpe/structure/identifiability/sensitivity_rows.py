@@ -7,6 +7,7 @@ an output at one time, a power series in the length of the experiment (`power_se
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -21,7 +22,6 @@ from igpe.structure.series.field import (
     Echelon,
     Field,
     Residues,
-    SeriesEchelon,
     Singular,
     echelon,
     local_echelon,
@@ -51,18 +51,16 @@ MOST_NUMBERS = 5e7  # coefficients that are kept at once
 class ExactRows:
     """The rows of all outputs, at all points.
 
-    primes   one for each point
-    values   (points, n) the unknowns
-    measured of each point, the echelon form of what is measured
-    extra    of each point, name -> rows of what is not measured in some experiment
-    orders   how many coefficients were computed
-    generic  whether known start values were drawn at random, because at those given the equations
-             are not defined, or have no solution that could be found
-    beyond   names of the functions that are no quotients of polynomials
-    pieces   the most pieces that the inputs of an experiment have
-    known    so many orders are known of what is determined
-    limit    the rows of generic start values, times and inputs, whose rank is an upper bound; None
-             where it was not computed
+    primes, values  of each point: its prime, and (points, n) the unknowns
+    measured  of each point, the echelon form of what is measured
+    extra     of each point, name -> rows of what is not measured in some experiment
+    orders    how many coefficients were computed
+    generic   whether known start values were drawn at random, because at those given the equations
+              are not defined, or have no solution that could be found
+    beyond    names of the functions that are no quotients of polynomials
+    breaks    whether inputs of an experiment have several pieces
+    known     so many orders are known of what is determined
+    most      the rank of generic start values, times and inputs, an upper bound; n if it is unknown
     """
 
     primes: tuple[int, ...]
@@ -72,15 +70,9 @@ class ExactRows:
     orders: int
     generic: bool
     beyond: tuple[str, ...]
-    pieces: int = 1
-    known: int = MARGIN
-    limit: "ExactRows | None" = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether further orders cannot raise the rank: it is full, or that of a generic start."""
-        most = self.n if self.limit is None else self.limit.rank
-        return self.rank >= most and (self.rank == self.n or self.known >= MARGIN)
+    breaks: bool
+    known: int
+    most: int
 
     @property
     def rank(self) -> int:
@@ -93,9 +85,10 @@ class ExactRows:
         return [k for k, form in enumerate(self.measured) if form.rank == self.rank]
 
     @property
-    def n(self) -> int:
-        """Number of unknowns."""
-        return int(self.values.shape[1])
+    def is_complete(self) -> bool:
+        """Whether further orders cannot raise the rank: it is full, or that of a generic start."""
+        is_full = self.rank == self.values.shape[1]
+        return is_full or (self.rank >= self.most and self.known >= MARGIN)
 
 
 class TooMany(Exception):
@@ -150,8 +143,7 @@ def _deepened(
     first = n + max((d.x.numel() for d in dynamics), default=0) + MARGIN
     has_breaks = any(len(d.pieces) > 1 for d in dynamics)
     kept = [POINTS**2 * len(d.pieces) * (1 + len(d.columns)) * _operations(d) for d in dynamics]
-    rows: ExactRows | None = None
-    limit: ExactRows | None = None
+    rows, most = None, None
     for depth in [FEW_ORDERS / first] * (has_breaks and first > FEW_ORDERS) + [*DEPTHS]:
         orders = round(first * depth)
         if rows is not None and depth > 1 and work(experiments, n, depth) > most_work:
@@ -162,29 +154,27 @@ def _deepened(
         if rows.rank == n:
             return rows
         if orders >= first:
-            limit = limit or _limit(experiments, n, random)
-            rows = replace(rows, limit=limit)
-            if rows.is_complete and limit is not None:
+            most = _most(experiments, n, random) if most is None else most
+            rows = replace(rows, most=n if most is None else most)
+            if rows.is_complete:
                 return rows
     if rows is None:
         raise TooMany
     return rows
 
 
-def _limit(
+def _most(
     experiments: Sequence[SeriesExpansion], n: int, random: np.random.Generator
-) -> ExactRows | None:
-    """Rows whose rank is an upper bound: of every piece, at states and times drawn at random.
+) -> int | None:
+    """An upper bound of the rank: of every piece, at states and times drawn at random.
 
     States and their derivatives by the unknowns are drawn where the inputs may lead them, so that
     what holds along the trajectories holds here as well; a piece knows nothing of the one before.
     """
     parts, levels = zip(*(one for e in experiments for one in _apart(e, random)), strict=True)
     for _ in range(ATTEMPTS):
-        try:
-            return _Expander(parts, n, random, levels=levels).rows()
-        except (Singular, NoPoint):
-            continue
+        with suppress(Singular, NoPoint):
+            return _Expander(parts, n, random, levels=levels).rows().rank
     return None
 
 
@@ -249,7 +239,7 @@ class SeriesStart:
         orders: int = 0,
         levels: Sequence[Levels] = (),
     ) -> None:
-        self.primes = random_primes(random)
+        self.n, self.random, self.primes = n, random, random_primes(random)
         plain = Field(self.primes, 1, random)
         constants = Constants(plain)
         fields = [Field(self.primes, 1 + len(d.columns), random) for d in dynamics]
@@ -270,7 +260,7 @@ class SeriesStart:
             self.courses.append(PowerSeries(d, fields[i], constants, q, y, x=x, orders=orders))
 
 
-class _Expander:
+class _Expander(SeriesStart):
     """Expands all experiments side by side, until further orders tell no more."""
 
     def __init__(
@@ -283,46 +273,47 @@ class _Expander:
         orders: int = 0,
         levels: Sequence[Levels] = (),
     ) -> None:
-        self.n, self.generic, self.random = n, generic, random
-        self.size = max((e.dynamics.x.numel() for e in experiments), default=0)
-        self.orders = orders or n + self.size + MARGIN
         dynamics = [e.dynamics for e in experiments]
-        self.start = SeriesStart(
-            dynamics, n, random, generic=generic, orders=self.orders, levels=levels
-        )
-        self.primes = self.start.primes
+        self.size = max((d.x.numel() for d in dynamics), default=0)
+        self.generic, self.orders = generic, orders or n + self.size + MARGIN
+        super().__init__(dynamics, n, random, generic=generic, orders=self.orders, levels=levels)
         self.outputs = [  # with its course, and its place among the course's outputs
             (output, course, i)
-            for e, course in zip(experiments, self.start.courses, strict=True)
+            for e, course in zip(experiments, self.courses, strict=True)
             for i, output in enumerate(e.outputs)
         ]
 
     def rows(self) -> ExactRows:
         """Everything, for as many orders as matter."""
-        courses, points = self.start.courses, range(len(self.primes))
-        if all(course.grid.is_single for course in courses):
+        points = range(len(self.primes))
+        if all(course.grid.is_single for course in self.courses):
             order, forms = self._by_orders()
             forms, known = [self._with_few(k, forms[k]) for k in points], MARGIN
             extra = [self._by_name(partial(self._all, k)) for k in points]
         else:
             for _ in range(self.orders):
-                for course in courses:
+                for course in self.courses:
                     course.advance()
-            result = [self._by_times(k) for k in points]
+            result = []  # what is measured, as power series in the length of the experiments
+            for k, prime in enumerate(self.primes):
+                rows = [self._series(k, *one) for one in self.outputs if one[0].since]
+                at = int(self.random.integers(1, prime))
+                result.append(local_echelon(np.concatenate(rows), prime, at))
             steady = all(local.steady for local in result)
             extra = [self._extra_by_times(k, result[k].form) if steady else {} for k in points]
             order, forms = self.orders, [local.form for local in result]
             known = min(local.orders for local in result)
         return ExactRows(
             primes=tuple(self.primes),
-            values=self.start.point.q,
+            values=self.point.q,
             measured=tuple(forms),
             extra=tuple(extra),
             orders=order,
             generic=self.generic,
-            beyond=tuple(sorted(set().union(*(course.beyond for course in courses)))),
-            pieces=max(max(1, len(course.grid.pieces)) for course in courses),
+            beyond=tuple(sorted(set().union(*(course.beyond for course in self.courses)))),
+            breaks=any(len(course.grid.pieces) > 1 for course in self.courses),
             known=known,
+            most=self.n,
         )
 
     def _by_orders(self) -> tuple[int, list[Echelon]]:
@@ -331,24 +322,17 @@ class _Expander:
         order = grown = 0
         while order < max(self.orders, grown + self.size + MARGIN):
             before = [form.rank for form in forms]
-            for course in self.start.courses:
-                course.advance()
+            latest = {course: course.advance() for course in self.courses}
+            often = [(c.dynamics, latest[c][i]) for o, c, i in self.outputs if o.continuous]
             order += 1
-            forms = [
-                echelon(np.vstack([form.rows, *self._latest(k)]), self.primes[k])
-                for k, form in enumerate(forms)
-            ]
+            for k, (form, prime) in enumerate(zip(forms, self.primes, strict=True)):
+                rows = [scattered(d, number[k, None, 1:], self.n) for d, number in often]
+                forms[k] = echelon(np.vstack([form.rows, *rows]), prime)
             ranks = [form.rank for form in forms]
             grown = order if ranks != before else grown
             if max(ranks) == self.n:
                 break
         return order, forms
-
-    def _latest(self, k: int) -> Iterator[Residues]:
-        """Point k's rows of the order computed last, of what is measured often."""
-        for output, course, i in self.outputs:
-            if output.continuous:
-                yield scattered(course.dynamics, course.outputs[-1][i][k, None, 1:], self.n)
 
     def _with_few(self, k: int, form: Echelon) -> Echelon:
         """The echelon form with what is measured once or twice."""
@@ -379,12 +363,6 @@ class _Expander:
         """(orders, n) all rows of output i."""
         own = np.stack([numbers[i][k, 1:] for numbers in course.outputs])
         return scattered(course.dynamics, own, self.n)
-
-    def _by_times(self, k: int) -> SeriesEchelon:
-        """What is measured, as power series in the length of the experiments."""
-        rows = [self._series(k, *one) for one in self.outputs if one[0].since]
-        at = int(self.random.integers(1, self.primes[k]))
-        return local_echelon(np.concatenate(rows), self.primes[k], at)
 
     def _series(self, k: int, output: Output, course: PowerSeries, i: int) -> Residues:
         """(rows, n, orders) of output i at point k."""

@@ -20,7 +20,6 @@ for local identifiability. What is no quotient of polynomials is not looked at.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -37,7 +36,6 @@ from igpe.structure.series.field import (
     null_space,
     random_primes,
 )
-from igpe.structure.series.graph import Dynamics
 from igpe.structure.series.points import NoPoint, random_point
 from igpe.structure.series.power_series import Constants, PowerSeries
 
@@ -251,10 +249,13 @@ def _determined(
     random = np.random.default_rng(seed)
     field = Field(random_primes(random), 1, random)
     constants = Constants(field)
-    dynamics = [
-        _while_measured(e, e.following(stack(f for one in own for f in one.values())))
-        for e, own in zip(experiments, relations, strict=True)
-    ]
+    dynamics = []
+    for e, own in zip(experiments, relations, strict=True):
+        # On the pieces in which all data are measured.
+        d, data = e.following(stack(f for one in own for f in one.values())), e.posed.data_names
+        last = min((max(o.since) for o in e.outputs if o.name in data), default=0)
+        pieces = tuple(p for p in d.pieces if p.start < max(last, 0))
+        dynamics.append(replace(d, pieces=pieces or d.pieces[:1]))
     point = random_point(dynamics, n, field, constants)
     orders = len(monomials) + max(d.x.numel() for d in dynamics) + MARGIN
     rows = []
@@ -281,14 +282,6 @@ def _determined(
             _minus(other, 1, first) for first, *others in groups.values() for other in others
         ])
     return result
-
-
-def _while_measured(experiment: SeriesExpansion, dynamics: Dynamics) -> Dynamics:
-    """The dynamics on the pieces in which all data are measured."""
-    data = experiment.posed.data_names
-    last = min((max(o.since) for o in experiment.outputs if o.name in data), default=Fraction(0))
-    pieces = tuple(p for p in dynamics.pieces if p.start < max(last, Fraction(0)))
-    return replace(dynamics, pieces=pieces or dynamics.pieces[:1])
 
 
 def _rows(
