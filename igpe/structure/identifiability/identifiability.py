@@ -120,11 +120,10 @@ def moved_unknowns(
 ) -> BoolArray | None:
     """(n,) which unknowns some unseen direction moves; None if it is not clear.
 
-    At random unknowns within their bounds every experiment is integrated with its sensitivities.
-    Scaled to outputs and unknowns of order one, these have singular values that a wide gap divides
-    into those of what is determined and those of nothing but errors of integration; without such a
-    gap nothing is decided. All points must say the same. This is evidence, not a proof: it speaks
-    of the points tried, and of inputs, start values and measured times as they were given.
+    At random unknowns every experiment is integrated with its sensitivities, scaled to outputs and
+    unknowns of order one. A wide gap must divide their singular values into those of what is
+    determined and those of errors of integration, the same at all points. This is evidence, not a
+    proof: it speaks of the points tried, and of inputs, start values and times as they were given.
     """
     random, names = np.random.default_rng(seed), problem.box.names
     runs = []
@@ -218,22 +217,17 @@ class Identifiability:
     verdicts      unknown -> verdict, in the problem's order
     combinations  unknowns that cannot be told apart, and what can be determined of them
     unique        unknowns that are globally identifiable for certain, by slopes
-    values        unknown that is identifiable -> how many values it can have, complex ones and
-                  those out of bounds included; what is missing is undecided
+    values        identifiable unknown -> how many values, as in `Finding`; undecided if missing
     alternatives  unknowns with several values that change together
     why_not       why the number of values of some may be undecided; empty if all are decided
-    measure       unknown that is not identifiable -> smallest sets of further measurements that
-                  would make it so
-    generic       whether known start values were replaced by random ones (at those given the
-                  equations are not defined, or have no exact solution that could be found)
+    measure       unknown that is not identifiable -> as `Finding.freeing`
+    generic       whether start values were drawn at random, as in `ExactRows`
     beyond        functions that are known by their differential equation alone: exp, log, ...
     numerical     whether it is evidence from integrations, not exact
-    integrated    unknowns whose verdict rests on integrations: at the start values or inputs given
-                  exact series do not decide it
+    integrated    unknowns whose verdict rests on integrations, because it is doubtful
     doubtful      whether exact series do not decide what seems not identifiable: special start
                   values or inputs may need more orders
-    breaks        whether inputs have breaks: then what is exact holds for nearly all lengths of the
-                  experiments
+    breaks        whether inputs have breaks: exact verdicts hold for nearly all durations
     orders        how many coefficients of the series were computed
     left_out      constraints without time that may tie unknowns, which the test does not know
     why           why nothing was decided; empty if it was

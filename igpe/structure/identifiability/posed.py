@@ -192,11 +192,10 @@ class Influence:
     """Directed graphs of one experiment as matrices: entry (i, j) says that i influences j.
 
     Nodes are the variables of `posed`, then its unknowns q, then measured expressions. Every
-    equation is matched with a slope or algebraic variable it may be solved for. Everything else in
-    the equation influences that variable; a slope influences its state; what gives a start value
-    influences the state. Equations that must be solved together form a strongly connected part
-    under any matching, so the answer does not depend on which one was chosen. (By structure: terms
-    that cancel and functions that are constant are not noticed.)
+    equation is matched with a slope or algebraic variable, which everything else in it influences;
+    a slope influences its state, and so does what gives its start value. Equations that must be
+    solved together form a strongly connected part under any matching, so the choice does not
+    matter. (By structure: terms that cancel and functions that are constant are not noticed.)
 
     names      of the nodes
     always     through algebra and dynamics
@@ -417,11 +416,10 @@ def _without_conditions(
 
 def _given(name: str, posed: PosedEquations, experiment: Experiment, last: float) -> Any:
     """A table that varies before the last measurement, or an expression of time."""
-    given = experiment.inputs[name]
+    given, first = experiment.inputs[name], experiment.start_time
     if isinstance(given, Table):
-        inside = given.times[(given.times > experiment.start_time) & (given.times < last)]
-        seen = [given.at(t) for t in (experiment.start_time, *inside)]
-        seen.append(given.at(last, before=True))
+        inside = given.times[(given.times > first) & (given.times < last)]
+        seen = [*(given.at(t) for t in (first, *inside)), given.at(last, before=True)]
         return ca.SX(seen[0]) if np.ptp(seen) == 0 else given
     if not callable(given):
         return ca.SX(given)
