@@ -63,10 +63,7 @@ class Section(NamedTuple):
 
 
 def wide_table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """A table that scrolls where the screen is narrow, folded if it is long.
-
-    Columns without a text are left out, but for the first, which names the rows.
-    """
+    """A table in a frame that scrolls, without empty columns, folded if it is long."""
     if not rows:
         return ""
     kept = [i for i in range(len(heads)) if i == 0 or any(row[i] for row in rows)]

@@ -53,10 +53,7 @@ def residual_table(points: pd.DataFrame, objective: float, degrees: int) -> pd.D
 
 
 def outliers(points: pd.DataFrame, degrees: int) -> pd.DataFrame:
-    """The measurements whose residual is too large among all, the worst first.
-
-    returns  rows of `points` with p < 0.05, and `studentised` and `p` (Bonferroni over all)
-    """
+    """Rows of `points` whose residual is too large among all (Bonferroni), the worst first."""
     odd = _studentised(points, degrees)
     p = outlier_p(odd, None if sigma_known(points) else degrees)
     table = points.assign(studentised=odd, p=p)
@@ -66,10 +63,7 @@ def outliers(points: pd.DataFrame, degrees: int) -> pd.DataFrame:
 
 
 def clear_failures(table: pd.DataFrame) -> list[str]:
-    """Sentences on outliers and distributions, where they fail beyond the chance of so many tests.
-
-    Patterns over time and chi squared are left to the verdict on the whole fit.
-    """
+    """Sentences on outliers and distributions that fail beyond the chance of so many tests."""
     several = table["experiment"].nunique() > 1 + ("chi squared" in set(table["test"]))
     failures = table[
         (table["p"] < CLEAR / max(len(table), 1)) & table["test"].isin(["outlier", "normality"])

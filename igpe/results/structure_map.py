@@ -17,10 +17,7 @@ MOST_NAMED = 12  # names in a sentence, and sentences of one kind
 
 
 class MapPart(NamedTuple):
-    """Neighbouring rows and columns of one kind, each from the first to behind the last.
-
-    kind  OVER, SQUARE, UNDER or DYNAMIC; the last has no columns
-    """
+    """Neighbouring rows and columns of one kind, each from the first to behind the last."""
 
     kind: str
     rows: tuple[int, int]

@@ -382,10 +382,7 @@ AMOUNT, VOLUME, TIME = {"[substance]": 1.0}, {"[length]": 3.0}, {"[time]": 1.0}
 
 
 def reactor_units(time: Column, measured: Sequence[Column]) -> Units | None:
-    """The table's own units; None unless time has one and every column is a concentration.
-
-    The time's is kept: a reactor's times have none of their own to be converted to.
-    """
+    """The table's units, if time has one and all columns are concentrations; else None."""
 
     def is_name(unit: str, wanted: dict[str, float]) -> bool:
         return unit.isidentifier() and dimension(unit) == wanted and hasattr(pyomo_units, unit)

@@ -55,10 +55,7 @@ class Column:
 
 
 def split_header(header: str) -> tuple[str, str]:
-    """Name and unit of a header, as in "t / h", "c(A) [mol/L]", "Temp. (°C)", "time_min".
-
-    Brackets without a space before them, as in "c(A)", belong to the name, but for [...].
-    """
+    """Name and unit of a header: "t / h", "c(A) [mol/L]", "Temp. (°C)", "time_min"."""
     text = header.strip()
     match = _BRACKETS.fullmatch(text)
     if match is not None and not _belongs_to_name(match):
@@ -217,10 +214,7 @@ class Sheet:
 
 
 def read_sheet(files: Sequence[Path], options: TableOptions) -> Sheet:
-    """Read the tables and find out which column is what.
-
-    raises DataError if there is no time, no order in it, or nothing that could be measured
-    """
+    """Read the tables and sort their columns; raises DataError if there is nothing to explain."""
     tables = [read_table(file) for file in files]
     headers = list(dict.fromkeys(str(c) for t in tables for c in t.columns))
     given = [("--time", options.time), ("--experiment", options.experiment)]

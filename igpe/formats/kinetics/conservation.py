@@ -20,10 +20,7 @@ Row = Sequence[Fraction]
 
 @dataclass(frozen=True)
 class Law:
-    """A sum of species that no reaction changes.
-
-    coefficients  species -> whole number
-    """
+    """A sum of species that no reaction changes; `coefficients` species -> whole number."""
 
     coefficients: Mapping[str, int]
 
@@ -45,10 +42,7 @@ def conservation_laws(species: Sequence[str], equations: Iterable[Equation]) -> 
 
 
 def laws_for(wanted: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
-    """As many laws as species, that determine these species from all others.
-
-    raises ModelError if there are none
-    """
+    """As many laws as species, from which these follow; raises ModelError without them."""
     parts = [[Fraction(law.coefficients.get(s, 0)) for s in wanted] for law in laws]
     chosen = _independent(parts)
     if len(chosen) < len(set(wanted)):

@@ -428,10 +428,7 @@ class Reaction:
 
 
 def numbered(reactions: Sequence[Any]) -> tuple[Reaction, ...]:
-    """Texts and reactions with a rate law each.
-
-    raises ModelError if one cannot be read, or its law does not suit it
-    """
+    """Reactions with a rate law each; raises ModelError if one does not suit its equation."""
     if isinstance(reactions, str) or not isinstance(reactions, Sequence) or not reactions:
         raise ModelError(
             f"The reactions are {shown(reactions)}; wanted a list: ['A + B -> C', 'C <-> D']."

@@ -210,10 +210,7 @@ class Reactor:
         return {}
 
     def _add_laws(self, m: Any) -> None:
-        """Equations `conservation_1`, ...: a law's sum is what it was, and what was fed.
-
-        An algebraic species has no start of its own: it is the parameter `<quantity>0`.
-        """
+        """A law's sum is what it was, and what was fed; `<state>0` starts an algebraic species."""
         names, fed, first = self._quantity, self._fed(m), m.t.first()
         starts = {s: m.component(n)[first] for s, n in names.items()}
         for species in self.algebraic:

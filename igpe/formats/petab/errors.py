@@ -61,10 +61,7 @@ def petab_objective(
 
 
 def petab_model(problem: Problem) -> PetabModel:
-    """The builder of the problem's model.
-
-    raises ProblemError if it was not read from PEtab
-    """
+    """The builder of the problem's model; raises ProblemError if it was not read from PEtab."""
     model = getattr(problem, "model", None)
     if not isinstance(model, PetabModel):
         raise ProblemError(
@@ -125,10 +122,7 @@ def petab_errors(
 
 
 class _Scale:
-    """The parameters p and what they are on their scales, q.
-
-    base  (n,) natural logarithm of the scale's base; 0 if it is linear
-    """
+    """The parameters p and q on their scales; `base` (n,): log of the scale's base, 0 if linear."""
 
     def __init__(self, base: FloatArray) -> None:
         self.log, self.unit = base > 0, np.where(base > 0, base, 1.0)
@@ -251,10 +245,7 @@ def filled_table(
 
 
 def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
-    """A new parameter table of PEtab from the `estimates` of a Result.
-
-    raises  ProblemError for names that PEtab does not allow, or bounds that it does not know
-    """
+    """A new PEtab parameter table from a Result's `estimates`; raises ProblemError."""
     rows = []
     for e in estimates:
         if re.fullmatch(r"[A-Za-z_]\w*", e.name, flags=re.ASCII) is None:

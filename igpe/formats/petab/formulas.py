@@ -32,10 +32,7 @@ from igpe.problem.tables import require_cells
 
 
 def library(name: str) -> ModuleType:
-    """An imported library of the extra.
-
-    raises SolverMissing with the command that installs it
-    """
+    """An imported library of the extra; raises SolverMissing with the command that installs it."""
     try:
         with quiet():
             return importlib.import_module(name)
@@ -167,10 +164,7 @@ def _math_size(node: Any) -> float | None:
 
 
 def _size(kind: str, sizes: list[float | None]) -> float | None:
-    """The value of a number, roughly, by those of its parts; None for what is no number.
-
-    raises OverflowError where it would be huge
-    """
+    """A number's rough value by those of its parts, or None; raises OverflowError if huge."""
     if kind == "Pow":
         return _size_of_power(*sizes)
     known = [s for s in sizes if s is not None]
@@ -275,10 +269,7 @@ PICTURES = "visualization_files"  # nothing is read of them; they may be missing
 
 
 def petab_config(path: Path) -> dict[str, Any]:
-    """What the YAML file says, every file that it names looked at.
-
-    raises DataError for what is no PEtab problem, for files elsewhere, and other languages
-    """
+    """What the YAML file says, every file that it names looked at; raises DataError."""
     yaml = library("yaml")
     try:
         text = read(path, MOST_YAML).decode("utf-8-sig")

@@ -111,10 +111,7 @@ def _parameter(row: Any) -> PetabParameter:
 
 
 def _prior(name: str, row: Any) -> NormalPrior | None:
-    """What the objective prior adds; None if nothing.
-
-    raises  ProblemError for laws that are no normal distribution of the parameter itself
-    """
+    """The objective prior, or None; raises ProblemError for laws that are not normal."""
     kind = row.get("objectivePriorType")
     if kind is None or pd.isna(kind) or kind in FLAT:
         return None
@@ -333,10 +330,7 @@ def _require_sound(messages: list[str], path: Path, failed: bool) -> None:
 
 
 def _version2(path: Path, config: dict[str, Any]) -> SimpleNamespace:
-    """The tables of the problem in a YAML file, columns and indices as in version 1.
-
-    raises DataError for what PEtab's own check finds wrong, and for what igpe does not read
-    """
+    """The tables of a problem of version 2, columns and indices as in version 1."""
     try:
         with quiet():
             petab = library("petab.v2").Problem.from_yaml(config, base_path=path.parent)

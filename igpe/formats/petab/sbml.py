@@ -50,10 +50,7 @@ class Sbml:
 
 
 def read_sbml(document: Any) -> Sbml:
-    """The formulas of a libSBML document.
-
-    raises ModelError for what igpe does not read, by its name: events, delays, algebraic rules, ...
-    """
+    """The formulas of a libSBML document; raises ModelError for events, delays and the like."""
     if document.getModel() is None:
         raise ModelError("The SBML file holds no model.")
     require_few_calls(document.getModel())
@@ -146,10 +143,7 @@ def _reactions(model: Any) -> dict[str, Any]:
 
 
 def _formula(element: Any, where: str) -> Any:
-    """The mathematics of an element.
-
-    raises ModelError if it holds a delay, the rate of something or what is unknown
-    """
+    """The mathematics of an element; raises ModelError for delays and what is unknown."""
     sympy = library("sympy")
     try:
         with quiet():

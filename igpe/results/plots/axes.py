@@ -56,10 +56,7 @@ def axes_for(
 
 
 def panels(table: pd.DataFrame, axes: Any, more: int = 0) -> tuple[Any, list[Panel]]:
-    """Axes over time, one for each quantity of each experiment and `more`; and what they show.
-
-    table  columns experiment, name, and unit if there is one
-    """
+    """Axes over time for each quantity of each experiment, and `more`; and what they show."""
     groups = list(table.groupby(["experiment", "name"], sort=False))
     several = table["experiment"].nunique() > 1
     drawn = axes_for(len(groups) + more, axes)

@@ -80,10 +80,7 @@ def residual_panel(
 
 
 def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
-    """Simulated trajectories, one panel per quantity, one line per experiment.
-
-    table  as `igpe.simulate` returns it: columns experiment, time and the quantities
-    """
+    """What `igpe.simulate` returns: one panel per quantity, one line per experiment."""
     names = [c for c in table.columns if c not in ("experiment", "time")]
     drawn = axes_for(len(names), axes)
     for ax, name in zip(drawn, names, strict=True):

@@ -92,10 +92,7 @@ def smoothed(shown: Iterable[Panel]) -> str:
 
 
 def residuals(shown: Iterable[Panel], *, standard: bool) -> str:
-    """Residuals over time.
-
-    standard  whether they are in standard deviations
-    """
+    """Residuals over time; `standard` whether they are in standard deviations."""
     drawn = []
     for title, points, _ in shown:
         values, times = points["residual"], points["time"]

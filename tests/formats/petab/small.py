@@ -7,43 +7,12 @@ import numpy as np
 import pandas as pd
 
 ROOT = Path(__file__).parents[3] / "data" / "petab"
-
-
-SBML = """<?xml version="1.0" encoding="UTF-8"?>
-<sbml xmlns="http://www.sbml.org/sbml/level3/version2/core" level="3" version="2">
-<model id="decay">
-<listOfCompartments>
-<compartment id="V" spatialDimensions="3" size="2" constant="true"/>
-</listOfCompartments>
-<listOfSpecies>
-<species id="A" compartment="V" initialAmount="0" hasOnlySubstanceUnits="false"
- boundaryCondition="false" constant="false"/>
-<species id="B" compartment="V" initialAmount="0" hasOnlySubstanceUnits="true"
- boundaryCondition="false" constant="false"/>
-</listOfSpecies>
-<listOfParameters>
-<parameter id="k" value="0.5" constant="true"/>
-<parameter id="A0" value="3" constant="true"/>
-<parameter id="half" value="0" constant="true"/>
-</listOfParameters>
-<listOfReactions>
-<reaction id="r1" reversible="false">
-<listOfReactants><speciesReference species="A" stoichiometry="1" constant="true"/></listOfReactants>
-<listOfProducts><speciesReference species="B" stoichiometry="1" constant="true"/></listOfProducts>
-<kineticLaw/>
-</reaction>
-</listOfReactions>
-</model>
-</sbml>"""
+MODEL = Path(__file__).parents[2] / "files" / "sound" / "petab1" / "model.xml"
 
 
 def decay() -> libsbml.SBMLDocument:
     """A -> B in a vessel of 2 litres: A counts as concentration, B as amount."""
-    document = libsbml.readSBMLFromString(SBML)
-    for name, formula in (("A", "A0"), ("half", "A0 / 2")):
-        assign(document.getModel(), name, formula)
-    law(document.getModel(), "V * k * A")
-    return document
+    return libsbml.readSBMLFromFile(str(MODEL))
 
 
 def parameter(model, name, value, *, constant=True):
@@ -52,12 +21,6 @@ def parameter(model, name, value, *, constant=True):
     p.setValue(value)
     p.setConstant(constant)
     return p
-
-
-def assign(model, name, formula):
-    a = model.createInitialAssignment()
-    a.setSymbol(name)
-    a.setMath(libsbml.parseL3Formula(formula))
 
 
 def law(model, formula):

@@ -14,11 +14,6 @@ def test_objective_at_the_nominal_parameters(name):
     assert igpe.petab.petab_objective(problem) == pytest.approx(PETAB[name], abs=1e-3)
 
 
-def test_a_wrong_parameter_has_another_objective():
-    problem = igpe.petab.read_petab(files("Boehm"))
-    assert igpe.petab.petab_objective(problem, {"k_phos": 15000.0}) > PETAB["Boehm"] + 1e-2
-
-
 def test_boehm_from_twenty_starts():
     problem = igpe.petab.read_petab(files("Boehm"))
     method = igpe.search.MultiStart(igpe.SingleShooting(), trials=160, starts=20)
