@@ -62,8 +62,11 @@ TOO_LARGE = (
 )
 EXACT = 2**53  # larger whole numbers are floats that were rounded
 ANGLES = [f"{a}{n}{h}" for n in ("sin", "cos", "tan") for a in ("", "a") for h in ("", "h")]
-FUNCTIONS = {n: getattr(pyo, n) for n in ("exp", "log", "floor", *ANGLES)}
+SAME_NAME = ("exp", "log", "floor", *ANGLES)
+FUNCTIONS = {n: getattr(pyo, n) for n in SAME_NAME}
 FUNCTIONS |= {"Abs": abs, "ceiling": pyo.ceil}
+NUMERIC: dict[str, Callable[..., float]] = {n: getattr(math, n) for n in SAME_NAME}
+NUMERIC |= {"Abs": abs, "Max": max, "Min": min, "Mul": lambda *factors: math.prod(factors)}
 FOLDED: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Mul": operator.mul,
@@ -170,13 +173,15 @@ def _size(kind: str, sizes: list[float | None]) -> float | None:
     known = [s for s in sizes if s is not None]
     if not sizes or len(known) < len(sizes):
         return None
-    first = known[0]
-    if kind == "factorial":
-        value = math.gamma(first + 1) if 0 <= first <= LAST_FACTORIAL else math.inf
-    elif kind in {"exp", "sinh", "cosh"}:
-        value = math.exp(first if kind == "exp" else abs(first))
-    else:  # of all else the sum will do: no other function is larger than what it is of
-        value = math.prod(known) if kind == "Mul" else math.fsum(known)
+    try:
+        if kind == "factorial":
+            value = math.gamma(known[0] + 1) if 0 <= known[0] <= LAST_FACTORIAL else math.inf
+        elif kind in NUMERIC:
+            value = float(NUMERIC[kind](*known))
+        else:  # of all else the sum will do: no other function is larger than what it is of
+            value = math.fsum(known)
+    except ValueError:  # no real number
+        return None
     if math.isinf(value):
         raise OverflowError
     return value
