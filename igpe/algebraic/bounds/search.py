@@ -140,7 +140,7 @@ class ProjectedSearch:
         self.objective, self.put_aside, self.boxes = np.inf, np.inf, 0
         self._number = itertools.count()
         self.active = [*range(1, 1 + problem.n_linear)]
-        if not all(b.is_zero(0) for b in problem.blocks):
+        if not all(b.columns[:, 0].is_zero() for b in problem.blocks):
             self.active.insert(0, 0)
         self._finest = max((self._halvings(k, 99) for k in self.active), default=0)
         axes = [a for k in self.active for a in problem.depends[k]]

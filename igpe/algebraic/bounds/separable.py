@@ -124,10 +124,6 @@ class ColumnBlock:
             result.append(tuple(sorted({int(j) for j in pattern.get_triplet()[1]})))
         return tuple(result)
 
-    def is_zero(self, k: int) -> bool:
-        """Whether column k is structurally zero."""
-        return bool(self.columns[:, k].is_zero())
-
     def graph(self, ks: tuple[int, ...]) -> TaylorGraph:
         """Columns `ks`, all outputs of the first, then of the second, ..: they share their parts.
 

@@ -43,7 +43,7 @@ class Univariate:
         """h(f); its remainder is infinite where h is not defined on all of f's range."""
         with np.errstate(all="ignore"):
             lower, upper = f.range()
-            a, b = self._ends(lower, upper)
+            a, b = (self.ends or self._at_ends)(lower, upper)
             size = np.maximum(np.abs(a), np.abs(b))
             flat = _known(np.abs(b - a) / 2 + LIBRARY * size + TINY)
             middle = (a + b) / 2
@@ -59,20 +59,14 @@ class Univariate:
         c = np.where(better, at, np.where(np.isfinite(flat), middle, 0.0))
         return Taylor(c, None, None, np.where(better, near, flat))
 
-    def _ends(self, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self.ends is not None:
-            return self.ends(lower, upper)
+    def _at_ends(self, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self.value(lower), self.value(upper)
 
     def _composed(
-        self,
-        f: Taylor,
-        range_of_f: tuple[FloatArray, FloatArray],
-        coarse: tuple[FloatArray, FloatArray, FloatArray],
+        self, f: Taylor, ends: tuple[FloatArray, FloatArray], coarse: tuple[FloatArray, ...]
     ) -> Taylor:
         """Quadratic where it is better than the constant `coarse` (middle, size, half width)."""
-        lower, upper = range_of_f
-        middle, size, flat = coarse
+        (lower, upper), (middle, size, flat) = ends, coarse
         m, r = (lower + upper) / 2, (upper - lower) / 2 * GROWTH + TINY
         at, below, above = (self.value(m + k * NODE * r) for k in (0, -1, 1))
         # Values are rounded, and so are the nodes where they are taken.
@@ -109,10 +103,6 @@ def _softplus_third(z: FloatArray) -> FloatArray:
     return np.abs(p * q * (q - p))
 
 
-def _softplus(z: FloatArray) -> FloatArray:
-    return np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z)))
-
-
 def _largest(f: Callable[[FloatArray], FloatArray], turns: tuple[float, ...]) -> Bound:
     """Largest value of f over an interval: at its ends, or where f turns inside."""
 
@@ -124,14 +114,6 @@ def _largest(f: Callable[[FloatArray], FloatArray], turns: tuple[float, ...]) ->
         return best * GROWTH
 
     return bound
-
-
-def _softplus_first(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    return np.ones_like(upper)
-
-
-def _sigmoid_first(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    return np.full_like(upper, 0.25)
 
 
 def _nonzero(lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -156,8 +138,14 @@ log = Univariate(
     lambda a, b: _positive(a, 1 / a),
     lambda a, b: _positive(a, 2 / a**3 * GROWTH),
 )
-sigmoid = Univariate(expit, _sigmoid_first, _largest(_sigmoid_third, SIGMOID_TURNS))
-softplus = Univariate(_softplus, _softplus_first, _largest(_softplus_third, SOFTPLUS_TURNS))
+sigmoid = Univariate(
+    expit, lambda a, b: np.full_like(b, 0.25), _largest(_sigmoid_third, SIGMOID_TURNS)
+)
+softplus = Univariate(
+    lambda z: np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z))),
+    lambda a, b: np.ones_like(b),
+    _largest(_softplus_third, SOFTPLUS_TURNS),
+)
 absolute = Univariate(
     np.abs,
     lambda a, b: np.ones_like(b),

@@ -230,10 +230,6 @@ def _tanh(run: _Evaluation, a: int) -> Taylor:
     return two * functions.sigmoid(two * run.value(a)) - constant(1.0)
 
 
-def _square(run: _Evaluation, a: int) -> Taylor:
-    return run.value(a).square()
-
-
 _RULES: Mapping[str, Callable[..., Taylor]] = {
     "ASSIGN": lambda run, a: run.value(a),
     "ADD": lambda run, a, b: run.value(a) + run.value(b),
@@ -243,7 +239,7 @@ _RULES: Mapping[str, Callable[..., Taylor]] = {
     "INV": lambda run, a: run.quotient(None, a),
     "NEG": lambda run, a: -run.value(a),
     "TWICE": lambda run, a: constant(2.0) * run.value(a),
-    "SQ": _square,
+    "SQ": lambda run, a: run.value(a).square(),
     "POW": lambda run, a, b: run.power(a, b),
     "CONSTPOW": lambda run, a, b: run.power(a, b),
     "SQRT": lambda run, a: functions.power(0.5)(run.value(a)),

@@ -13,7 +13,7 @@ A row where e is infinite is one of which nothing is known (a division by an int
 logarithm of one): infinity and nan stay infinite e through every operation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -88,13 +88,12 @@ class Taylor:
         return Taylor(self.c, self.g, self.t, np.where(good, e, np.inf))
 
     def __neg__(self) -> "Taylor":
-        return Taylor(-self.c, _neg(self.g), _neg(self.t), self.e)
+        return Taylor(-self.c, _scale(self.g, -1.0), _scale(self.t, -1.0), self.e)
 
     def __add__(self, other: "Taylor") -> "Taylor":
-        result = Taylor(
-            self.c + other.c, _add(self.g, other.g), _add(self.t, other.t), self.e + other.e
-        )
-        return _rounded(result)
+        g, t = _add(self.g, other.g), _add(self.t, other.t)
+        f = Taylor(self.c + other.c, g, t, self.e + other.e)
+        return replace(f, e=f.e + UNIT * f.size)
 
     def __sub__(self, other: "Taylor") -> "Taylor":
         return self + -other
@@ -117,13 +116,12 @@ class Taylor:
         assert self.g is not None
         assert squared.g is not None
         assert squared.t is not None
-        t = q2 * squared.t if self.t is None else q1 * self.t + q2 * squared.t
         a1, a2 = np.abs(q1), np.abs(q2)
         rounding = 4 * UNIT * (np.abs(q0) + a1 * self.size + a2 * squared.size)
         return Taylor(
             q0 + q1 * self.c + q2 * squared.c,
             q1 * self.g + q2 * squared.g,
-            t,
+            q2 * squared.t if self.t is None else q1 * self.t + q2 * squared.t,
             e + a1 * self.e + a2 * squared.e + rounding,
         )
 
@@ -159,21 +157,13 @@ def peak(a: FloatArray, t: FloatArray | float) -> FloatArray:
     return np.asarray(np.where(inside, a * (a / below), np.abs(a) + t))
 
 
-def _rounded(f: Taylor) -> Taylor:
-    return Taylor(f.c, f.g, f.t, f.e + UNIT * f.size)
-
-
-def _neg(part: FloatArray | None) -> FloatArray | None:
-    return None if part is None else -part
-
-
 def _add(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
     if a is None or b is None:
         return b if a is None else a
     return a + b
 
 
-def _scale(part: FloatArray | None, factor: FloatArray) -> FloatArray | None:
+def _scale(part: FloatArray | None, factor: FloatArray | float) -> FloatArray | None:
     return None if part is None else part * factor
 
 
