@@ -219,44 +219,45 @@ class Worker:
         with suppress(WorkerDied):  # the first request will see it
             self._send(sys.path)
 
-    def prepare(self, packed: Packed) -> None:
-        """Make the work ready there, unless it is.
+    def done(self, packed: Packed, item: Item, timeout: float | None) -> ItemOutcome:
+        """Do an item, once the work is ready there; the process is ended at the time limit.
 
-        raises WorkerDied;  NotReady if it cannot make the work ready
+        raises WorkerDied;  NotReady if the work cannot be made ready;  IgpeError as the item does
         """
+        self._prepare(packed)
+        start, late = time.perf_counter(), threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.end()
+
+        clock = None if timeout is None else threading.Timer(timeout, end)
+        try:
+            if clock is not None:
+                clock.daemon = True
+                clock.start()
+            return self._request(item)  # type: ignore[no-any-return]
+        except WorkerDied:
+            if not late.is_set():
+                raise
+            seconds, message = time.perf_counter() - start, f"It was ended after {timeout:g} s."
+            return ItemOutcome(item.key, Status.TIMED_OUT, {}, seconds, message)
+        finally:
+            if clock is not None:
+                clock.cancel()
+                clock.join()
+
+    def _prepare(self, packed: Packed) -> None:
         if self._known != packed.name:
             try:
                 self._request(packed)
             except WorkerDied as error:  # which is no fault of the item's
                 error.unready = True
                 raise
+            except NotReady:
+                self.end()  # a new process may be able to
+                raise
             self._known = packed.name
-
-    def done(self, item: Item, timeout: float | None) -> ItemOutcome | None:
-        """Return the item's outcome; None if the time limit has passed, and the worker is ended.
-
-        raises WorkerDied; IgpeError as the item does
-        """
-        if timeout is None:
-            return self._request(item)  # type: ignore[no-any-return]
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            self.end()
-
-        clock = threading.Timer(timeout, end)
-        clock.daemon = True
-        clock.start()
-        try:
-            return self._request(item)  # type: ignore[no-any-return]
-        except WorkerDied:
-            if late.is_set():
-                return None
-            raise
-        finally:
-            clock.cancel()
-            clock.join()
 
     def end(self) -> None:
         """End the process and all that it started, at once."""
@@ -315,27 +316,16 @@ class WorkerPool:
         raises NotReady if the work cannot be made ready; IgpeError if the item raises one
         """
         died = unready = 0
+        start = time.perf_counter()
         while died <= retries:
             try:
                 with self._worker() as worker:
-                    try:
-                        worker.prepare(packed)
-                    except NotReady:
-                        worker.end()  # a new process may be able to
-                        raise
-                    start = time.perf_counter()
-                    outcome = worker.done(item, timeout)
+                    return worker.done(packed, item, timeout)
             except WorkerDied as error:
                 died += not error.unready
                 unready += error.unready
                 if unready == STARTS:
                     raise NotReady(ProblemError(UNREADY)) from error
-            else:
-                if outcome is not None:
-                    return outcome
-                seconds = time.perf_counter() - start
-                message = f"It was ended after {timeout:g} s."
-                return ItemOutcome(item.key, Status.TIMED_OUT, {}, seconds, message)
         message = f"Its process died {died} times (out of memory, or a crash in compiled code)."
         return ItemOutcome(item.key, Status.WORKER_DIED, {}, time.perf_counter() - start, message)
 
