@@ -70,6 +70,7 @@ class CollocationFit(NamedTuple):
 class Collocation(Checked):
     """Least squares on the discretised equations, refined until the optimum stands still.
 
+    solver           IPOPT with its settings
     points           Radau points of an element
     tolerance        the optimum stands still when no unknown moves by more than this from mesh to
                      mesh, relative to max(|value|, 1e-3 of its bounds' width); a mesh whose own
