@@ -8,27 +8,27 @@ any effect on the tree.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor as Threads
-from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from igpe.core.arguments import is_finite, require
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
+from igpe.core.fields import Checked, Fraction, Positive
 from igpe.core.status import Progress, Status
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.shooting.base import Estimator, Profile, require_start
+from igpe.dynamics.shooting.base import Profile, require_start
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels.compiled import require_numba
-from igpe.proofs.prover.posed import Dynamic, posed
+from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate, TreeBox
 from igpe.tasks.executors import Workers
@@ -46,7 +46,6 @@ class SearchTask(NamedTuple):
 
     problem: Problem
     gap: float
-    local: Estimator
     degree: int
 
 
@@ -62,34 +61,25 @@ def parallel_search(
     """`search.run`, by the executor of a backend; the search and the best are those of all parts.
 
     What a worker that dies had is left open, and the search ends. Ctrl-C loses the parts in flight.
+    Processes of our own stay from round to round: an executor of threads does one task in this
+    process and all others in processes that it keeps.
     raises  as `igpe.tasks.run`
     """
     status = search.run(deadline, tell, lambda: len(search.open) >= FIRST_BOXES)
-    work, most = Work(_prepared, task), float(ROUND)
+    work, most, threads = Work(_prepared, task), float(ROUND), None
+    if isinstance(backend.executor, int):
+        threads = Threads(backend.executor)
+        backend = replace(backend, executor=threads)
     try:
-        with _lasting_workers(backend) as hands:
-            while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
-                lost = _parallel_round(search, best, work, hands, (int(most), deadline), tell=tell)
-                status, most = lost or Status.TIME_LIMIT, GROWTH * most
+        while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
+            lost = _parallel_round(search, best, work, backend, (int(most), deadline), tell=tell)
+            status, most = lost or Status.TIME_LIMIT, GROWTH * most
     except KeyboardInterrupt:
         return Status.INTERRUPTED
-    return status if search.open else Status.OPTIMAL_WITHIN_GAP
-
-
-@contextmanager
-def _lasting_workers(backend: Backend) -> Iterator[Backend]:
-    """Processes of our own that stay from round to round.
-
-    An executor of threads does one task in this process and all others in processes that it keeps.
-    """
-    if not isinstance(backend.executor, int):
-        yield backend
-        return
-    threads = Threads(backend.executor)
-    try:
-        yield replace(backend, executor=threads)
     finally:
-        threads.shutdown(wait=False, cancel_futures=True)
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+    return status if search.open else Status.OPTIMAL_WITHIN_GAP
 
 
 def _parallel_round(
@@ -107,77 +97,56 @@ def _parallel_round(
     parts = [order[i::PARTS] for i in range(min(PARTS, len(order)))]
     given = {
         "cut": search.cut,
-        "best": (best.point.tolist(), best.objective),
+        "best": (best.point, best.objective),
         "most": most,
         "until": time.time() + deadline - time.perf_counter(),
     }
     items = [
-        Item(str(i), given | {"nodes": [_as_row(search.tree[k]) for k in part]})
+        Item(str(i), given | {"nodes": [search.tree[k] for k in part]})
         for i, part in enumerate(parts)
     ]
     rows: dict[int, Row] = {}
-    lost = None
     try:
         for one in run(work, items, backend):
             if one.status is not None:
-                lost = one.status
-                break
+                return one.status
             rows[int(one.key)] = one.row
             tell()
     finally:  # after Ctrl-C as well
-        for i in sorted(rows):
-            _add_subtrees(search, best, parts[i], rows[i])
-    return lost
-
-
-def _add_subtrees(search: BoxSearch, best: Incumbent, part: list[int], row: Row) -> None:
-    nodes = [_from_row(stored) for stored in row["nodes"]]
-    backend = [*part, *range(len(search.tree), len(search.tree) + len(nodes) - len(part))]
-    for node in nodes:
-        node.children = [backend[k] for k in node.children]
-    for k, node in zip(part, nodes, strict=False):
-        search.tree[k] = node
-    search.tree.extend(nodes[len(part) :])
-    search.examined += row["examined"]
-    search.cut = min(search.cut, row["cut"])
-    point, objective = row["best"]
-    best.take(np.array(point), objective)
+        for i, row in sorted(rows.items()):
+            part, nodes = parts[i], row["nodes"]
+            added = range(len(search.tree), len(search.tree) + len(nodes) - len(part))
+            place = [*part, *added]
+            for node in nodes:
+                node.children = [place[k] for k in node.children]
+            for k, node in zip(part, nodes, strict=False):
+                search.tree[k] = node
+            search.tree.extend(nodes[len(part) :])
+            search.examined += row["examined"]
+            search.cut = min(search.cut, row["cut"])
+            best.take(*row["best"])
+    return None
 
 
 def _prepared(task: SearchTask) -> Function:
     dynamic = posed(task.problem)
     enclosure = BoxEnclosure(dynamic, task.degree)
-    best = Incumbent(task.problem, dynamic, task.gap, task.local)
+    best = Incumbent(task.problem, dynamic, task.gap)
 
     def one(given: Any) -> Row:
-        point, best.objective = given["best"]
-        best.point = np.array(point)
-        lower, upper = dynamic.lower, dynamic.upper
-        search = BoxSearch(enclosure, given["cut"], lower, upper, best.better)
-        search.resume([_from_row(stored) for stored in given["nodes"]])
+        best.point, best.objective = given["best"]
+        search = BoxSearch(enclosure, given["cut"], dynamic.lower, dynamic.upper, best.better)
+        search.resume(deepcopy(given["nodes"]))  # in this process they are those of the whole tree
         deadline = time.perf_counter() + given["until"] - time.time()
         search.run(deadline, enough=lambda: search.examined >= given["most"])
         return {
-            "nodes": [_as_row(node) for node in search.tree],
+            "nodes": search.tree,
             "examined": search.examined,
             "cut": search.cut,
-            "best": (best.point.tolist(), best.objective),
+            "best": (best.point, best.objective),
         }
 
     return one
-
-
-def _as_row(node: BoxNode) -> dict[str, Any]:
-    multipliers = None if node.multipliers is None else node.multipliers.tolist()
-    ends = {"lower": node.lower.tolist(), "upper": node.upper.tolist()}
-    return vars(node) | ends | {"multipliers": multipliers}
-
-
-def _from_row(stored: dict[str, Any]) -> BoxNode:
-    multipliers = stored["multipliers"]
-    ends = {k: np.array(stored[k], dtype=float) for k in ("lower", "upper")}
-    given = {"multipliers": None if multipliers is None else np.array(multipliers)}
-    return BoxNode(**stored | ends | given | {"children": list(stored["children"])})
 
 
 FEW = 5  # unknowns, for which cubic polynomials pay
@@ -186,7 +155,7 @@ EVERY = 1.0  # seconds between two sentences of progress
 
 
 @dataclass(frozen=True)
-class BranchAndBound:
+class BranchAndBound(Checked):
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
     Boxes of parameters are thrown away when the sum of squares is proven to exceed, for every
@@ -196,25 +165,10 @@ class BranchAndBound:
 
     gap         relative distance of the bound to the objective
     time_limit  seconds of wall time for the proof itself; what is proved until then is kept
-    degree      of the polynomials in the parameters, 1 to 3; None: 3 for few unknowns, else 2
-    search      finds the first parameters where none are given
-    local       improves on the middle of a box that is better than the incumbent
     """
 
-    gap: float = 1e-3
-    time_limit: float = 60.0
-    degree: int | None = None
-    search: Estimator = MultiStart()
-    local: Estimator = SingleShooting()
-
-    def __post_init__(self) -> None:
-        given = (
-            ("gap", is_finite(self.gap) and 0 < self.gap < 1, "a number between 0 and 1"),
-            ("time_limit", is_finite(self.time_limit) and self.time_limit > 0, "positive seconds"),
-            ("degree", self.degree in (None, 1, 2, 3), "1, 2, 3 or None"),
-        )
-        for name, ok, wanted in given:
-            require(ok, "BranchAndBound", name, getattr(self, name), wanted)
+    gap: Fraction = 1e-3
+    time_limit: Positive = 60.0
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -223,12 +177,12 @@ class BranchAndBound:
 
         raises  as `igpe.certify` does
         """
-        local_estimate = None
+        parameters = None
         if start:
             require_start(start, problem.box, "BranchAndBound")
-            local_estimate = self.local.estimate(problem, start, profiles)
-            local_estimate = local_estimate if local_estimate.status.usable else None
-        proof = self.certify(problem, None if local_estimate is None else local_estimate.parameters)
+            local = SingleShooting().estimate(problem, start, profiles)
+            parameters = local.parameters if local.status.usable else None
+        proof = self.certify(problem, parameters)
         return Estimate(
             dict(zip(proof.unknowns, proof.parameters, strict=True)),
             proof.objective,
@@ -247,18 +201,18 @@ class BranchAndBound:
         executor: Workers = None,
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`."""
-        backend = Backend(executor)
-        began = time.perf_counter()
+        backend, began = Backend(executor), time.perf_counter()
+        tell = progress or (lambda sentence: None)
         require_numba()
         dynamic = posed(problem)
         if not len(problem.box):
             raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
         if parameters is None:
-            _report(progress, "Looking for good parameters")
-            parameters = self.search.estimate(problem, {}).parameters
-        best = Incumbent(problem, dynamic, self.gap, self.local)
-        _report(progress, "Getting ready, for a minute if it is the first time on this machine")
-        degree = self.degree or (3 if len(problem.box) <= FEW else 2)
+            tell("Looking for good parameters")
+            parameters = MultiStart().estimate(problem, {}).parameters
+        best = Incumbent(problem, dynamic, self.gap)
+        tell("Getting ready, for a minute if it is the first time on this machine")
+        degree = 3 if len(problem.box) <= FEW else 2
         point = problem.box.vector(parameters)
 
         def first_search() -> BoxSearch:
@@ -270,30 +224,19 @@ class BranchAndBound:
         if search is None:
             given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
-        _report(progress, "Proving that no others fit better")
+        tell("Proving that no others fit better")
         deadline = time.perf_counter() + self.time_limit
-        teller = _ProgressReport(progress, search, best)
+        report = _progress_report(progress, search, best)
         if executor is None:
-            status = search.run(deadline, teller)
+            status = search.run(deadline, report)
         else:
-            task = SearchTask(problem, self.gap, self.local, degree)
-            status = parallel_search(search, best, task, backend, deadline, tell=teller)
-        return self._certificate(problem, dynamic, search, best, status, began)
-
-    def _certificate(
-        self,
-        problem: Problem,
-        dynamic: Dynamic,
-        search: BoxSearch,
-        best: Incumbent,
-        status: Status,
-        began: float,
-    ) -> DynamicCertificate:
-        box = problem.box
+            task = SearchTask(problem, self.gap, degree)
+            status = parallel_search(search, best, task, backend, deadline, tell=report)
+        others = [("", np.nan, f"prior or jump {k + 1}") for k in range(dynamic.unmeasured.size)]
         return DynamicCertificate(
-            unknowns=box.names,
-            lower=_numbers(box.lower),
-            upper=_numbers(box.upper),
+            unknowns=problem.box.names,
+            lower=_numbers(problem.box.lower),
+            upper=_numbers(problem.box.upper),
             parameters=_numbers(best.point),
             objective=best.objective,
             lower_bound=search.lower_bound,
@@ -303,7 +246,7 @@ class BranchAndBound:
             seconds=time.perf_counter() - began,
             examined=search.examined,
             open_share=search.open_share,
-            rows=_labels(problem, dynamic),
+            rows=(*others, *(label for run in dynamic.experiments for label in run.labels)),
             tree=tuple(map(_tree_box, search.tree)),
         )
 
@@ -315,7 +258,6 @@ def certify(
     *,
     gap: float = 1e-3,
     time_limit: float = 60.0,
-    method: BranchAndBound | None = None,
     progress: Progress | None = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
@@ -329,7 +271,6 @@ def certify(
     gap         relative distance of the bound to the sum of squares
     time_limit  seconds for the proof itself, once compiled and with first parameters; what is
                 proved until then is returned, also after Ctrl-C
-    method      `BranchAndBound(...)` with more choices; gap and time_limit then are its own
     progress    called with a sentence about once a second
     executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
                 is the same for all but None, unless it ends early; parts in flight are then lost
@@ -339,52 +280,36 @@ def certify(
                 bounds; EstimationFailed if not even single parameters could be enclosed;
                 SolverMissing without Numba (pip install 'igpe[certify]')
     """
-    chosen = method or BranchAndBound(gap=gap, time_limit=time_limit)
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
         require_start(given, problem.box, "igpe.certify")
-    return chosen.certify(problem, given, progress, executor)
+    return BranchAndBound(gap, time_limit).certify(problem, given, progress, executor)
 
 
-class _ProgressReport:
-    """Tells about once a second how far the search is."""
+def _progress_report(
+    progress: Progress | None, search: BoxSearch, best: Incumbent
+) -> Callable[[], None]:
+    """Return a function that says about once a second how far the search is."""
+    last = time.perf_counter()
 
-    def __init__(self, progress: Progress | None, search: BoxSearch, best: Incumbent) -> None:
-        self.progress, self.search, self.best = progress, search, best
-        self.last = time.perf_counter()
-
-    def __call__(self) -> None:
-        if self.progress is None or time.perf_counter() - self.last < EVERY:
+    def report() -> None:
+        nonlocal last
+        if progress is None or time.perf_counter() - last < EVERY:
             return
-        self.last = time.perf_counter()
-        bound = max(self.search.lower_bound, 0.0)
-        self.progress(
-            f"{self.search.examined} boxes, {100 * self.search.open_share:.3g} % of the box left, "
-            f"bound {bound:.6g} of {self.best.objective:.6g}"
+        last = time.perf_counter()
+        progress(
+            f"{search.examined} boxes, {100 * search.open_share:.3g} % of the box left, "
+            f"bound {max(search.lower_bound, 0.0):.6g} of {best.objective:.6g}"
         )
 
-
-def _report(progress: Progress | None, sentence: str) -> None:
-    if progress is not None:
-        progress(sentence)
-
-
-def _labels(problem: Problem, dynamic: Dynamic) -> tuple[tuple[str, float, str], ...]:
-    given = [("", np.nan, f"prior or jump {k + 1}") for k in range(dynamic.unmeasured.size)]
-    return (*given, *(label for run in dynamic.experiments for label in run.labels))
+    return report
 
 
 def _numbers(values: FloatArray) -> tuple[float, ...]:
-    return tuple(float(v) for v in values)
+    return tuple(values.tolist())
 
 
 def _tree_box(node: BoxNode) -> TreeBox:
-    return TreeBox(
-        _numbers(node.lower),
-        _numbers(node.upper),
-        node.reason,
-        tuple(node.children),
-        node.bound,
-        node.rows,
-        () if node.multipliers is None else _numbers(node.multipliers),
-    )
+    ends = _numbers(node.lower), _numbers(node.upper)
+    multipliers = () if node.multipliers is None else _numbers(node.multipliers)
+    return TreeBox(*ends, node.reason, tuple(node.children), node.bound, node.rows, multipliers)

@@ -8,18 +8,18 @@ as functions of k only up to where the denominator vanishes.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.bounds import joint_bound, sensitivities
+from igpe.proofs.prover.kernels.bounds import joint_bound
 from igpe.proofs.prover.kernels.integration import BROKE, FATHOMED, SHRUNK, THROUGH, integrate
-from igpe.proofs.prover.kernels.mueller import Tube, tube
-from igpe.proofs.prover.kernels.rows import BoxRows, clear, note, rows, total, tube_rows
-from igpe.proofs.prover.kernels.tape import OpTape, arguments
-from igpe.proofs.prover.kernels.taylor import Monomials, Scratch, algebra, space
+from igpe.proofs.prover.kernels.mueller import tube
+from igpe.proofs.prover.kernels.rows import BoxRows, Run, clear, note, rows, total, tube_rows
+from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.kernels.taylor import algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
@@ -81,7 +81,7 @@ def unscaled(
 def in_denominators(tape: OpTape, parameters: int) -> BoolArray:
     """Which parameters occur in a denominator (n_p,)."""
     divides = np.zeros(parameters, dtype=bool)
-    below = np.zeros(len(tape.op), dtype=bool)
+    below, slots = np.zeros(len(tape.op), dtype=bool), tape.argument.tolist()
     for k in range(len(tape.op) - 1, -1, -1):
         if tape.op[k] == ops.DIV:
             below[tape.b[k]] = True
@@ -89,8 +89,7 @@ def in_denominators(tape: OpTape, parameters: int) -> BoolArray:
             continue
         if tape.op[k] == ops.PARAMETER:
             divides[tape.a[k]] = True
-        for j in arguments(tape, k):
-            below[j] = True
+        below[ops.arguments(int(tape.op[k]), int(tape.a[k]), int(tape.b[k]), slots)] = True
     return divides
 
 
@@ -130,13 +129,6 @@ class BoxBounds:
         return bool((self.lower > self.upper).any())
 
 
-class _Workspace(NamedTuple):
-    spaces: tuple[Scratch, Scratch, Scratch]
-    order: int
-    tube: Tube
-    offset: int
-
-
 @dataclass
 class BoxEnclosure:
     """Proves bounds over boxes of a problem's unknowns.
@@ -150,27 +142,26 @@ class BoxEnclosure:
     degree: int = 2
     order: int | None = None
     tolerance: float = 1e-5
-    algebras: list[Monomials] = field(init=False)
-    workspaces: list[_Workspace] = field(init=False)
+    runs: list[Run] = field(init=False)
     rows: BoxRows = field(init=False)
     divides: BoolArray = field(init=False)
 
     def __post_init__(self) -> None:
-        n = len(self.dynamic.lower)
-        self.algebras, self.workspaces = [], []
-        self.size = self.dynamic.unmeasured.size
-        for run in self.dynamic.experiments:
-            states = len(run.tapes[0].results)
-            a = algebra(n, states, self.degree)
+        n, given = len(self.dynamic.lower), self.dynamic.experiments
+        sizes = [self.dynamic.unmeasured.size, *(len(run.labels) for run in given)]
+        self.size = sum(sizes)
+        algebras = [algebra(n, len(run.sharp.results), self.degree) for run in given]
+        self.algebra = algebras[0]
+        self.rows = rows(self.size, self.algebra)
+        self.runs = []
+        for k, (run, a) in enumerate(zip(given, algebras, strict=True)):
             slope, outputs, begin = run.tapes
             order = self.order or (POLYNOMIAL if slope.plain else QUOTIENTS)
-            spaces = space(slope, a, order), space(outputs, a, 0), space(begin, a, 0)
-            self.algebras.append(a)
-            self.workspaces.append(_Workspace(spaces, order, tube(states), self.size))
-            self.size += len(run.labels)
-        self.rows = rows(self.size, self.algebras[0])
-        used = [in_denominators(run.tapes[0], n) for run in self.dynamic.experiments]
-        self.divides = np.any(used, axis=0)
+            parts = ((slope, order), (outputs, 0), (begin, 0))
+            f, h, start = (taylor_model(part, a, order_in_time) for part, order_in_time in parts)
+            room, first = tube(a.states), sum(sizes[: k + 1])
+            self.runs.append(Run(f, h, start, run.sharp, run.schedule, room, self.rows, first))
+        self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)
         self.multipliers = np.zeros(self.size)
 
     def examine(
@@ -195,33 +186,26 @@ class BoxEnclosure:
         if bound > cut:
             return self._box_bounds(lower, upper, bound, rows=self.size)
         alone = bound
-        outcome = self._integrate(self._polynomials(lower, upper), ranges, cut, most)
+        outcome = self._integrate(lower, upper, cut, most)
         bound, count = total(self.rows), int(self.rows.known[0])
         if bound <= cut and outcome in (THROUGH, BROKE):
-            bound = max(bound, joint_bound(self.algebras[0], self.rows, cut, self.multipliers))
+            bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
         skips_tube = outcome == THROUGH or (count > reached and bound > alone)
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
         return self._box_bounds(
             lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube
         )
 
-    def _integrate(self, p: FloatArray, ranges: FloatArray, cut: float, most: int) -> int:
+    def _integrate(self, lower: FloatArray, upper: FloatArray, cut: float, most: int) -> int:
         """Taylor models of all experiments, until one ends the search; how the worst ended."""
-        worst = THROUGH
-        for run, a, room in zip(
-            self.dynamic.experiments, self.algebras, self.workspaces, strict=True
-        ):
-            outcome = integrate(
-                run.tapes, room.spaces, a, run.schedule, room.order, p, ranges, self.tolerance,
-                most, cut, room.tube, self.rows, room.offset,
-            )  # fmt: skip
+        worst, ranges = THROUGH, np.stack([lower, upper], axis=1)
+        p = polynomials(lower, upper, self.divides, self.degree)
+        for run in self.runs:
+            outcome = integrate(run, p, ranges, self.tolerance, most, cut)
             if outcome in (FATHOMED, SHRUNK):
                 return int(outcome)
             worst = max(worst, int(outcome))
         return worst
-
-    def _polynomials(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        return polynomials(lower, upper, self.divides, self.degree)
 
     def monomials(self, lower: FloatArray, upper: FloatArray, point: FloatArray) -> FloatArray:
         """Monomials of a box's polynomials at one of its points (n_p,), to rounding."""
@@ -231,20 +215,17 @@ class BoxEnclosure:
         if which.any():
             m, r = logarithmic(lower[which], upper[which]).T
             delta[which] = np.log(point[which] / m) / r
-        factors = np.append(delta, 1.0)[self.algebras[0].factors]  # places -1 are factors of 1
+        factors = np.append(delta, 1.0)[self.algebra.factors]  # places -1 are factors of 1
         return np.asarray(np.prod(factors, axis=1))
 
     def _clear(self, lower: FloatArray, upper: FloatArray) -> None:
+        """Forget all rows; record those of priors and jumps, which are linear."""
         clear(self.rows)
         self.multipliers[:] = 0.0
-        for room in self.workspaces:
-            room.tube.steps[0] = 0
-        if self.dynamic.unmeasured.size:
-            self._unmeasured(self._polynomials(lower, upper))
-
-    def _unmeasured(self, p: FloatArray) -> None:
-        """Rows of priors and jumps, which are linear."""
+        for run in self.runs:
+            run.tube.steps[0] = 0
         given = self.dynamic.unmeasured
+        p = polynomials(lower, upper, self.divides, self.degree) if given.size else np.zeros(0)
         for i in range(given.size):
             w, a = given.weight[i], given.matrix[i]
             self.rows.c[i, 0] = (a @ p[:, 0] - given.known[i]) * w
@@ -268,14 +249,9 @@ class BoxEnclosure:
         return bound, reached
 
     def _tube(self, ranges: FloatArray, cut: float, fine: float, most: int) -> int:
-        reached = 0
-        for run, room in zip(self.dynamic.experiments, self.workspaces, strict=True):
-            stops = tube_rows(
-                (run.sharp, *run.tapes[1:]), run.schedule, ranges, fine, most, cut, room.tube,
-                self.rows, room.offset,
-            )  # fmt: skip
-            reached += int(run.schedule.first[stops])
-        return reached
+        stops = [tube_rows(run, ranges, fine, most, cut) for run in self.runs]
+        pairs = zip(self.runs, stops, strict=True)
+        return sum(int(run.schedule.first[stop]) for run, stop in pairs)
 
     def coarse(self, lower: FloatArray, upper: FloatArray, cut: float) -> float:
         """The bound of a coarse tube alone, as far as it is needed to exceed the cut."""
@@ -286,8 +262,9 @@ class BoxEnclosure:
     def _box_bounds(
         self, lower: FloatArray, upper: FloatArray, bound: float, **more: Any
     ) -> BoxBounds:
-        sensitivity = np.zeros(len(lower))
-        sensitivities(self.algebras[0], self.rows, sensitivity)
+        known = self.rows.c[np.isfinite(self.rows.error), 1 : 1 + len(lower)]
+        left = 0.5 * (self.rows.delta[:, 1] - self.rows.delta[:, 0])
+        sensitivity = np.sqrt((known**2).sum(axis=0)) * left
         low, high = unscaled(lower, upper, self.divides, self.rows.delta)
         given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
         return BoxBounds(float(bound), low, high, **({"middle": np.nan} | given | more))

@@ -1,11 +1,8 @@
 """A dynamic least-squares problem as the tapes and tables that the enclosures read.
 
-CasADi's expressions as tapes.
-
-A right-hand side rewritten so that interval arithmetic is sharp on large boxes.
-
-Interval arithmetic overestimates where a quantity occurs more than once. Each result is expanded to
-a sum of products, exactly (coefficients are rational numbers). Quotients whose denominator's terms
+Tubes over large boxes read slopes that are rewritten: interval arithmetic overestimates where a
+quantity occurs more than once. Each result is expanded to a sum of products, exactly (coefficients
+are rational numbers). Quotients whose denominator's terms
 are in the numerator too become one operation, a weighted mean of constants (`FRACTION`); what the
 terms share is factored out again, so that most parameters occur once.
 """
@@ -13,6 +10,7 @@ terms share is factored out again, so that most parameters occur once.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -28,9 +26,7 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasured
 from igpe.equations.compiled import compiled
-from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import Graph, UnknownOperation
-from igpe.problem.experiment import Measurements
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.mueller import Schedule
@@ -72,7 +68,7 @@ _RULES: Mapping[str, Callable[..., int]] = {
     "ADD": lambda w, a, b: w.put(ops.ADD, a, b),
     "SUB": lambda w, a, b: w.put(ops.SUB, a, b),
     "MUL": lambda w, a, b: w.product(a, b),
-    "DIV": lambda w, a, b: w.quotient(a, b),
+    "DIV": lambda w, a, b: w.put(ops.DIV, a, b),
     "INV": lambda w, a: w.one_over(a),
     "NEG": lambda w, a: w.put(ops.NEG, a),
     "TWICE": lambda w, a: w.put(ops.MUL, w.put(ops.CONST, number=2.0), a),
@@ -112,8 +108,7 @@ def factored(tape: OpTape) -> OpTape:
     return rewriter.writer.needed_only(results)
 
 
-_LEAVES = frozenset({ops.STATE, ops.PARAMETER, ops.INPUT, ops.TIME})
-_KNOWN = _LEAVES | {ops.CONST, ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.NEG, ops.SQUARE}
+_KNOWN = ops.LEAVES | ops.BINARY | {ops.NEG, ops.SQUARE}
 
 
 class _Rewriter:
@@ -137,69 +132,65 @@ class _Rewriter:
         op, a, b, number = self.writer.rows[place]
         if op == ops.CONST:
             return {(): Fraction(number)}
-        if op in _LEAVES:
+        if op in ops.LEAVES:
             return {((place, 1),): Fraction(1)}
         one = self.expanded(a)
         if op == ops.NEG:
             return {m: -c for m, c in one.items()}
-        if op == ops.SQUARE:
-            return _product(one, one)
-        two = self.expanded(b)
-        if op == ops.MUL:
-            return _product(one, two)
+        two = self.expanded(a if op == ops.SQUARE else b)
+        if op in (ops.ADD, ops.SUB):
+            sign = 1 if op == ops.ADD else -1
+            return {m: one.get(m, Fraction(0)) + sign * two.get(m, Fraction(0)) for m in one | two}
         if op == ops.DIV:
-            return _product(one, self._inverse(two))
-        sign = 1 if op == ops.ADD else -1
-        return {m: one.get(m, Fraction(0)) + sign * two.get(m, Fraction(0)) for m in one | two}
-
-    def _inverse(self, given: Sum) -> Sum:
-        if not given:
+            if not two:
+                raise _TooLong
+            if list(two) == [()]:
+                two = {(): 1 / two[()]}
+            else:
+                key = tuple(sorted(two.items()))
+                self.inverses += [] if key in self.inverses else [key]
+                two = {((-1 - self.inverses.index(key), 1),): Fraction(1)}
+        if len(one) * len(two) > MOST_TERMS**2:
             raise _TooLong
-        if len(given) == 1:
-            ((monomial, c),) = given.items()
-            if not monomial:
-                return {(): 1 / c}
-        key = tuple(sorted(given.items()))
-        if key not in self.inverses:
-            self.inverses.append(key)
-        return {((-1 - self.inverses.index(key), 1),): Fraction(1)}
+        product: Sum = {}
+        for m, c in one.items():
+            for n, d in two.items():
+                both = _times(m, n)
+                product[both] = product.get(both, Fraction(0)) + c * d
+        return product
 
     def emitted(self, given: Sum) -> int:
         """Write a sum; return its place."""
         terms: list[Term] = []
         left = dict(given)
         for k, inverse in enumerate(self.inverses):
-            mine = {m: c for m, c in left.items() if dict(m).get(-1 - k)}
-            left = {m: c for m, c in left.items() if m not in mine}
-            terms += self._over(_without(mine, -1 - k), -1 - k, dict(inverse))
+            own = {m: c for m, c in left.items() if dict(m).get(-1 - k)}
+            left = {m: c for m, c in left.items() if m not in own}
+            above = {_times(m, ((-1 - k, -1),)): c for m, c in own.items()}
+            terms += self._over(above, -1 - k, dict(inverse))
         terms += [(c, Counter(dict(m))) for m, c in left.items()]
         return self._factor(terms)
 
     def _over(self, above: Sum, inverse: int, below: Sum) -> list[Term]:
         """Terms of above / below, as far as possible with fractions in place of the quotient."""
         terms: list[Term] = []
-        if min(below.values()) > 0 and len(below) > 1:
-            while above:
-                shares: dict[Monomial, dict[Monomial, Fraction]] = {}
-                for m, c in above.items():
-                    for t, d in below.items():
-                        rest = _divided(m, t)
-                        if rest is not None and _is_double(c / d):
-                            shares.setdefault(rest, {})[t] = c / d
-                if not shares:
-                    break
-                rest, weights = max(shares.items(), key=lambda item: len(item[1]))
-                terms.append((Fraction(1), Counter(dict(rest)) + self._fraction(below, weights)))
-                for t in weights:
-                    del above[_times(rest, t)]
-        for m, c in above.items():
-            terms.append((c, Counter(dict(m)) + Counter({inverse: 1})))
-        return terms
-
-    def _fraction(self, below: Sum, weights: dict[Monomial, Fraction]) -> Counter[int]:
-        places = [self._factor([(d, Counter(dict(t)))]) for t, d in below.items()]
-        numbers = [float(weights.get(t, 0)) for t in below]
-        return Counter({self.writer.fraction(places, numbers): 1})
+        while above and min(below.values()) > 0 and len(below) > 1:
+            shares: dict[Monomial, dict[Monomial, Fraction]] = {}
+            for m, c in above.items():
+                for t, d in below.items():
+                    rest = _times(m, tuple((atom, -power) for atom, power in t))
+                    if all(power > 0 for _, power in rest) and _is_double(c / d):
+                        shares.setdefault(rest, {})[t] = c / d
+            if not shares:
+                break
+            rest, weights = max(shares.items(), key=lambda item: len(item[1]))
+            places = [self._factor([(d, Counter(dict(t)))]) for t, d in below.items()]
+            mean = self.writer.fraction(places, [float(weights.get(t, 0)) for t in below])
+            terms.append((Fraction(1), Counter(dict(rest)) + Counter({mean: 1})))
+            for t in weights:
+                del above[_times(rest, t)]
+        one = Counter({inverse: 1})
+        return terms + [(c, Counter(dict(m)) + one) for m, c in above.items()]
 
     def _factor(self, terms: Sequence[Term]) -> int:
         """A sum, after what most of its terms share is taken out of them."""
@@ -207,30 +198,25 @@ class _Rewriter:
             return self.writer.put(ops.CONST)
         counts = Counter(atom for _, factors in terms for atom in factors)
         if len(terms) == 1 or not counts or max(counts.values()) == 1:
-            return self._plain_sum([self._product(*term) for term in terms])
-        atom = max(counts, key=lambda a: (counts[a], self._op(a) == ops.PARAMETER, a))
-        one = Counter({atom: 1})
-        inner = self._factor([(c, f - one) for c, f in terms if f[atom]])
-        outer = [term for term in terms if not term[1][atom]]
-        product = self.writer.product(self._place(atom), inner)
-        return self._plain_sum([product, self._factor(outer)] if outer else [product])
-
-    def _op(self, atom: int) -> int:
-        return self.writer.rows[atom][0] if atom >= 0 else ops.CLOSE
-
-    def _plain_sum(self, places: Sequence[int]) -> int:
-        total = places[0]
-        for place in places[1:]:
-            total = self.writer.put(ops.ADD, total, place)
-        return total
+            places = [self._product(*term) for term in terms]
+        else:
+            operations = {a: self.writer.rows[a][0] for a in counts if a >= 0}
+            parameters = {a for a, op in operations.items() if op == ops.PARAMETER}
+            atom = max(counts, key=lambda a: (counts[a], a in parameters, a))
+            one = Counter({atom: 1})
+            inner = self._factor([(c, f - one) for c, f in terms if f[atom]])
+            outer = [term for term in terms if not term[1][atom]]
+            places = [self.writer.product(self._place(atom), inner)]
+            places += [self._factor(outer)] if outer else []
+        return reduce(lambda total, place: self.writer.put(ops.ADD, total, place), places)
 
     def _product(self, c: Fraction, factors: Counter[int]) -> int:
-        product: int | None = None
-        for atom, power in sorted(factors.items()):
-            one = self.writer.whole_power(self._place(atom), power)
-            product = one if product is None else self.writer.product(product, one)
-        if product is None:
+        places = [
+            self.writer.whole_power(self._place(atom), n) for atom, n in sorted(factors.items())
+        ]
+        if not places:
             return self._constant(c)
+        product = reduce(self.writer.product, places)
         if c == -1:
             return self.writer.put(ops.NEG, product)
         return product if c == 1 else self.writer.product(self._constant(c), product)
@@ -241,7 +227,7 @@ class _Rewriter:
         parts = Fraction(c.numerator), Fraction(c.denominator)
         if not all(map(_is_double, parts)):
             raise _TooLong
-        return self.writer.quotient(*map(self._constant, parts))
+        return self.writer.put(ops.DIV, *map(self._constant, parts))
 
     def _place(self, atom: int) -> int:
         if atom >= 0:
@@ -249,36 +235,12 @@ class _Rewriter:
         return self.writer.one_over(self.emitted(dict(self.inverses[-1 - atom])))
 
 
-def _product(one: Sum, two: Sum) -> Sum:
-    if len(one) * len(two) > MOST_TERMS**2:
-        raise _TooLong
-    product: Sum = {}
-    for m, c in one.items():
-        for n, d in two.items():
-            both = _times(m, n)
-            product[both] = product.get(both, Fraction(0)) + c * d
-    return {m: c for m, c in product.items() if c}
-
-
 def _times(one: Monomial, two: Monomial) -> Monomial:
+    """Product of monomials; factors that cancel are left out, others may have negative powers."""
     powers = dict(one)
     for atom, power in two:
         powers[atom] = powers.get(atom, 0) + power
-    return tuple(sorted(powers.items()))
-
-
-def _divided(one: Monomial, two: Monomial) -> Monomial | None:
-    powers = dict(one)
-    for atom, power in two:
-        powers[atom] = powers.get(atom, 0) - power
-        if powers[atom] < 0:
-            return None
-    return tuple(sorted((a, p) for a, p in powers.items() if p))
-
-
-def _without(given: Sum, atom: int) -> Sum:
-    """Each term without one factor."""
-    return {_divided(m, ((atom, 1),)) or (): c for m, c in given.items()}
+    return tuple(sorted((atom, power) for atom, power in powers.items() if power))
 
 
 def _is_double(c: Fraction) -> bool:
@@ -315,11 +277,9 @@ def posed(problem: Problem) -> Dynamic:
 
     raises  Unsupported for what has no enclosure here, ProblemError without bounds
     """
-    name = "igpe.certify"
-    require_plain(problem, name, constraints_too=True)
-    require_known_sigma(problem, name)
-    require_numbers(problem, name)
-    require_bounds(problem, name)
+    require_plain(problem, "igpe.certify", constraints_too=True)
+    for require in (require_known_sigma, require_numbers, require_bounds):
+        require(problem, "igpe.certify")
     runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))
     box = problem.box
     return Dynamic(runs, unmeasured(problem), box.lower.astype(float), box.upper.astype(float))
@@ -344,31 +304,24 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
             f"The model uses {error}. igpe.certify has no bounds for that; it "
             "knows + - * / ** exp log sqrt sin cos tanh."
         ) from None
-    order = np.lexsort((measurements.column, measurements.row))
-    column, value = measurements.column[order], measurements.value[order]
+    m, order = measurements, np.lexsort((measurements.column, measurements.row))
+    column = m.column[order]
     labels = tuple(
-        (experiment.name, float(measurements.times[r]), measurements.names[c])
-        for r, c in zip(measurements.row[order], column, strict=True)
+        (experiment.name, float(m.times[r]), m.names[c])
+        for r, c in zip(m.row[order], column, strict=True)
     )
-    schedule = _schedule(ivp, measurements)._replace(
-        column=column.astype(np.int64), value=value, weight=1 / measurements.sigma[order]
-    )
-    return PosedExperiment((tapes[0], tapes[1], tapes[2]), factored(tapes[0]), schedule, labels)
-
-
-def _schedule(ivp: InitialValueProblem, m: Measurements) -> Schedule:
-    last = float(m.times[-1])
-    stops = np.array(sorted({*m.times.tolist(), *ivp.breaks(last)}))
+    stops = np.array(sorted({*m.times.tolist(), *ivp.breaks(float(m.times[-1]))}))
     begins = np.concatenate([[ivp.t0], stops[:-1]])
     inputs = [np.stack(ivp.input_segment(float(t)), axis=1) for t in begins]
     first = np.searchsorted(np.sort(m.times[m.row]), stops)
-    return Schedule(
+    schedule = Schedule(
         float(ivp.t0),
         stops,
         np.append(first, len(m.row)).astype(np.int64),
-        np.zeros(0, dtype=np.int64),
-        np.zeros(0),
-        np.zeros(0),
+        column.astype(np.int64),
+        m.value[order],
+        1 / m.sigma[order],
         np.array(inputs).reshape(len(stops), len(ivp.tables), 2),
         np.asarray(ivp.largest, dtype=float),
     )
+    return PosedExperiment((tapes[0], tapes[1], tapes[2]), factored(tapes[0]), schedule, labels)

@@ -4,7 +4,7 @@ import heapq
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from igpe.core.deadline import require_going_on
 from igpe.core.errors import EstimationFailed
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.shooting.base import Estimator, from_many_starts
+from igpe.dynamics.shooting.base import from_many_starts
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.posed import Dynamic
@@ -56,12 +57,9 @@ class BoxNode:
     axis: int = -1
 
 
-class _Split(NamedTuple):
-    """Along which axis, what is known of the two halves, and along which axis these are next."""
-
-    axis: int
-    bounds: tuple[float, float] = (0.0, 0.0)
-    following: int = -1
+_Split: TypeAlias = tuple[int, tuple[float, float], int]
+"""Along which axis, what is known of the two halves, and their own axis (-1: none)."""
+NO_BOUNDS = 0.0, 0.0
 
 
 @dataclass
@@ -89,27 +87,21 @@ class BoxSearch:
     @property
     def lower_bound(self) -> float:
         """Proven on the sum of squares over the whole box."""
-        return min([self.cut, *(node.bound for node in self._undecided)])
+        return min([self.cut, *(self.tree[k].bound for k in self.open)])
 
     @property
     def open_share(self) -> float:
         """Share of the box's volume that is not decided."""
-        full = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
-        return float(sum(np.prod(self._width(node) / full) for node in self._undecided))
-
-    @property
-    def _undecided(self) -> list[BoxNode]:
-        """Open boxes of the tree, not of the queue: Ctrl-C may come before children are in that."""
-        return [node for node in self.tree if node.reason == "open"]
-
-    @staticmethod
-    def _width(node: BoxNode) -> FloatArray:
-        width = node.upper - node.lower
-        return np.where(width > 0, width, 1.0)
+        full = _width(self.lower, self.upper)
+        nodes = [self.tree[k] for k in self.open]
+        return float(sum(np.prod(_width(node.lower, node.upper) / full) for node in nodes))
 
     @property
     def open(self) -> list[int]:
-        """Places in the tree of the boxes that are not decided."""
+        """Places in the tree of the boxes that are not decided.
+
+        Not of the queue: Ctrl-C may come before children are in that.
+        """
         return [k for k, node in enumerate(self.tree) if node.reason == "open"]
 
     def resume(self, nodes: list[BoxNode]) -> None:
@@ -136,7 +128,7 @@ class BoxSearch:
                 tell()
         except KeyboardInterrupt:
             return Status.INTERRUPTED
-        return Status.INTEGRATION_BROKE if self._undecided else Status.OPTIMAL_WITHIN_GAP
+        return Status.INTEGRATION_BROKE if self.open else Status.OPTIMAL_WITHIN_GAP
 
     def _next(self) -> None:
         """Examine the open box of the least bound; it stays open if that is interrupted."""
@@ -177,7 +169,8 @@ class BoxSearch:
             node.multipliers = bounds.multipliers if bounds.multipliers.any() else None
             return []
         wide = node.upper > node.lower
-        share = float(np.prod(((bounds.upper - bounds.lower) / self._width(node))[wide]))
+        left = (bounds.upper - bounds.lower) / _width(node.lower, node.upper)
+        share = float(np.prod(left[wide]))
         if share < WORTH_NOTING:
             child = self._add(bounds.lower, bounds.upper, node)
             node.children = [child]
@@ -216,13 +209,14 @@ class BoxSearch:
         width = node.upper - node.lower
         enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
         if enough and bounds.sensitivity.any():
-            return _Split(int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0))))
-        return _Split(node.axis) if node.axis >= 0 else self._by_trial(node)
+            axis = int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0)))
+            return axis, NO_BOUNDS, -1
+        return (node.axis, NO_BOUNDS, -1) if node.axis >= 0 else self._by_trial(node)
 
     def _by_trial(self, node: BoxNode) -> _Split:
         """The axis whose two halves gain most by coarse tubes, wide axes being preferred."""
-        root = np.where(self.upper > self.lower, self.upper - self.lower, 1.0)
-        size = np.maximum(np.abs(node.lower), np.abs(node.upper)) + NEAR_ZERO * root
+        size = np.maximum(np.abs(node.lower), np.abs(node.upper))
+        size = size + NEAR_ZERO * _width(self.lower, self.upper)
         width = (node.upper - node.lower) / size
         score = PREFERENCE * width / (width.max() or 1.0)
         tried: dict[int, tuple[float, float]] = {}
@@ -234,33 +228,36 @@ class BoxSearch:
             tried[j] = low, high
             score[j] += min(low / self.cut, 1.0) + min(high / self.cut, 1.0)
         if not tried:
-            return _Split(int(np.argmax(score)))
+            return int(np.argmax(score)), NO_BOUNDS, -1
         best, *others = sorted(tried, key=lambda j: -float(score[j]))
         alike = bool(others) and score[others[0]] > ALIKE * score[best]
-        return _Split(best, tried[best], others[0] if alike else -1)
+        return best, tried[best], others[0] if alike else -1
+
+
+def _width(lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Widths of a box, 1 where it has none."""
+    return np.where(upper > lower, upper - lower, 1.0)
 
 
 def split(
     lower: FloatArray, upper: FloatArray, axis: int
 ) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]] | None:
-    """The two halves of a box; None if it is too narrow to have any."""
-    at = place(lower[axis], upper[axis])
-    if not lower[axis] < at < upper[axis]:
+    """The two halves of a box; None if it is too narrow to have any.
+
+    Positive unknowns span orders of magnitude.
+    """
+    low, high = float(lower[axis]), float(upper[axis])
+    if low == 0.0 or high == 0.0:
+        at = SKEWED * (low + high)
+    elif low > 0.0 and high > WIDE * low:
+        at = float(np.sqrt(low * high))
+    else:
+        at = low + 0.5 * (high - low)
+    if not low < at < high:
         return None
     left, right = upper.copy(), lower.copy()
     left[axis] = right[axis] = at
     return (lower, left), (right, upper)
-
-
-def place(low: float, high: float) -> float:
-    """Place at which an interval is split: positive unknowns span orders of magnitude."""
-    if low == 0.0:
-        return SKEWED * high
-    if high == 0.0:
-        return SKEWED * low
-    if low > 0.0 and high > WIDE * low:
-        return float(np.sqrt(low * high))
-    return low + 0.5 * (high - low)
 
 
 ORDERS = (12, 8, 5)  # in time, tried one after the other for single points
@@ -275,7 +272,6 @@ class Incumbent:
     problem: Problem
     dynamic: Dynamic
     gap: float
-    local: Estimator
     point: FloatArray = field(default_factory=lambda: np.zeros(0))
     objective: float = np.inf
     _search: Callable[[Mapping[str, float]], Estimate] | None = None
@@ -305,7 +301,7 @@ class Incumbent:
     def better(self, middle: FloatArray) -> float | None:
         """The cut after a search from the middle of a promising box; None if it found no better."""
         if self._search is None:
-            self._search = from_many_starts(self.local, self.problem)
+            self._search = from_many_starts(SingleShooting(), self.problem)
         estimate = self._search(self.problem.box.mapping(middle))
         points = [middle]
         if estimate.status.usable and np.isfinite(estimate.objective):

@@ -73,8 +73,7 @@ def _everything(times: Iterable[float]) -> Any:
     m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
     m.k, m.w = pyo.Var(bounds=(0.2, 2.0)), pyo.Var(bounds=(0.5, 3.0))
     m.one = pyo.Constraint(
-        m.t,
-        rule=lambda m, t: m.da[t] == -m.k * pyo.exp(-m.b[t]) * m.a[t] / (0.5 + m.a[t]) + m.u[t],
+        m.t, rule=lambda m, t: m.da[t] == -m.k * pyo.exp(-m.b[t]) * m.a[t] / (0.5 + m.a[t]) + m.u[t]
     )
     m.two = pyo.Constraint(
         m.t,

@@ -113,7 +113,7 @@ def _without_remainders(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dy
     integrate = enclosing.integrate
 
     def broken(*given: Any) -> Any:
-        outcome, rows = integrate(*given), given[-2]
+        outcome, rows = integrate(*given), given[0].rows
         rows.error[np.isfinite(rows.error)] *= 0.2
         return outcome
 
@@ -127,6 +127,10 @@ def _smaller_boxes(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic
     return dynamic
 
 
+def _each_run(dynamic: Dynamic, spoilt: Callable[[Any], Any]) -> Dynamic:
+    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+
+
 def _fewer_orders(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
     """Coefficients beyond the second are dropped without being counted."""
 
@@ -134,15 +138,14 @@ def _fewer_orders(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
         slope = run.tapes[0]._replace(reach=np.minimum(run.tapes[0].reach, 1))
         return run._replace(tapes=(slope, *run.tapes[1:]))
 
-    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+    return _each_run(dynamic, spoilt)
 
 
 def _other_numbers(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
     def spoilt(run: Any) -> Any:
-        schedule = run.schedule._replace(start=run.schedule.start - 1e-3)
-        return run._replace(schedule=schedule)
+        return run._replace(schedule=run.schedule._replace(start=run.schedule.start - 1e-3))
 
-    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+    return _each_run(dynamic, spoilt)
 
 
 def _greedy_cut(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
@@ -153,16 +156,8 @@ def _greedy_cut(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
 
 def _shorter_reach(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
     """Tubes cut off where solutions below the cut still go."""
-    monkeypatch.setattr(
-        enclosing,
-        "tube_rows",
-        changed(
-            rows,
-            "tube_rows",
-            "reach(cut, others) / schedule",
-            "0.1 * reach(cut, others) / schedule",
-        ),
-    )
+    what = "reach(cut, others) / schedule"
+    monkeypatch.setattr(enclosing, "tube_rows", changed(rows, "tube_rows", what, f"0.1 * {what}"))
     return dynamic
 
 
@@ -212,7 +207,7 @@ def _other_weights(_: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:
         number = np.where(run.sharp.op == TERM, 0.8 * run.sharp.number, run.sharp.number)
         return run._replace(sharp=run.sharp._replace(number=number))
 
-    return dynamic._replace(experiments=tuple(map(spoilt, dynamic.experiments)))
+    return _each_run(dynamic, spoilt)
 
 
 def _straight(monkeypatch: pytest.MonkeyPatch, dynamic: Dynamic) -> Dynamic:

@@ -39,14 +39,12 @@ def times(a0: float, a1: float, b0: float, b1: float) -> tuple[float, float]:
         return min(p, q, r, s), max(p, q, r, s)
     if not (a0 <= a1 and b0 <= b1):
         return -np.inf, np.inf
-    p, q, r, s = _corner(a0, b0), _corner(a0, b1), _corner(a1, b0), _corner(a1, b1)
+    # an infinite end is no value, so that zero times it is zero
+    p = 0.0 if a0 == 0.0 or b0 == 0.0 else a0 * b0
+    q = 0.0 if a0 == 0.0 or b1 == 0.0 else a0 * b1
+    r = 0.0 if a1 == 0.0 or b0 == 0.0 else a1 * b0
+    s = 0.0 if a1 == 0.0 or b1 == 0.0 else a1 * b1
     return min(p, q, r, s), max(p, q, r, s)
-
-
-@kernel
-def _corner(a: float, b: float) -> float:
-    """Product of two ends; an infinite end is no value, so that zero times it is zero."""
-    return 0.0 if a == 0.0 or b == 0.0 else a * b
 
 
 @kernel
@@ -55,14 +53,10 @@ def _wave(a: float, b: float, low: float, high: float, top: float) -> tuple[floa
 
     Maxima and minima are looked for with some room to spare.
     """
-    room = 1e-9 * (1.0 + abs(low) + abs(high))
-    smallest, largest = min(a, b), max(a, b)
-    turn = 2.0 * math.pi
-    first, last = (low - room) / turn, (high + room) / turn
-    if math.ceil(first - top) <= math.floor(last - top):
-        largest = 1.0
-    if math.ceil(first - top - 0.5) <= math.floor(last - top - 0.5):
-        smallest = -1.0
+    room, turn = 1e-9 * (1.0 + abs(low) + abs(high)), 2.0 * math.pi
+    first, last = (low - room) / turn - top, (high + room) / turn - top
+    largest = 1.0 if math.ceil(first) <= math.floor(last) else max(a, b)
+    smallest = -1.0 if math.ceil(first - 0.5) <= math.floor(last - 0.5) else min(a, b)
     return smallest, largest
 
 
@@ -72,7 +66,8 @@ def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[fl
     if not (low <= high):
         return np.nan, np.nan
     if kind == ops.EXP:
-        return _exponential(low, HUGE), _exponential(high, np.inf)
+        least = math.exp(low) if low < MOST_EXPONENT else HUGE
+        return least, math.exp(high) if high < MOST_EXPONENT else np.inf
     if not (math.isfinite(low) and math.isfinite(high)):
         if kind in (ops.SIN, ops.COS):
             return -1.0, 1.0
@@ -87,12 +82,6 @@ def of_function(kind: int, exponent: float, low: float, high: float) -> tuple[fl
         return np.nan, np.nan
     a, b = low**exponent, high**exponent
     return min(a, b), max(a, b)
-
-
-@kernel
-def _exponential(x: float, beyond: float) -> float:
-    """exp(x), or what is said where that is no double."""
-    return math.exp(x) if x < MOST_EXPONENT else beyond
 
 
 @kernel
@@ -124,19 +113,9 @@ def _power(b: float, n: float) -> float:
     """b**n of b > 0, for infinite ends as well."""
     if n == 0.0 or b == 1.0:
         return 1.0
-    if math.isfinite(b) and math.isfinite(n):
-        exponent = n * math.log(b)
-        if abs(exponent) < MOST_EXPONENT:
-            return float(b**n)
+    if math.isfinite(b) and math.isfinite(n) and abs(n * math.log(b)) < MOST_EXPONENT:
+        return float(b**n)
     return np.inf if (n > 0.0) == (b > 1.0) else 0.0
-
-
-@kernel
-def _is_nothing(a0: float, a1: float, b0: float, b1: float) -> bool:
-    """Whether a product is exactly zero; an infinite end is no value."""
-    if a0 == 0.0 and a1 == 0.0:
-        return b0 <= b1
-    return b0 == 0.0 and b1 == 0.0 and a0 <= a1
 
 
 @kernel
@@ -206,8 +185,8 @@ def _between(op: int, a0: float, a1: float, b0: float, b1: float) -> tuple[float
         low, high = a0 - b1, a1 - b0
         positive = a0 >= 0.0 and b1 <= 0.0
     elif op == ops.MUL:
-        if _is_nothing(a0, a1, b0, b1):
-            return 0.0, 0.0
+        if (a0 == a1 == 0.0 and b0 <= b1) or (b0 == b1 == 0.0 and a0 <= a1):
+            return 0.0, 0.0  # exactly
         low, high = times(a0, a1, b0, b1)
         positive = a0 >= 0.0 and b0 >= 0.0
     elif not (a0 <= a1):

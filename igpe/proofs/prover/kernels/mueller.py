@@ -21,18 +21,19 @@ FALLEN = 1e-8  # least share of a face that is left after it fell
 FALLS = 3  # attempts, each with a smaller fall
 
 
+class Slopes(NamedTuple):
+    """Slopes over ranges: their tape, ranges of parameters and inputs, and room (n, 2) for all."""
+
+    tape: OpTape
+    p: FloatArray
+    u: FloatArray
+    out: FloatArray
+
+
 @kernel
-def face_slope(
-    tape: OpTape,
-    i: int,
-    side: int,
-    path: FloatArray,
-    x: FloatArray,
-    p: FloatArray,
-    u: FloatArray,
-    out: FloatArray,
-) -> float:
+def face_slope(of: Slopes, i: int, side: int, path: FloatArray, x: FloatArray) -> float:
     """Worst slope of state i on its face's path (2,) while the others are anywhere in x."""
+    tape, p, u, out = of
     low, high = x[i, 0], x[i, 1]
     x[i, 0], x[i, 1] = path[0], path[1]
     enclose(tape, i, x, p, u, out)
@@ -41,40 +42,8 @@ def face_slope(
 
 
 @kernel
-def _paths(
-    now: FloatArray,
-    h: float,
-    slope: FloatArray,
-    fine: float,
-    falling: bool,
-    paths: FloatArray,
-    x: FloatArray,
-) -> None:
-    """Where the faces (n_x, 2) may go over the step (n_x, 2, 2), and the tube x (n_x, 2).
-
-    There is room, a share of the way, for other slopes; and for changes of small ones, as states
-    near an equilibrium have. A face that falls far has hardly any: see `fall`.
-    """
-    for i in range(len(now)):
-        for s in range(2):
-            end = now[i, s] + h * slope[i, s]
-            share = TIGHT if falling and s == 1 and end < 0.5 * now[i, s] else ROOM
-            room = share * (abs(h * slope[i, s]) + fine * abs(now[i, s])) + 1e-14 * abs(h)
-            paths[i, s, 0] = min(now[i, s], end) - room
-            paths[i, s, 1] = max(now[i, s], end) + room
-        x[i, 0], x[i, 1] = paths[i, 0, 0], paths[i, 1, 1]
-
-
-@kernel
 def _keep_positive(
-    tape: OpTape,
-    now: FloatArray,
-    paths: FloatArray,
-    x: FloatArray,
-    p: FloatArray,
-    u: FloatArray,
-    positive: BoolArray,
-    out: FloatArray,
+    of: Slopes, now: FloatArray, paths: FloatArray, x: FloatArray, positive: BoolArray
 ) -> None:
     """Cut off what is below zero where no solution goes: its slope is not negative at zero.
 
@@ -83,7 +52,7 @@ def _keep_positive(
     either: what falls below zero cannot have fallen there. What does not have the property is found
     out one by one.
     """
-    n, below = len(now), np.zeros(2)
+    n, below, tape = len(now), np.zeros(2), of.tape
     broken = (tape.function == ops.POWER).any() or (tape.op == ops.GENERAL_POWER).any()
     for i in range(n):
         positive[i] = now[i, 0] >= 0.0
@@ -96,7 +65,7 @@ def _keep_positive(
             touches = positive[i] and not (min(paths[i, 0, 0], paths[i, 1, 0]) >= 0.0)
             if broken:
                 below[0] = min(paths[i, 0, 0], paths[i, 1, 0], 0.0)
-            if touches and not (face_slope(tape, i, 0, below, x, p, u, out) >= 0.0):
+            if touches and not (face_slope(of, i, 0, below, x) >= 0.0):
                 positive[i] = False
                 wrong = True
     for i in range(n):
@@ -108,16 +77,13 @@ def _keep_positive(
 
 @kernel
 def try_step(
-    tape: OpTape,
+    of: Slopes,
     now: FloatArray,
     h: float,
-    p: FloatArray,
-    u: FloatArray,
     slope: FloatArray,
     fine: float,
     falling: bool,
     positive: BoolArray,
-    out: FloatArray,
 ) -> bool:
     """Whether slopes (n_x, 2) hold over the step; they are what was found, right or not.
 
@@ -128,12 +94,21 @@ def try_step(
     n = len(now)
     paths, x = np.empty((n, 2, 2)), np.empty((n, 2))
     worst = np.empty((n, 2))
-    _paths(now, h, slope, fine, falling, paths, x)
-    _keep_positive(tape, now, paths, x, p, u, positive, out)
+    # Where faces may go, with room, a share of the way, for other slopes; and for changes of small
+    # ones, as states near an equilibrium have. One that falls far has hardly any: see `fall`.
+    for i in range(n):
+        for s in range(2):
+            end = now[i, s] + h * slope[i, s]
+            share = TIGHT if falling and s == 1 and end < 0.5 * now[i, s] else ROOM
+            room = share * (abs(h * slope[i, s]) + fine * abs(now[i, s])) + 1e-14 * abs(h)
+            paths[i, s, 0] = min(now[i, s], end) - room
+            paths[i, s, 1] = max(now[i, s], end) + room
+        x[i, 0], x[i, 1] = paths[i, 0, 0], paths[i, 1, 1]
+    _keep_positive(of, now, paths, x, positive)
     good = True
     for i in range(n):
         for s in range(2):
-            worst[i, s] = face_slope(tape, i, s, paths[i, s], x, p, u, out)
+            worst[i, s] = face_slope(of, i, s, paths[i, s], x)
             end = now[i, s] + h * worst[i, s]
             if positive[i]:
                 end = max(end, 0.0)
@@ -148,16 +123,13 @@ def try_step(
 
 @kernel
 def fall(
-    tape: OpTape,
+    of: Slopes,
     now: FloatArray,
     h: float,
-    p: FloatArray,
-    u: FloatArray,
     first: FloatArray,
     slope: FloatArray,
     fine: float,
     positive: BoolArray,
-    out: FloatArray,
 ) -> bool:
     """`try_step` with upper faces that fall far within the step, as one of a fast decay does.
 
@@ -172,7 +144,7 @@ def fall(
                 ratio = 1.1 / (1.0 - h * first[i, 1] / now[i, 1])
                 left = max(ratio**power, FALLEN)
                 slope[i, 1] = -max(1.0 - left, 0.0) * now[i, 1] / h
-        if try_step(tape, now, h, p, u, slope, fine, True, positive, out):
+        if try_step(of, now, h, slope, fine, True, positive):
             return True
         power *= 0.5
     return False
@@ -182,20 +154,6 @@ def fall(
 def stalls(now: float, h: float, first: float, slope: float) -> bool:
     """Whether an upper face should fall far within a step, by its first slope, and does not."""
     return now > 0.0 and h * first < -0.5 * now and slope > 0.1 * first
-
-
-@kernel
-def guess(first: FloatArray, slope: FloatArray) -> None:
-    """Slopes that would be found again, those found being linear in those tried (secants).
-
-    They are what an implicit method takes, where equations are stiff.
-    """
-    for i in range(len(slope)):
-        for s in range(2):
-            if first[i, s] != 0.0:
-                change = (slope[i, s] - first[i, s]) / first[i, s]
-                if change < 0.0:
-                    slope[i, s] = first[i, s] / (1.0 - change)
 
 
 MOST_STEPS = 3000
@@ -254,43 +212,28 @@ def inputs_between(schedule: Schedule, stop: int, a: float, b: float, u: FloatAr
     u[len(u) - 1, 0], u[len(u) - 1, 1] = a, b
 
 
-class Front(NamedTuple):
-    """How far a tube has come: bounds (n_x, 2) now; clock (2,) the time, and the next step."""
-
-    now: FloatArray
-    clock: FloatArray
-
-
-@kernel
-def start_front(schedule: Schedule, begin: FloatArray, tube: Tube) -> Front:
-    """A tube that begins with bounds (n_x, 2)."""
-    tube.time[0], tube.steps[0] = schedule.start, 1
-    tube.bounds[0] = begin
-    return Front(begin.copy(), np.array([schedule.start, schedule.stops[-1] - schedule.start]))
-
-
 @kernel
 def mueller(
-    tape: OpTape,
+    of: Slopes,
     schedule: Schedule,
     stop: int,
-    front: Front,
-    p: FloatArray,
+    now: FloatArray,
+    clock: FloatArray,
     fine: float,
     most: int,
     tube: Tube,
 ) -> bool:
     """Go on with the tube to the next stop; whether it came there.
 
+    now   (n_x, 2) its bounds;  clock (2,) the time, and the next step
     fine  how far slopes may change over a step, relative to the states' scale; more at last
     most  steps at most, of the whole tube
     """
-    now, n = front.now, len(front.now)
-    out, u = np.empty((len(tape.op), 2)), np.empty((schedule.inputs.shape[1] + 1, 2))
+    n, u = len(now), of.u
     slope, first, path = np.empty((n, 2)), np.empty((n, 2)), np.empty(2)
     positive = np.empty(n, dtype=np.bool_)
-    while front.clock[0] < schedule.stops[stop]:
-        time, h = front.clock
+    while clock[0] < schedule.stops[stop]:
+        time, h = clock
         following = min(time + h, schedule.stops[stop])
         if schedule.stops[stop] - following < 0.3 * (following - time):
             following = schedule.stops[stop]
@@ -298,22 +241,29 @@ def mueller(
         for i in range(n):
             for s in range(2):
                 path[:] = now[i, s]
-                first[i, s] = face_slope(tape, i, s, path, now, p, u, out)
+                first[i, s] = face_slope(of, i, s, path, now)
         k = tube.steps[0]
         rough = fine * ROUGHER ** (k / most)
-        done = False
+        done, worst = False, 0.0
         for _ in range(40):
             step = following - time
             if not (step > SHORTEST * (schedule.stops[stop] - time)):
                 break
             inputs_between(schedule, stop, time, following, u)
             slope[:] = first
-            good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
-            if not good:
-                guess(first, slope)
-                good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
-            if not good:
-                good = try_step(tape, now, step, p, u, slope, rough, False, positive, out)
+            good = try_step(of, now, step, slope, rough, False, positive)
+            for again in range(2):
+                if good:
+                    break
+                # Slopes that would be found again, those found being linear in those tried
+                # (secants): what an implicit method takes, where equations are stiff.
+                for i in range(n):
+                    for s in range(2):
+                        if again == 0 and first[i, s] != 0.0:
+                            change = (slope[i, s] - first[i, s]) / first[i, s]
+                            if change < 0.0:
+                                slope[i, s] = first[i, s] / (1.0 - change)
+                good = try_step(of, now, step, slope, rough, False, positive)
             worst = 0.0
             for i in range(n):
                 for s in range(2):
@@ -326,55 +276,36 @@ def mueller(
                 break
             factor = 0.5 if not (worst > 4.0 * rough) else 0.25
             following = time + step * factor
+        any_stalls = False
+        for i in range(n):
+            any_stalls = any_stalls or stalls(now[i, 1], step, first[i, 1], slope[i, 1])
         if not done:
             following = min(time + h, schedule.stops[stop])
             step = following - time
             inputs_between(schedule, stop, time, following, u)
-            done = fall(tape, now, step, p, u, first, slope, rough, positive, out)
-        elif _any_stalls(now, step, first, slope):
+            done = fall(of, now, step, first, slope, rough, positive)
+        elif any_stalls:
             before, kept = slope.copy(), positive.copy()
-            if not fall(tape, now, step, p, u, first, slope, rough, positive, out):
+            if not fall(of, now, step, first, slope, rough, positive):
                 slope[:], positive[:] = before, kept
         if not done or k >= min(most, MOST_STEPS):
             return False
-        wide = _advance(schedule, slope, step, positive, now)
-        tube.time[k] = following
-        tube.bounds[k] = now
-        tube.steps[0] = k + 1
-        front.clock[0], front.clock[1] = following, step * (2.0 if worst < 0.3 * rough else 1.2)
-        if wide:
+        wide = 0
+        for i in range(n):
+            ends = now[i] + step * slope[i]
+            now[i, 0], now[i, 1] = outward(ends[0], ends[1])
+            now[i, 0] -= 4.0 * ROUND * abs(step * slope[i, 0])
+            now[i, 1] += 4.0 * ROUND * abs(step * slope[i, 1])
+            if positive[i]:
+                now[i, 0] = max(now[i, 0], 0.0)
+            width = (now[i, 1] - now[i, 0]) / schedule.scale[i]
+            if not (width < WIDEST):
+                wide += 1 if width < EXPLODED else n  # as many as there are: too wide to go on
+        tube.time[k], tube.bounds[k], tube.steps[0] = following, now, k + 1
+        clock[0], clock[1] = following, step * (2.0 if worst < 0.3 * rough else 1.2)
+        if wide >= n:
             return False
     return True
-
-
-@kernel
-def _any_stalls(now: FloatArray, h: float, first: FloatArray, slope: FloatArray) -> bool:
-    any_stalls = False
-    for i in range(len(now)):
-        any_stalls = any_stalls or stalls(now[i, 1], h, first[i, 1], slope[i, 1])
-    return any_stalls
-
-
-@kernel
-def _advance(
-    schedule: Schedule, slope: FloatArray, step: float, positive: BoolArray, now: FloatArray
-) -> bool:
-    """Move the bounds; whether they are too wide to tell anything."""
-    n = len(now)
-    wide = 0
-    for i in range(n):
-        a = now[i, 0] + step * slope[i, 0]
-        b = now[i, 1] + step * slope[i, 1]
-        now[i, 0], now[i, 1] = outward(a, b)
-        now[i, 0] -= 4.0 * ROUND * abs(step * slope[i, 0])
-        now[i, 1] += 4.0 * ROUND * abs(step * slope[i, 1])
-        if positive[i]:
-            now[i, 0] = max(now[i, 0], 0.0)
-        if not (now[i, 1] - now[i, 0] < WIDEST * schedule.scale[i]):
-            wide += 1
-        if not (now[i, 1] - now[i, 0] < EXPLODED * schedule.scale[i]):
-            wide = n
-    return wide == n
 
 
 @kernel

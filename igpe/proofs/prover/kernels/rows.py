@@ -1,7 +1,4 @@
-"""Residuals as polynomials of the scaled parameters, and what they say of a box one by one.
-
-What a tube says of the residuals, and what they say of the tube.
-"""
+"""Residuals as polynomials of the scaled parameters: what they say of a box, and tubes of them."""
 
 from typing import NamedTuple
 
@@ -13,15 +10,14 @@ from igpe.proofs.prover.kernels.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
 from igpe.proofs.prover.kernels.mueller import (
     MOST_STEPS,
-    Front,
     Schedule,
+    Slopes,
     Tube,
     inputs_between,
     mueller,
-    start_front,
 )
 from igpe.proofs.prover.kernels.tape import OpTape
-from igpe.proofs.prover.kernels.taylor import Monomials
+from igpe.proofs.prover.kernels.taylor import Monomials, TaylorModel
 
 
 class BoxRows(NamedTuple):
@@ -45,28 +41,16 @@ class BoxRows(NamedTuple):
 
 def rows(size: int, algebra: Monomials) -> BoxRows:
     """Room for `size` residuals."""
-    return BoxRows(
-        np.zeros((size, algebra.size - algebra.states)),
-        np.full(size, np.inf),
-        np.full(size, -np.inf),
-        np.full(size, np.inf),
-        np.zeros(size),
-        np.zeros((algebra.parameters, 2)),
-        np.zeros(1),
-    )
+    shapes = (size, algebra.size - algebra.states), *[(size,)] * 4, (algebra.parameters, 2), (1,)
+    return BoxRows(*map(np.zeros, shapes))
 
 
-@entry_point
 def clear(rows: BoxRows) -> None:
-    """Nothing is known."""
-    rows.c[:] = 0.0
-    rows.error[:] = np.inf
-    rows.low[:] = -np.inf
-    rows.high[:] = np.inf
-    rows.square[:] = 0.0
-    rows.delta[:, 0] = -1.0
-    rows.delta[:, 1] = 1.0
-    rows.known[0] = 0.0
+    """Forget everything."""
+    rows.delta[:] = -1.0, 1.0
+    for array in (rows.c, rows.square, rows.known):
+        array[:] = 0.0
+    rows.low[:], rows.high[:], rows.error[:] = -np.inf, np.inf, np.inf
 
 
 @kernel
@@ -137,34 +121,32 @@ def total(rows: BoxRows) -> float:
 
 
 @kernel
-def narrow(algebra: Monomials, rows: BoxRows, i: int, cut: float) -> None:
-    """Cut off what residual i alone, given the least of all others, leaves no room below the cut.
+def solve_for(
+    algebra: Monomials, rows: BoxRows, p: FloatArray, error: float, k: int, room: float
+) -> None:
+    """Narrow delta_k by |p(delta) +- error| <= room: g_k delta_k is between bounds of the rest."""
+    rest, size, low, high = p.copy(), 0.0, 0.0, 0.0
+    for j in range(algebra.parameters):
+        size += abs(p[1 + j])
+        rest[1 + j] = 0.0
+        if j != k:
+            low += min(p[1 + j] * rows.delta[j, 0], p[1 + j] * rows.delta[j, 1])
+            high += max(p[1 + j] * rows.delta[j, 0], p[1 + j] * rows.delta[j, 1])
+    g = p[1 + k]
+    if not (abs(g) > 0.0) or not np.isfinite(size + error):
+        return
+    rest_low, rest_high = bounds_of(algebra, rest)
+    slack = error + 64.0 * UNIT * (size + abs(rest_low) + abs(rest_high) + room + error) + TINY
+    a = (-room - rest_high - high - slack) / g
+    shrink(rows, k, a, (room - rest_low - low + slack) / g)
 
-    A polynomial of one row: g_k delta_k = r - (all the rest), |r| <= sqrt(cut - others).
-    """
-    others = rows.square.sum() - rows.square[i]
-    room = reach(cut, others)
-    c, n = rows.c[i], algebra.parameters
-    size = abs(c[0])
-    low, high = c[0] - rows.error[i], c[0] + rows.error[i]
-    for m in range(1 + n, len(c)):
-        even = algebra.factors[m, 2] < 0 and algebra.factors[m, 0] == algebra.factors[m, 1]
-        low -= abs(c[m]) if not (even and c[m] > 0.0) else 0.0
-        high += abs(c[m]) if not (even and c[m] < 0.0) else 0.0
-        size += abs(c[m])
-    for j in range(n):
-        size += abs(c[1 + j])
-    slack = 64.0 * (8.0 + len(c)) * UNIT * (size + room) + rows.error[i] * 1e-12 + TINY
-    for j in range(n):
-        low += min(c[1 + j] * rows.delta[j, 0], c[1 + j] * rows.delta[j, 1])
-        high += max(c[1 + j] * rows.delta[j, 0], c[1 + j] * rows.delta[j, 1])
-    for k in range(n):
-        g = c[1 + k]
-        if abs(g) < 1e-6 * size or not np.isfinite(size):
-            continue
-        rest_low = low - min(g * rows.delta[k, 0], g * rows.delta[k, 1])
-        rest_high = high - max(g * rows.delta[k, 0], g * rows.delta[k, 1])
-        shrink(rows, k, (-room - rest_high - slack) / g, (room - rest_low + slack) / g)
+
+@kernel
+def narrow(algebra: Monomials, rows: BoxRows, i: int, cut: float) -> None:
+    """Cut off what residual i, given the least of all others, leaves no room below the cut."""
+    room = reach(cut, rows.square.sum() - rows.square[i])
+    for k in range(algebra.parameters):
+        solve_for(algebra, rows, rows.c[i], rows.error[i], k, room)
 
 
 @kernel
@@ -191,93 +173,86 @@ def left(rows: BoxRows) -> float:
     return share
 
 
+class Run(NamedTuple):
+    """One experiment: Taylor models of slopes, measured quantities and start values, and results.
+
+    sharp   the slopes' tape, as interval arithmetic likes it
+    offset  where the experiment's rows begin
+    """
+
+    slope: TaylorModel
+    outputs: TaylorModel
+    begin: TaylorModel
+    sharp: OpTape
+    schedule: Schedule
+    tube: Tube
+    rows: BoxRows
+    offset: int
+
+
 @entry_point
-def tube_rows(
-    tapes: tuple[OpTape, OpTape, OpTape],
-    schedule: Schedule,
-    p: FloatArray,
-    fine: float,
-    most: int,
-    cut: float,
-    tube: Tube,
-    rows: BoxRows,
-    offset: int,
-) -> int:
+def tube_rows(run: Run, p: FloatArray, fine: float, most: int, cut: float) -> int:
     """Mueller bounds of all residuals as far as they reach, or are needed to exceed the cut.
 
     returns  the number of stops reached
     """
-    slope, outputs, begin = tapes
+    slope, outputs, begin = run.sharp, run.outputs.tape, run.begin.tape
+    schedule, tube, rows, offset = run.schedule, run.tube, run.rows, run.offset
     n = len(slope.results)
     x, u = np.zeros((n, 2)), np.zeros((schedule.inputs.shape[1] + 1, 2))
     out = np.zeros((len(begin.op), 2))
     enclose(begin, -1, x, p, u, out)
     for i in range(n):
         x[i] = out[begin.results[i]]
-    front = start_front(schedule, x, tube)
+    tube.time[0], tube.bounds[0], tube.steps[0] = schedule.start, x, 1
+    clock = np.array([schedule.start, schedule.stops[-1] - schedule.start])
+    of = Slopes(slope, p, np.empty_like(u), np.empty((len(slope.op), 2)))
     out = np.zeros((len(outputs.op), 2))
     for stop in range(len(schedule.stops)):
-        if not mueller(slope, schedule, stop, front, p, fine, most, tube):
+        if not mueller(of, schedule, stop, x, clock, fine, most, tube):
             return stop
         if schedule.first[stop] < schedule.first[stop + 1]:
-            t = schedule.stops[stop]
-            inputs_between(schedule, stop, t, t, u)
-            enclose(outputs, -1, front.now, p, u, out)
+            inputs_between(schedule, stop, clock[0], clock[0], u)
+            enclose(outputs, -1, x, p, u, out)
             for i in range(schedule.first[stop], schedule.first[stop + 1]):
                 low, high = out[outputs.results[schedule.column[i]]]
-                _note(schedule, rows, i, low, high, offset)
+                y, w = schedule.value[i], schedule.weight[i]
+                room = 8.0 * UNIT * (abs(y) + abs(low) + abs(high))
+                low, high = (low - y - room) * w, (high - y + room) * w
+                low, high = low - abs(low) * 8.0 * UNIT, high + abs(high) * 8.0 * UNIT
+                note(rows, offset + i, low, high)
             if total(rows) > cut:
                 return stop + 1
-            _within_reach(outputs, schedule, stop, rows, offset, cut, front, tube)
+            if _within_reach(run, stop, cut, x):
+                k = tube.steps[0]
+                if k < MOST_STEPS:  # a second point at the same time
+                    tube.time[k], tube.bounds[k], tube.steps[0] = clock[0], x, k + 1
     return len(schedule.stops)
 
 
 @kernel
-def _within_reach(
-    outputs: OpTape,
-    schedule: Schedule,
-    stop: int,
-    rows: BoxRows,
-    offset: int,
-    cut: float,
-    front: Front,
-    tube: Tube,
-) -> None:
+def _within_reach(run: Run, stop: int, cut: float, now: FloatArray) -> bool:
     """Cut off what measured states cannot be where the sum of squares is below the cut.
 
     What goes on in the tube are the solutions that can still be below it: |r_i| <= sqrt(cut -
-    the least of the others). The tube gets a second point at the same time.
+    the least of the others).
+    returns  whether the bounds now (n_x, 2) have changed
     """
+    outputs, schedule, rows, offset = run.outputs.tape, run.schedule, run.rows, run.offset
     changed = False
     for i in range(schedule.first[stop], schedule.first[stop + 1]):
         k = outputs.results[schedule.column[i]]
         if outputs.op[k] != ops.STATE:
             continue
-        others = 0.0
-        for j in range(len(rows.square)):
-            if j != offset + i:
-                others += rows.square[j]
+        others = rows.square[: offset + i].sum() + rows.square[offset + i + 1 :].sum()
         room = reach(cut, others) / schedule.weight[i]
         y, state = schedule.value[i], outputs.a[k]
         low, high = y - room, y + room
         low, high = low - 8.0 * UNIT * abs(low), high + 8.0 * UNIT * abs(high)
         if not (low <= high):
             continue
-        low, high = max(low, front.now[state, 0]), min(high, front.now[state, 1])
-        if low <= high and high - low < front.now[state, 1] - front.now[state, 0]:
-            front.now[state, 0], front.now[state, 1] = low, high
+        low, high = max(low, now[state, 0]), min(high, now[state, 1])
+        if low <= high and high - low < now[state, 1] - now[state, 0]:
+            now[state, 0], now[state, 1] = low, high
             changed = True
-    k = tube.steps[0]
-    if changed and k < MOST_STEPS:
-        tube.time[k] = front.clock[0]
-        tube.bounds[k] = front.now
-        tube.steps[0] = k + 1
-
-
-@kernel
-def _note(schedule: Schedule, rows: BoxRows, i: int, low: float, high: float, offset: int) -> None:
-    """A measured quantity between low and high, as a residual."""
-    y, w = schedule.value[i], schedule.weight[i]
-    room = 8.0 * UNIT * (abs(y) + abs(low) + abs(high))
-    low, high = (low - y - room) * w, (high - y + room) * w
-    note(rows, offset + i, low - abs(low) * 8.0 * UNIT, high + abs(high) * 8.0 * UNIT)
+    return changed

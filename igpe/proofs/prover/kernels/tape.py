@@ -1,10 +1,9 @@
-"""Writes tapes: operations one after the other, equal ones once.
+"""The right-hand side as a flat list of operations, a tape, which compiled code interprets.
 
-The right-hand side as a flat list of operations, which compiled code interprets.
-
-One interpreter serves every model. Functions of one variable are written as their Taylor polynomial
-about the middle of the step (Horner's scheme) plus a remainder, so that sums, products and
-quotients are all that the Taylor models have to know.
+One interpreter serves every model. `Writer` writes operations one after the other, equal ones once.
+Functions of one variable are written as their Taylor polynomial about the middle of the step
+(Horner's scheme) plus a remainder, so that sums, products and quotients are all that the Taylor
+models have to know.
 """
 
 from collections.abc import Sequence
@@ -14,26 +13,8 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 
-(
-    CONST,
-    STATE,
-    PARAMETER,
-    INPUT,
-    TIME,
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    NEG,
-    SQUARE,
-    SHIFT,
-    COEFFICIENT,
-    HORNER,
-    CLOSE,
-    TERM,
-    FRACTION,
-    GENERAL_POWER,
-) = range(18)
+CONST, STATE, PARAMETER, INPUT, TIME, ADD, SUB, MUL, DIV, NEG, SQUARE = range(11)
+SHIFT, COEFFICIENT, HORNER, CLOSE, TERM, FRACTION, GENERAL_POWER = range(11, 18)
 EXP, LOG, POWER, SIN, COS = range(5)
 TERMS = 6  # of a function's polynomial
 
@@ -68,19 +49,17 @@ class OpTape(NamedTuple):
     plain: bool
 
 
-def arguments(tape: OpTape, k: int) -> list[int]:
-    """Which operations the one at k is made of."""
-    return arguments_of(int(tape.op[k]), int(tape.a[k]), int(tape.b[k]), tape.argument.tolist())
+LEAVES = frozenset({CONST, STATE, PARAMETER, INPUT, TIME})
+BINARY = frozenset({ADD, SUB, MUL, DIV})
 
 
-def arguments_of(op: int, a: int, b: int, of_slots: Sequence[int]) -> list[int]:
-    """The same of one operation as it is written; `of_slots` are the arguments of functions."""
-    if op in (CONST, STATE, PARAMETER, INPUT, TIME):
+def arguments(op: int, a: int, b: int, of_slots: Sequence[int]) -> list[int]:
+    """Which operations one is made of; `of_slots` are the arguments of functions."""
+    if op in LEAVES:
         return []
     if op == FRACTION:
         return list(range(a, a + b))
-    places = [a, b] if op in (ADD, SUB, MUL, DIV) else [a]
-    return [*places, of_slots[b]] if op == CLOSE else places
+    return [a, *([b] if op in BINARY else []), *([of_slots[b]] if op == CLOSE else [])]
 
 
 MOST_FACTORS = 8  # of an integer power that is multiplied out
@@ -106,21 +85,15 @@ class Writer:
 
     def finished(self, results: Sequence[int]) -> OpTape:
         """What was written, with the positions of its results."""
-        op, a, b, number = (np.array(c) for c in zip(*self.rows, strict=True))
-        function, exponent, argument = (np.array([s[i] for s in self.slots]) for i in range(3))
+        op, a, b, number = zip(*self.rows, strict=True)
+        function, exponent, argument = ([s[i] for s in self.slots] for i in range(3))
+        integers = (np.array(c, dtype=np.int64) for c in (op, a, b, results, function, argument))
+        op_, a_, b_, results_, function_, argument_ = integers
         return OpTape(
-            op.astype(np.int64),
-            a.astype(np.int64),
-            b.astype(np.int64),
-            number.astype(float),
-            np.array(results, dtype=np.int64),
-            function.astype(np.int64),
-            exponent.astype(float),
-            argument.astype(np.int64),
-            _reach(self.rows),
-            self._needed(results),
-            not self.slots and DIV not in op,
-        )
+            op_, a_, b_, np.array(number, dtype=float),
+            results_, function_, np.array(exponent, dtype=float), argument_,
+            _reach(self.rows), self._needed(results), not self.slots and DIV not in op,
+        )  # fmt: skip
 
     def needed_only(self, results: Sequence[int]) -> OpTape:
         """What was written as far as the results need it; there are no functions."""
@@ -129,9 +102,7 @@ class Writer:
         short = Writer()
         for k in kept:
             op, a, b, number = self.rows[k]
-            if op not in (CONST, STATE, PARAMETER, INPUT, TIME):
-                a = place[a]
-            b = place[b] if op in (ADD, SUB, MUL, DIV) else b
+            a, b = a if op in LEAVES else place[a], place[b] if op in BINARY else b
             short.rows.append((op, a, b, number))
         return short.finished([place[r] for r in results])
 
@@ -140,8 +111,7 @@ class Writer:
         needed[np.arange(len(results)), list(results)] = True
         of_slots = [a for _, _, a in self.slots]
         for k in range(len(self.rows) - 1, -1, -1):
-            op, a, b, _ = self.rows[k]
-            for j in arguments_of(op, a, b, of_slots):
+            for j in arguments(*self.rows[k][:3], of_slots):
                 needed[:, j] |= needed[:, k]
         return needed
 
@@ -153,21 +123,13 @@ class Writer:
             self.rows.append(row)
         return self.known[row]
 
-    def _value(self, k: int) -> float | None:
-        op, _, _, number = self.rows[k]
-        return number if op == CONST else None
-
     def product(self, a: int, b: int) -> int:
         """a b."""
         return self.put(SQUARE, a) if a == b else self.put(MUL, a, b)
 
-    def quotient(self, a: int, b: int) -> int:
-        """a / b."""
-        return self.put(DIV, a, b)
-
     def one_over(self, a: int) -> int:
         """1 / a."""
-        return self.quotient(self.put(CONST, number=1.0), a)
+        return self.put(DIV, self.put(CONST, number=1.0), a)
 
     def fraction(self, places: Sequence[int], weights: Sequence[float]) -> int:
         """sum w_i t_i / sum t_i of the operations t_i at these places."""
@@ -191,10 +153,10 @@ class Writer:
 
     def power(self, a: int, b: int) -> int:
         """a to the power of b, multiplied out where b is a small whole number."""
-        exponent = self._value(b)
-        if exponent is None:
+        if self.rows[b][0] != CONST:
             result = self.function(EXP, self.put(MUL, b, self.function(LOG, a)))
-            return result if self._value(a) is not None else self.put(GENERAL_POWER, result)
+            return result if self.rows[a][0] == CONST else self.put(GENERAL_POWER, result)
+        exponent = self.rows[b][3]
         if exponent == int(exponent) and 0 < abs(exponent) <= MOST_FACTORS:
             result = self.whole_power(a, int(abs(exponent)))
             return result if exponent > 0 else self.one_over(result)
@@ -211,6 +173,7 @@ class Writer:
         return square if n % 2 == 0 else self.put(MUL, square, a)
 
     def tanh(self, a: int) -> int:
+        """1 - 2 / (exp(2 a) + 1)."""
         one, two = self.put(CONST, number=1.0), self.put(CONST, number=2.0)
         growth = self.function(EXP, self.put(MUL, two, a))
         return self.put(SUB, one, self.put(DIV, two, self.put(ADD, growth, one)))
@@ -223,18 +186,16 @@ def _reach(rows: Sequence[tuple[int, int, int, float]]) -> IntArray:
     reach: list[int] = []
     for op, a, b, _ in rows:
         if op in (CONST, PARAMETER, COEFFICIENT):
-            reach.append(0)
+            order = 0
         elif op in (INPUT, TIME):
-            reach.append(1)
+            order = 1
         elif op in (ADD, SUB):
-            reach.append(max(reach[a], reach[b]))
-        elif op == MUL:
-            reach.append(min(reach[a] + reach[b], ENDLESS))
-        elif op == SQUARE:
-            reach.append(min(2 * reach[a], ENDLESS))
-        elif op in (NEG, SHIFT, HORNER, CLOSE, GENERAL_POWER):
-            reach.append(reach[a])
+            order = max(reach[a], reach[b])
+        elif op in (MUL, SQUARE):
+            order = min(reach[a] + reach[b if op == MUL else a], ENDLESS)
+        elif op in (NEG, SHIFT, HORNER, CLOSE, GENERAL_POWER) or (op == DIV and reach[b] == 0):
+            order = reach[a]
         else:
-            constant = op == DIV and reach[b] == 0
-            reach.append(reach[a] if constant else ENDLESS)
+            order = ENDLESS
+        reach.append(order)
     return np.array(reach, dtype=np.int64)

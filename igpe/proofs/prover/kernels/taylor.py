@@ -13,7 +13,7 @@ coefficients' classes (order in time x degree): numbers that are not negative, s
 
 import math
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def algebra(parameters: int, states: int, degree: int) -> Monomials:
     for d in range(degree + 1):
         monomials += combinations_with_replacement(range(parameters), d)
         first.append(len(monomials))
-    place = {m: k for k, m in enumerate(monomials)}
+    kept, place = len(monomials), {m: k for k, m in enumerate(monomials)}
     products = sorted(
         (place[tuple(sorted(a + b))], i, j)
         for i, a in enumerate(monomials)
@@ -69,26 +69,18 @@ def algebra(parameters: int, states: int, degree: int) -> Monomials:
         if len(a) + len(b) <= degree
     )
     to, left, right = np.array(products, dtype=np.int64).T
-    counts = np.bincount(to, minlength=len(monomials))
-    factors = np.full((len(monomials), HIGHEST), -1, dtype=np.int64)
-    for k, m in enumerate(monomials):
-        factors[k, : len(m)] = m
+    counts = np.bincount(to, minlength=kept)
+    factors = [(*m, *[-1] * (HIGHEST - len(m))) for m in monomials]
+    powers = [[place.get((j,) * k, -1) for k in (2, 3)] for j in range(parameters)]
+
+    def integers(table: Any) -> IntArray:
+        return np.array(table, dtype=np.int64)  # a new array, contiguous
+
     return Monomials(
-        parameters,
-        states,
-        degree,
-        len(monomials) + states,
-        np.array([*first, len(monomials) + states], dtype=np.int64),
-        left.copy(),
-        right.copy(),
-        to.copy(),
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        factors,
-        np.array(
-            [[place.get((j,) * k, -1) for k in (2, 3)] for j in range(parameters)], dtype=np.int64
-        ),
-        int(counts.max()) + 2,
-    )
+        parameters, states, degree, kept + states, integers([*first, kept + states]),
+        integers(left), integers(right), integers(to), integers([0, *np.cumsum(counts)]),
+        integers(factors), integers(powers), int(counts.max()) + 2,
+    )  # fmt: skip
 
 
 class Scratch(NamedTuple):
@@ -116,20 +108,21 @@ class Scratch(NamedTuple):
     left: FloatArray
 
 
-def space(tape: OpTape, algebra: Monomials, order: int) -> Scratch:
-    """Room for a tape's numbers."""
-    n, classes = len(tape.op), algebra.degree + 2
-    return Scratch(
-        np.zeros((n, order + 1, algebra.size)),
-        np.zeros((n, order + 1, classes)),
-        np.zeros(n),
-        np.zeros(n),
-        np.zeros((n, 1 + algebra.states)),
-        np.zeros(n),
-        np.zeros((n, 2)),
-        np.zeros((len(tape.function), ops.TERMS + 1)),
-        np.zeros((order + 1, classes)),
-    )
+class TaylorModel(NamedTuple):
+    """A tape, the polynomials its operations are, and room for their numbers."""
+
+    tape: OpTape
+    algebra: Monomials
+    space: Scratch
+
+
+def taylor_model(tape: OpTape, algebra: Monomials, order: int) -> TaylorModel:
+    """One of an order in time."""
+    n, k, classes = len(tape.op), order + 1, algebra.degree + 2
+    slots = len(tape.function), ops.TERMS + 1
+    shapes: list[tuple[int, ...]] = [(n, k, algebra.size), (n, k, classes), (n,), (n,)]
+    shapes += [(n, 1 + algebra.states), (n,), (n, 2), slots, (k, classes)]
+    return TaylorModel(tape, algebra, Scratch(*map(np.zeros, shapes)))
 
 
 @kernel
@@ -164,16 +157,9 @@ def _expand(kind: int, exponent: float, at: float, g: FloatArray) -> None:
 
 @kernel
 def _product(
-    algebra: Monomials,
-    c: FloatArray,
-    a: int,
-    b: int,
-    k: int,
-    low: int,
-    high: int,
-    out: FloatArray,
-    sign: float,
-) -> None:
+    algebra: Monomials, c: FloatArray, a: int, b: int, k: int,
+    low: int, high: int, out: FloatArray, sign: float,
+) -> None:  # fmt: skip
     """out += sign * sum of a_j b_(k-j), low <= j <= high, as far as monomials are kept."""
     n = algebra.size - algebra.states
     for j in range(low, high + 1):
@@ -204,20 +190,13 @@ def _quotient(algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int)
 
 
 @kernel
-def coefficient(
-    tape: OpTape,
-    algebra: Monomials,
-    space: Scratch,
-    x: FloatArray,
-    p: FloatArray,
-    u: FloatArray,
-    k: int,
-) -> None:
+def coefficient(model: TaylorModel, x: FloatArray, p: FloatArray, u: FloatArray, k: int) -> None:
     """Coefficients of order k of every operation, from those of lower order.
 
-    x  (order + 1, n_x, size) of the states;  p: (n_p, 5) of each parameter, see `scales`;
+    x  (order + 1, n_x, size) of the states;  p: (n_p, 5) of each parameter, see `polynomials`;
     u  (n_u + 1, 2) value at the step's beginning and slope of the inputs and, last, of time
     """
+    tape, algebra, space = model
     c = space.c
     for n in range(len(tape.op)):
         op, a, b = tape.op[n], tape.a[n], tape.b[n]
@@ -277,8 +256,9 @@ LIBRARY = 8 * UNIT  # four units in the last place: what functions of the C libr
 
 
 @kernel
-def norms(tape: OpTape, algebra: Monomials, space: Scratch, order: int, h: float) -> None:
+def norms(model: TaylorModel, order: int, h: float) -> None:
     """Norms of all coefficients by class and order, times h^k; and their sums."""
+    tape, algebra, space = model
     for n in range(len(tape.op)):
         power, total = 1.0, 0.0
         for k in range(order + 1):
@@ -301,8 +281,7 @@ def _not_kept(algebra: Monomials, space: Scratch, a: int, b: int, order: int) ->
     left, norm = space.left, space.norm
     late = 0.0  # of b: all of higher order in time
     for k in range(order, -1, -1):
-        for g in range(classes):
-            left[k, g] = late
+        left[k] = late
         for g in range(classes):
             late += norm[b, k, g]
     # and those of no higher order, but of higher degree
@@ -315,27 +294,20 @@ def _not_kept(algebra: Monomials, space: Scratch, a: int, b: int, order: int) ->
     total = 0.0
     for k in range(order + 1):
         for g in range(classes):
-            highest = classes - 1 if g == 0 else algebra.degree - g
-            if g == classes - 1:
-                highest = 0
+            highest = algebra.degree - g if g > 0 else classes - 1
+            highest = 0 if g == classes - 1 else highest
             total += norm[a, k, g] * left[order - k, highest]
     return float(total * UP)
 
 
 @kernel
-def losses(
-    tape: OpTape,
-    algebra: Monomials,
-    space: Scratch,
-    order: int,
-    p: FloatArray,
-    sizes: FloatArray,
-) -> None:
+def losses(model: TaylorModel, order: int, p: FloatArray, sizes: FloatArray) -> None:
     """What truncation and rounding lose in each operation; needs `norms`.
 
-    p      (n_p, 5) of the parameters, whose polynomials lose something too: see `scales`
+    p      (n_p, 5) of the parameters, whose polynomials lose something too: see `polynomials`
     sizes  (n_u,) |a| + |b t| of the inputs a + b t, which may cancel
     """
+    tape, algebra, space = model
     total = space.total
     many = (order + 1.0) * (algebra.most + 2.0) + 8.0
     for n in range(len(tape.op)):
@@ -385,8 +357,9 @@ def _derivative(kind: int, exponent: float, low: float, high: float) -> float:
 
 
 @kernel
-def errors(tape: OpTape, algebra: Monomials, space: Scratch, tube: FloatArray) -> None:
+def errors(model: TaylorModel, tube: FloatArray) -> None:
     """d and M of every operation, for |eps| <= tube (n_x,); needs `losses` and `range`."""
+    tape, algebra, space = model
     e, most, total, lost = space.error, space.most, space.total, space.lost
     columns = 1 + algebra.states
     for n in range(len(tape.op)):
@@ -426,8 +399,9 @@ def errors(tape: OpTape, algebra: Monomials, space: Scratch, tube: FloatArray) -
 
 
 @kernel
-def divides_by_zero(tape: OpTape, space: Scratch) -> bool:
+def divides_by_zero(model: TaylorModel) -> bool:
     """Whether a denominator may vanish even without errors; needs `norms` and `range`."""
+    tape, space = model.tape, model.space
     space.most[:] = 0.0
     vanishes = False
     for n in range(len(tape.op)):
