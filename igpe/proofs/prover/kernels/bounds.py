@@ -30,9 +30,10 @@ def combined(rows: BoxRows, u: FloatArray, out: FloatArray) -> float:
         if u[i] != 0.0:
             count += 1
             error += abs(u[i]) * rows.error[i]
-            part = u[i] * rows.c[i]
-            out += part
-            size += np.abs(part).sum()
+            for m in range(len(out)):
+                part = u[i] * rows.c[i, m]
+                out[m] += part
+                size += abs(part)
     return (error + (count + 4.0) * UNIT * size) * UP + TINY
 
 
@@ -115,8 +116,11 @@ def _box_step(matrix: FloatArray, gradient: FloatArray, delta: FloatArray) -> Fl
     step = np.zeros(n)
     for _ in range(SWEEPS):
         for j in range(n):
+            slope = gradient[j]
+            for k in range(n):
+                slope += matrix[j, k] * step[k]
             if matrix[j, j] > 0.0:
-                aim = step[j] - (gradient[j] + (matrix[j] * step).sum()) / matrix[j, j]
+                aim = step[j] - slope / matrix[j, j]
                 step[j] = min(max(aim, -1.0 - delta[j]), 1.0 - delta[j])
     return step
 
@@ -163,7 +167,7 @@ def contract(algebra: Monomials, rows: BoxRows, cut: float, u: FloatArray, at: F
             rows.delta[k, 0], rows.delta[k, 1] = 1.0, -1.0
             return
         error = combined(rows, s, sum_up)
-        solve_for(algebra, rows, sum_up, error, k, np.sqrt(room * UP) * UP * norm_s)
+        solve_for(algebra, rows, sum_up, error, np.sqrt(room * UP) * UP * norm_s, k)
 
 
 @entry_point

@@ -31,21 +31,34 @@ TRIES = 6  # trial tubes
 
 
 @kernel
-def _growth(model: TaylorModel, order: int, h: float, tube: FloatArray) -> FloatArray:
-    """h phi_1(h M) d, the last term of the series by the tube."""
+def _growth(model: TaylorModel, order: int, h: float, tube: FloatArray, y: FloatArray) -> None:
+    """y = h phi_1(h M) d, the last term of the series by the tube."""
     space, n = model.space, len(tube)
-    m, d = np.empty((n, n)), np.empty(n)
+    power, following = np.empty(n), np.empty(n)
     for i in range(n):
         f = model.tape.results[i]
-        m[i] = space.error[f, 1:]
-        d[i] = space.error[f, 0] + 2.0 * UNIT * space.total[f] + TINY + space.norm[f, order].sum()
-    power, rest = d * (h * UP), (m @ tube) * (h * UP)
-    y = power.copy()
+        d = space.error[f, 0] + 2.0 * UNIT * space.total[f] + TINY + space.norm[f, order].sum()
+        y[i] = power[i] = d * h * UP
     for k in range(1, SERIES):
-        factor = h / (k + 1) * UP
-        power, rest = (m @ power) * factor, (m @ rest) * factor
-        y += power
-    return (y + rest) * UP
+        _times(model, power, h / (k + 1), following)
+        y += following
+        power[:] = following
+    power[:] = tube
+    for k in range(SERIES):
+        _times(model, power, h / (k + 1), following)
+        power[:] = following
+    for i in range(n):
+        y[i] = (y[i] + power[i]) * UP
+
+
+@kernel
+def _times(model: TaylorModel, v: FloatArray, factor: float, out: FloatArray) -> None:
+    """out = factor M v."""
+    for i in range(len(v)):
+        total = 0.0
+        for j in range(len(v)):
+            total += model.space.error[model.tape.results[i], 1 + j] * v[j]
+        out[i] = total * factor * UP
 
 
 @kernel
@@ -59,11 +72,11 @@ def enclose_error(
     losses(model, order, p, sizes)
     tube = np.zeros(len(y))
     errors(model, tube)
-    y[:] = _growth(model, order, h, tube)
+    _growth(model, order, h, tube, y)
     for _ in range(TRIES):
         tube[:] = 1.5 * y + TINY
         errors(model, tube)
-        y[:] = _growth(model, order, h, tube)
+        _growth(model, order, h, tube, y)
         if (y <= tube).all():  # not where one is no number
             return True
         if not np.isfinite(y).all():
@@ -275,7 +288,8 @@ def integrate(
                 coefficient(run.slope, x, p, u, k)
                 if k < order:
                     for i in range(n):
-                        x[k + 1, i] = space.c[slope.results[i], k] / (k + 1)
+                        for m in range(algebra.size):
+                            x[k + 1, i, m] = space.c[slope.results[i], k, m] / (k + 1)
             shortest = SMALLEST * (target - time)
             done = looked = False
             trial = h

@@ -122,31 +122,34 @@ def total(rows: BoxRows) -> float:
 
 @kernel
 def solve_for(
-    algebra: Monomials, rows: BoxRows, p: FloatArray, error: float, k: int, room: float
+    algebra: Monomials, rows: BoxRows, p: FloatArray, error: float, room: float, only: int
 ) -> None:
-    """Narrow delta_k by |p(delta) +- error| <= room: g_k delta_k is between bounds of the rest."""
+    """Narrow delta_k, of all k if `only` is -1, by |p(delta) +- error| <= room."""
     rest, size, low, high = p.copy(), 0.0, 0.0, 0.0
     for j in range(algebra.parameters):
         size += abs(p[1 + j])
         rest[1 + j] = 0.0
-        if j != k:
-            low += min(p[1 + j] * rows.delta[j, 0], p[1 + j] * rows.delta[j, 1])
-            high += max(p[1 + j] * rows.delta[j, 0], p[1 + j] * rows.delta[j, 1])
-    g = p[1 + k]
-    if not (abs(g) > 0.0) or not np.isfinite(size + error):
+        low += min(p[1 + j] * rows.delta[j, 0], p[1 + j] * rows.delta[j, 1])
+        high += max(p[1 + j] * rows.delta[j, 0], p[1 + j] * rows.delta[j, 1])
+    if not np.isfinite(size + error):
         return
     rest_low, rest_high = bounds_of(algebra, rest)
     slack = error + 64.0 * UNIT * (size + abs(rest_low) + abs(rest_high) + room + error) + TINY
-    a = (-room - rest_high - high - slack) / g
-    shrink(rows, k, a, (room - rest_low - low + slack) / g)
+    for k in range(algebra.parameters):
+        g = p[1 + k]
+        if abs(g) > 0.0 and only in (-1, k):
+            least = low - min(g * rows.delta[k, 0], g * rows.delta[k, 1])
+            most = high - max(g * rows.delta[k, 0], g * rows.delta[k, 1])
+            a = (-room - rest_high - most - slack) / g
+            b = (room - rest_low - least + slack) / g
+            shrink(rows, k, a, b)
 
 
 @kernel
 def narrow(algebra: Monomials, rows: BoxRows, i: int, cut: float) -> None:
     """Cut off what residual i, given the least of all others, leaves no room below the cut."""
     room = reach(cut, rows.square.sum() - rows.square[i])
-    for k in range(algebra.parameters):
-        solve_for(algebra, rows, rows.c[i], rows.error[i], k, room)
+    solve_for(algebra, rows, rows.c[i], rows.error[i], room, -1)
 
 
 @kernel
