@@ -15,9 +15,16 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.bounds import joint_bound
-from igpe.proofs.prover.kernels.integration import BROKE, FATHOMED, SHRUNK, THROUGH, integrate
+from igpe.proofs.prover.kernels.integration import (
+    BROKE,
+    FATHOMED,
+    SHRUNK,
+    THROUGH,
+    TaylorRun,
+    integrate,
+)
 from igpe.proofs.prover.kernels.mueller import tube
-from igpe.proofs.prover.kernels.rows import BoxRows, Run, clear, note, rows, total, tube_rows
+from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, note, rows, total, tube_rows
 from igpe.proofs.prover.kernels.tape import OpTape
 from igpe.proofs.prover.kernels.taylor import algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic
@@ -142,7 +149,8 @@ class BoxEnclosure:
     degree: int = 2
     order: int | None = None
     tolerance: float = 1e-5
-    runs: list[Run] = field(init=False)
+    tubes: list[TubeRun] = field(init=False)
+    models: list[TaylorRun] = field(init=False)
     rows: BoxRows = field(init=False)
     divides: BoolArray = field(init=False)
 
@@ -153,14 +161,16 @@ class BoxEnclosure:
         algebras = [algebra(n, len(run.sharp.results), self.degree) for run in given]
         self.algebra = algebras[0]
         self.rows = rows(self.size, self.algebra)
-        self.runs = []
+        self.tubes, self.models = [], []
         for k, (run, a) in enumerate(zip(given, algebras, strict=True)):
             slope, outputs, begin = run.tapes
             order = self.order or (POLYNOMIAL if slope.plain else QUOTIENTS)
             parts = ((slope, order), (outputs, 0), (begin, 0))
             f, h, start = (taylor_model(part, a, order_in_time) for part, order_in_time in parts)
             room, first = tube(a.states), sum(sizes[: k + 1])
-            self.runs.append(Run(f, h, start, run.sharp, run.schedule, room, self.rows, first))
+            results = run.schedule, room, self.rows, first
+            self.tubes.append(TubeRun(run.sharp, outputs, begin, *results))
+            self.models.append(TaylorRun(f, h, start, *results))
         self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)
         self.multipliers = np.zeros(self.size)
 
@@ -200,7 +210,7 @@ class BoxEnclosure:
         """Taylor models of all experiments, until one ends the search; how the worst ended."""
         worst, ranges = THROUGH, np.stack([lower, upper], axis=1)
         p = polynomials(lower, upper, self.divides, self.degree)
-        for run in self.runs:
+        for run in self.models:
             outcome = integrate(run, p, ranges, self.tolerance, most, cut)
             if outcome in (FATHOMED, SHRUNK):
                 return int(outcome)
@@ -222,7 +232,7 @@ class BoxEnclosure:
         """Forget all rows; record those of priors and jumps, which are linear."""
         clear(self.rows)
         self.multipliers[:] = 0.0
-        for run in self.runs:
+        for run in self.tubes:
             run.tube.steps[0] = 0
         given = self.dynamic.unmeasured
         p = polynomials(lower, upper, self.divides, self.degree) if given.size else np.zeros(0)
@@ -249,8 +259,8 @@ class BoxEnclosure:
         return bound, reached
 
     def _tube(self, ranges: FloatArray, cut: float, fine: float, most: int) -> int:
-        stops = [tube_rows(run, ranges, fine, most, cut) for run in self.runs]
-        pairs = zip(self.runs, stops, strict=True)
+        stops = [tube_rows(run, ranges, fine, most, cut) for run in self.tubes]
+        pairs = zip(self.tubes, stops, strict=True)
         return sum(int(run.schedule.first[stop]) for run, stop in pairs)
 
     def coarse(self, lower: FloatArray, upper: FloatArray, cut: float) -> float:

@@ -9,13 +9,15 @@ as long as |eps| stays in the trial tube in which d and M hold; if the right-han
 the tube is never left. This proves existence, and bounds the error of the discretisation, at once.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.prover.kernels.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
-from igpe.proofs.prover.kernels.mueller import Schedule, hull, inputs_between
-from igpe.proofs.prover.kernels.rows import Run, bounds_of, left, narrow, note, total
+from igpe.proofs.prover.kernels.mueller import Schedule, Tube, hull, inputs_between
+from igpe.proofs.prover.kernels.rows import BoxRows, bounds_of, left, narrow, note, total
 from igpe.proofs.prover.kernels.taylor import (
     Monomials,
     TaylorModel,
@@ -173,6 +175,21 @@ DROWNED = 0.02  # of a state's scale: smaller errors drown nothing
 SMALLEST = 1e-9  # step, as a share of the way to the next stop
 
 
+class TaylorRun(NamedTuple):
+    """One experiment: Taylor models of slopes, measured quantities and start values, and results.
+
+    offset  where the experiment's rows begin
+    """
+
+    slope: TaylorModel
+    outputs: TaylorModel
+    begin: TaylorModel
+    schedule: Schedule
+    tube: Tube
+    rows: BoxRows
+    offset: int
+
+
 @kernel
 def _values(
     model: TaylorModel, x: FloatArray, p: FloatArray, u: FloatArray, sizes: FloatArray
@@ -185,7 +202,7 @@ def _values(
 
 
 @kernel
-def _measure(run: Run, stop: int) -> None:
+def _measure(run: TaylorRun, stop: int) -> None:
     """Residuals of one stop as polynomials, from `_values`."""
     (tape, algebra, space), schedule = run.outputs, run.schedule
     rows, offset, first = run.rows, run.offset, algebra.size - algebra.states
@@ -253,7 +270,7 @@ def _lost(algebra: Monomials, x: FloatArray, scale: FloatArray) -> bool:
 
 @entry_point
 def integrate(
-    run: Run, p: FloatArray, ranges: FloatArray, tolerance: float, most: int, cut: float
+    run: TaylorRun, p: FloatArray, ranges: FloatArray, tolerance: float, most: int, cut: float
 ) -> int:
     """Record the residuals of one experiment until the box is excluded or has shrunk.
 

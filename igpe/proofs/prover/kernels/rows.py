@@ -17,7 +17,7 @@ from igpe.proofs.prover.kernels.mueller import (
     mueller,
 )
 from igpe.proofs.prover.kernels.tape import OpTape
-from igpe.proofs.prover.kernels.taylor import Monomials, TaylorModel
+from igpe.proofs.prover.kernels.taylor import Monomials
 
 
 class BoxRows(NamedTuple):
@@ -176,17 +176,16 @@ def left(rows: BoxRows) -> float:
     return share
 
 
-class Run(NamedTuple):
-    """One experiment: Taylor models of slopes, measured quantities and start values, and results.
+class TubeRun(NamedTuple):
+    """One experiment: tapes of slopes, measured quantities and start values, and results.
 
-    sharp   the slopes' tape, as interval arithmetic likes it
+    slope   as interval arithmetic likes it
     offset  where the experiment's rows begin
     """
 
-    slope: TaylorModel
-    outputs: TaylorModel
-    begin: TaylorModel
-    sharp: OpTape
+    slope: OpTape
+    outputs: OpTape
+    begin: OpTape
     schedule: Schedule
     tube: Tube
     rows: BoxRows
@@ -194,13 +193,12 @@ class Run(NamedTuple):
 
 
 @entry_point
-def tube_rows(run: Run, p: FloatArray, fine: float, most: int, cut: float) -> int:
+def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -> int:
     """Mueller bounds of all residuals as far as they reach, or are needed to exceed the cut.
 
     returns  the number of stops reached
     """
-    slope, outputs, begin = run.sharp, run.outputs.tape, run.begin.tape
-    schedule, tube, rows, offset = run.schedule, run.tube, run.rows, run.offset
+    slope, outputs, begin, schedule, tube, rows, offset = run
     n = len(slope.results)
     x, u = np.zeros((n, 2)), np.zeros((schedule.inputs.shape[1] + 1, 2))
     out = np.zeros((len(begin.op), 2))
@@ -234,14 +232,14 @@ def tube_rows(run: Run, p: FloatArray, fine: float, most: int, cut: float) -> in
 
 
 @kernel
-def _within_reach(run: Run, stop: int, cut: float, now: FloatArray) -> bool:
+def _within_reach(run: TubeRun, stop: int, cut: float, now: FloatArray) -> bool:
     """Cut off what measured states cannot be where the sum of squares is below the cut.
 
     What goes on in the tube are the solutions that can still be below it: |r_i| <= sqrt(cut -
     the least of the others).
     returns  whether the bounds now (n_x, 2) have changed
     """
-    outputs, schedule, rows, offset = run.outputs.tape, run.schedule, run.rows, run.offset
+    outputs, schedule, rows, offset = run.outputs, run.schedule, run.rows, run.offset
     changed = False
     for i in range(schedule.first[stop], schedule.first[stop + 1]):
         k = outputs.results[schedule.column[i]]
