@@ -35,7 +35,6 @@ from igpe.planning.information import Criterion, Determined, DOptimal, determine
 from igpe.planning.plan import Plan, PlannedExperiment
 from igpe.planning.planned_model import carried
 from igpe.planning.search import BestDesign, DesignSearch
-from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
 
@@ -197,7 +196,7 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     outputs = dict(zip(experiment.told, run.measured.T, strict=True))
     tables = []
     for n, d in posed.noise.items():
-        sigma = outputs[d.name] if isinstance(d, EstimatedSigma) else d.deviation(outputs[n])
+        sigma = d.deviation(outputs[n]) if isinstance(d, NoiseModel) else outputs[d.estimated]
         columns: dict[str, Any] = {"time": grid, "predicted": outputs[n], "sigma": sigma}
         tables.append(pd.DataFrame({"experiment": planned.name, "name": n} | columns))
     return pd.concat(tables, ignore_index=True)

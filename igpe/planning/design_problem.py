@@ -32,8 +32,7 @@ from igpe.planning.planned_model import (
 from igpe.planning.sample_choice import SamplingRules, sets_of_quantities
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, read_inputs, step_input
-from igpe.problem.noise.estimated import EstimatedSigma
-from igpe.problem.noise.sigma import Deviation, NoiseModel
+from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 
@@ -153,7 +152,7 @@ def read_design(
     _require_effect(free, plan.conditions)
     # error models that follow the model, so that the planned experiments can carry them
     models = measure if isinstance(measure, Mapping) else template.error_models
-    each = {n: d if isinstance(d, EstimatedSigma) else models.get(n) for n, d in noise.items()}
+    each = {n: d if d.estimated else models.get(n) for n, d in noise.items()}
     most = min(sampling.at_most or len(sampling.times), len(sampling.times))
     sets = sets_of_quantities(len(noise), sampling.quantities)
     return DesignProblem(
@@ -167,11 +166,7 @@ def read_design(
         sizes=relative_to,
         noise=noise,
         sigma_known=isinstance(measure, Mapping) or not unknown,
-        deviations={
-            n: d
-            for n, d in each.items()
-            if isinstance(d, EstimatedSigma) or (isinstance(d, NoiseModel) and d.follows)
-        },
+        deviations={n: d for n, d in each.items() if isinstance(d, Deviation) and d.follows},
         given_sizes=frozenset(sizes),
         criterion=criterion,
         integrator=integrator,

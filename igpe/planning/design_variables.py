@@ -27,7 +27,7 @@ from igpe.problem.losses import NormalPrior
 from igpe.problem.model import Builder, build
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.noise import Noise
-from igpe.problem.noise.sigma import Deviation, NoiseModel
+from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import Bounds
 
@@ -338,7 +338,7 @@ def read_noise(
                 f"measure names '{name}', which is nothing that varies with time in the model; it "
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
-        if isinstance(one, NoiseModel | EstimatedSigma):
+        if isinstance(one, Deviation):
             found[name] = one
         elif isinstance(given, Mapping):
             if not (is_finite(one) and one > 0):

@@ -31,8 +31,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.planning.design_variables import Between, DesignVariable, Ramps, placeholder
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
-from igpe.problem.noise.estimated import EstimatedSigma
-from igpe.problem.noise.sigma import Deviation
+from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
 
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least
@@ -136,12 +135,10 @@ class PlannedSensitivities:
     ) -> None:
         self.noise, self.bounds = noise, bounds
         self.times, self._replicates = np.unique(times, return_inverse=True)
-        names = [n.name for n in noise if isinstance(n, EstimatedSigma)]
+        names = [n.estimated for n in noise if n.estimated]
         places = {n: len(noise) + i for i, n in enumerate(dict.fromkeys(names))}
-        self.estimated = np.array([isinstance(n, EstimatedSigma) for n in noise])
-        self.deviation = [
-            places[n.name] if isinstance(n, EstimatedSigma) else i for i, n in enumerate(noise)
-        ]
+        self.estimated = np.array([bool(n.estimated) for n in noise])
+        self.deviation = [places[n.estimated] if n.estimated else i for i, n in enumerate(noise)]
         self.outputs = len(noise) + len(places)  # measured quantities, estimated deviations
         self._simulation = integrator.simulation(ivp, self.times, sensitivities=False)
 
@@ -159,9 +156,7 @@ class PlannedSensitivities:
         rest = run.measured[:, self.outputs :].reshape(len(h), -1, self.outputs)
         s = np.moveaxis(rest, 1, 2)  # (n_times, n_outputs, n)
         pairs = zip(self.noise, h.T, strict=False)
-        given = [
-            np.ones_like(y) if isinstance(n, EstimatedSigma) else n.deviation(y) for n, y in pairs
-        ]
+        given = [n.deviation(y) if isinstance(n, NoiseModel) else np.ones_like(y) for n, y in pairs]
         sigma = np.stack(given, axis=1)
         sigma = np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
         model = h[:, self.deviation]
@@ -327,7 +322,7 @@ def _alone(
 
 def carried(measured: Mapping[str, Deviation]) -> dict[str, Any]:
     """As `Experiment(sigma=...)` has it: what must be computed with the model, 1 for all else."""
-    return {n: d if isinstance(d, EstimatedSigma) else 1.0 for n, d in measured.items()}
+    return {n: d if d.estimated else 1.0 for n, d in measured.items()}
 
 
 def _sources(

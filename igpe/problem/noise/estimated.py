@@ -22,6 +22,16 @@ class EstimatedSigma:
 
     name: str
 
+    @property
+    def follows(self) -> bool:
+        """Whether it is computed with the predictions: always."""
+        return True
+
+    @property
+    def estimated(self) -> str:
+        """The quantity of the model that is the standard deviation."""
+        return self.name
+
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DataError(

@@ -7,7 +7,7 @@ with the rest (`EstimatedSigma`).
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ class NoiseModel(ABC):
     for others. Weights from the measurements themselves would favour those that are too small by
     chance.
     """
+
+    estimated: ClassVar[str] = ""
+    """The quantity of the model that is the standard deviation; none: it is this formula."""
 
     @abstractmethod
     def deviation(self, predicted: FloatArray) -> FloatArray:
