@@ -78,5 +78,5 @@ def test_one_limit_for_all_searches_where_errors_follow_the_model():
 
 @pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), "1"])
 def test_a_limit_that_is_none_is_refused(bad):
-    with pytest.raises(ProblemError, match=r"time_limit.*a number of seconds above 0, or None"):
+    with pytest.raises(ProblemError, match=r"time_limit.*a positive number, or None"):
         MultipleShooting(time_limit=bad)
