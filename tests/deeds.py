@@ -123,3 +123,15 @@ def soon(told, seconds=10.0):
             return True
         time.sleep(0.02)
     return False
+
+
+def make_unless_lacking(_nothing):
+    """Fail in workers that have LACKS in their environment."""
+    if "LACKS" in os.environ:
+        raise ValueError("this worker lacks a package")
+    return lambda number: {"number": 2 * number}
+
+
+def lack():
+    """What a worker without a package does at its start."""
+    os.environ["LACKS"] = "1"

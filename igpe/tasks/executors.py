@@ -36,6 +36,10 @@ REROUTED = (
     "The cluster has had no worker for {:.0f} s, so {} processes of this machine do its work until "
     "workers come back."
 )
+NOT_READY = (
+    "A worker of the executor could not make the work ready, so processes of this machine do the "
+    "items that it had."
+)
 GONE = (
     "The executor takes no more work ({}). What is finished is kept in the store, if there is one: "
     "call again with a new executor."
@@ -93,6 +97,8 @@ class LentPool:
 
         local  whether to use a process of this machine, as the executor's cannot do it
         """
+        if local and "_local" not in self.__dict__:
+            self._report(NOT_READY)
         if local or self._is_empty:
             return self._local.submit(packed, items, attempt)
         task = partial(perform, packed, tuple(items), *self._limits, attempt)

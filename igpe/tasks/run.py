@@ -255,8 +255,7 @@ class _Flight:
         return pack(self.work)
 
     def _send(self, task: _Task) -> None:
-        local = task.not_ready and self.landed  # others could: it is this work's worker
-        future = self.pool.submit(self._packed, task.items, task.attempt, local=local)
+        future = self.pool.submit(self._packed, task.items, task.attempt, local=task.not_ready)
         self.flying[future] = task
 
     def _landed(self) -> list[ItemOutcome]:

@@ -10,7 +10,18 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
-from deeds import alive, begun, items, make_at_last, make_but_not_first, pids, soon, work
+from deeds import (
+    alive,
+    begun,
+    items,
+    lack,
+    make_at_last,
+    make_but_not_first,
+    make_unless_lacking,
+    pids,
+    soon,
+    work,
+)
 
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.core.status import Status
@@ -248,6 +259,15 @@ def test_a_worker_that_cannot_build_the_model_costs_no_item(name, opened, tmp_pa
     with opened(name) as executor:
         found = outcomes(Work(make_but_not_first, str(tmp_path)), 12, Backend(executor))
     assert doubled(found)
+
+
+def test_where_no_worker_can_build_the_model_this_machine_does(tmp_path):
+    said = []
+    with ProcessPoolExecutor(1, initializer=lack) as pool:
+        found = outcomes(Work(make_unless_lacking, None), 3, Backend(pool, report=said.append))
+    assert doubled(found)
+    assert len(said) == 1
+    assert "this machine" in said[0]
 
 
 @pytest.mark.parametrize("when", ["never any", "gone at once", "client closed"])
