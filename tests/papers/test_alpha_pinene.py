@@ -1,9 +1,9 @@
 """Alpha-pinene: measured runs at the best known sums of squares, alone and with Arrhenius."""
 
 import pytest
-from models import alpha_pinene
 
 import igpe
+from models import alpha_pinene
 
 
 @pytest.mark.parametrize("run", [1, 2])
