@@ -123,6 +123,16 @@ class Counting(NoiseModel):
 
 
 @dataclass
+@dataclass(frozen=True)
+class Stricter(igpe.losses.Loss):
+    """Squares up to five standard deviations first, up to one in the end."""
+
+    criterion = "Stricter loss"
+
+    def limits(self, spread: float) -> tuple[float, ...]:
+        return 5.0, 1.0
+
+
 class Careful:
     """A solver: IPOPT, and a bound of 0 on what cannot be negative."""
 
@@ -212,6 +222,22 @@ def test_a_noise_model_is_one_class() -> None:
     assert result.parameters == TRUTH
     sigma = Counting(0.01).deviation(result.points["fitted"].to_numpy())
     assert result.points["sigma"].to_numpy() == pytest.approx(sigma, rel=1e-3)
+
+
+@pytest.mark.parametrize("method", [igpe.SingleShooting(), igpe.MultipleShooting()])
+def test_a_loss_is_one_class(method: Any) -> None:
+    data = CHAIN.data(0.01)
+    data.iloc[3, 1] += 0.5  # an outlier
+    run = igpe.Experiment(data, start=CHAIN.start, start_time=0.0, sigma=0.01)
+    stricter, huber, squares = (
+        igpe.Problem(CHAIN.builder, parameters=list(CHAIN.truth), experiments=run, loss=loss)
+        for loss in (Stricter(), igpe.losses.Huber(1.0), igpe.losses.LeastSquares())
+    )
+    result = igpe.estimate(stricter, quick(correction=method))
+    assert result.parameters == TRUTH
+    assert result.criterion == "Stricter loss"
+    assert result.parameters == pytest.approx(igpe.estimate(huber, quick()).parameters, rel=1e-4)
+    assert igpe.estimate(squares, quick()).parameters != TRUTH
 
 
 def test_a_solver_is_one_class() -> None:

@@ -26,7 +26,6 @@ from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.problem.experiment import Experiment
-from igpe.problem.losses import L1, Huber
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
@@ -380,11 +379,7 @@ def _criterion(problem: Problem) -> str:
     """What the objective is; empty where it is a sum of squares."""
     if problem.sigma_estimated:
         return "-2 log likelihood, but for a constant,"
-    if isinstance(problem.loss, L1):
-        return "Sum of absolute residuals"
-    if isinstance(problem.loss, Huber):
-        return f"Huber's loss (delta = {problem.loss.delta:g})"
-    return ""
+    return problem.loss.criterion
 
 
 def _certificates(problem: Problem, first: Algebraic) -> tuple[Certificate, ...]:

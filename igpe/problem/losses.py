@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import numpy as np
 
@@ -10,24 +10,62 @@ from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
 
-__all__ = ["L1", "Huber", "LeastSquares", "NormalPrior", "PiecewiseConstant"]
+__all__ = ["L1", "Huber", "LeastSquares", "Loss", "NormalPrior", "PiecewiseConstant"]
 
 ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 
 
+class Loss:
+    """What residuals, divided by their standard deviations, add to the objective.
+
+    A residual counts as its square up to a limit and linearly beyond (igpe/numerics/least_squares/
+    base.py). A loss is one class: these attributes, and the limits.
+
+    is_squares   whether there is no limit, so that the objective is a sum of squares
+    is_absolute  whether the objective is the sum of absolute residuals, the limits being small ones
+                 of a smooth form
+    criterion    name of the objective in results; empty for sums of squares
+    """
+
+    is_squares: bool = False
+    is_absolute: bool = False
+    criterion: str = ""
+
+    def limits(self, spread: float) -> tuple[float, ...]:
+        """Return the limits that are used one after the other.
+
+        spread  typical deviation of residuals: 1 where standard deviations are known
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class LeastSquares:
+class LeastSquares(Loss):
     """Sum of squared residuals divided by their standard deviations: maximum likelihood for normal
     errors (Michalik et al. 2009, IGPE, eq. 3)."""
 
+    is_squares = True
+
+    def limits(self, spread: float) -> tuple[float, ...]:
+        """Return no limit."""
+        return (np.inf,)
+
 
 @dataclass(frozen=True)
-class L1:
+class L1(Loss):
     """Sum of absolute residuals divided by their standard deviations: ignores outliers."""
 
+    is_absolute = True
+    criterion = "Sum of absolute residuals"
+
+    def limits(self, spread: float) -> tuple[float, ...]:
+        """Return smaller and smaller limits; the last moves an estimate by less than a hundredth
+        of its error."""
+        return (spread, 0.1 * spread, 0.01 * spread)
+
 
 @dataclass(frozen=True)
-class Huber(Checked):
+class Huber(Checked, Loss):
     """Squares up to `delta` standard deviations, linear beyond.
 
     raises ProblemError unless delta is a positive number
@@ -35,8 +73,14 @@ class Huber(Checked):
 
     delta: Positive = 1.345
 
+    @property
+    def criterion(self) -> str:  # type: ignore[override]
+        """Name of the objective in results."""
+        return f"Huber's loss (delta = {self.delta:g})"
 
-Loss: TypeAlias = LeastSquares | L1 | Huber
+    def limits(self, spread: float) -> tuple[float, ...]:
+        """Return the limit."""
+        return (self.delta,)
 
 
 @dataclass(frozen=True)

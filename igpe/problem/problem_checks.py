@@ -18,7 +18,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import L1, Huber, LeastSquares, NormalPrior, PiecewiseConstant
+from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Instance
 from igpe.problem.units import conversion, converted, unit_name
 
@@ -159,7 +159,7 @@ def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
             f"local is {shown(local)}; wanted a list of parameters (empty if all are shared): "
             "local=['k1']."
         )
-    if not isinstance(loss, LeastSquares | L1 | Huber):
+    if not isinstance(loss, Loss):
         raise ProblemError(
             f"loss is {shown(loss)}; wanted igpe.losses.LeastSquares(), igpe.losses.L1() or "
             "igpe.losses.Huber(delta)."

@@ -25,7 +25,6 @@ from igpe.numerics.statistics.lack_of_fit import (
     lack_of_fit,
     runs_test,
 )
-from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import (
     ADEQUATE,
@@ -80,7 +79,7 @@ def with_findings(
     """
     if at is None or not np.isfinite(at.jacobian).all():
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
-    if not isinstance(problem.loss, LeastSquares):
+    if not problem.loss.is_squares:
         robust = replace(result, adequacy=Adequacy(UNJUDGED, reasons=(ROBUST,)))
         return replace(robust, notes=(*result.notes, *clear_failures(robust.residual_tests())))
     held, order, begin = np.isnan(np.diag(result.covariance)), [], 0

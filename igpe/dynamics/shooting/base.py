@@ -13,13 +13,8 @@ from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.numerics.least_squares.active import on_bounds, undetermined
-from igpe.numerics.least_squares.base import PLAIN, Fit, Linearised, Robust
-from igpe.problem.losses import L1, Huber, LeastSquares
+from igpe.numerics.least_squares.base import Fit, Linearised, Robust
 from igpe.problem.problem import Problem
-
-GENTLE = (1.0, 0.1, 0.01)
-"""Standard deviations up to which residuals count as squares where absolute values are minimised:
-at first, and in the end. The last moves an estimate by less than a hundredth of its error."""
 
 Profile: TypeAlias = Callable[[str, FloatArray], FloatArray | None]
 """A guess of trajectories in one experiment: (name, times) -> values, or None if it has none."""
@@ -98,7 +93,7 @@ def is_plain(problem: Problem) -> bool:
 
 def minimises_squares(problem: Problem) -> bool:
     """Return True if the objective is a sum of squares with standard deviations that are given."""
-    return isinstance(problem.loss, LeastSquares) and not problem.sigma_estimated
+    return problem.loss.is_squares and not problem.sigma_estimated
 
 
 def losses_of(problem: Problem, unit: float = 1.0) -> tuple[Robust, ...]:
@@ -107,12 +102,8 @@ def losses_of(problem: Problem, unit: float = 1.0) -> tuple[Robust, ...]:
     unit  what the residuals are divided by, beside their `sigma`
     """
     loss = problem.loss
-    if isinstance(loss, Huber):
-        return (Robust(loss.delta / unit),)
-    if isinstance(loss, L1):
-        spread = spread_of(problem) / unit
-        return tuple(Robust(delta * spread, absolute=True) for delta in GENTLE)
-    return (PLAIN,)
+    limits = loss.limits(spread_of(problem))
+    return tuple(Robust(limit / unit, loss.is_absolute) for limit in limits)
 
 
 def objective_at(problem: Problem, at: Linearised) -> float:
@@ -120,7 +111,7 @@ def objective_at(problem: Problem, at: Linearised) -> float:
 
     For `igpe.losses.L1` the sum of absolute residuals, of which the search minimises a smooth form.
     """
-    if not isinstance(problem.loss, L1):
+    if not problem.loss.is_absolute:
         return at.cost
     m = problem.size
     plain = losses_of(problem)[-1].unweighted(Linearised(at.residual[:m], at.jacobian[:m]))
@@ -143,7 +134,7 @@ def require_plain(
     raises           Unsupported, naming the method, the feature and the way out
     """
     kept, loss = constraints(problem), type(problem.loss).__name__
-    is_plain_loss = isinstance(problem.loss, LeastSquares)
+    is_plain_loss = problem.loss.is_squares
     refusals = (
         (
             varying_too and problem.time_varying,

@@ -19,7 +19,6 @@ from igpe.core.errors import Unsupported
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import OPERATION_NAMES, in_words
 from igpe.problem.inputs import Table
-from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
 from igpe.proofs.checker import functions
 from igpe.proofs.checker.interval import UNIT, Interval, outward, point, up
@@ -237,7 +236,7 @@ def replays(problem: Problem) -> tuple[Replay, ...]:
     raises Unsupported where a sum of squares has parts that the checker does not know
     """
     unsupported = {
-        "a loss other than LeastSquares()": not isinstance(problem.loss, LeastSquares),
+        "a loss other than LeastSquares()": not problem.loss.is_squares,
         "unknowns that vary with time": problem.time_varying,
         "standard deviations that follow the model": problem.sigma_follows_model,
         "estimated standard deviations": problem.sigma_estimated,

@@ -63,7 +63,6 @@ from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewto
 from igpe.numerics.least_squares.chains.proposal import Space
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.optima import is_same_objective
-from igpe.problem.losses import LeastSquares
 from igpe.problem.problem import Problem
 
 EARLY = (
@@ -206,7 +205,7 @@ class PreparedMultiple:
             nothing, at = untouched(self._residuals, name), self._residuals(np.zeros(0))
             return nothing if at is None else replace(nothing, objective=objective_at(problem, at))
         require_start(start, box, "MultipleShooting")
-        judged = problem.sigma_known and isinstance(problem.loss, LeastSquares)
+        judged = problem.sigma_known and problem.loss.is_squares
         gate = restarts.explained(len(self.chains)) if judged else np.inf
         attempts = restarts.run(
             lambda x: self._attempt(x, gate, deadline),
@@ -291,7 +290,7 @@ class PreparedMultiple:
     def _finished(self, one: Attempt, deadline: Deadline) -> Attempt:
         """The attempt, finished by single shooting if need be and if that can do it."""
         status, held = one.fit.status, constraints(self.problem)
-        if not isinstance(self.problem.loss, LeastSquares) or held:
+        if not self.problem.loss.is_squares or held:
             return one
         bounded = any(np.isfinite([k.lower, k.upper]).any() for k in self.known)
         endless = status in {Status.ITERATION_LIMIT, Status.FAILED}

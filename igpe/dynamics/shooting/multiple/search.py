@@ -24,7 +24,6 @@ from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewto
 from igpe.numerics.least_squares.chains.proposal import Space, gap_length, missed_length
 from igpe.numerics.least_squares.chains.soft_links import SoftLinks
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.problem.losses import L1, LeastSquares
 from igpe.problem.problem import Problem
 
 CLOSE = 1e-7  # distance from a bound, relative to its size or 1, of what is active
@@ -79,14 +78,14 @@ def _prior_factor(problem: Problem, loss: Robust, spread: float) -> float:
 
     Where absolute values are minimised, those are 1 / (2 delta spread) of what `loss` makes.
     """
-    return float(np.sqrt(2 * loss.delta * spread)) if isinstance(problem.loss, L1) else 1.0
+    return float(np.sqrt(2 * loss.delta * spread)) if problem.loss.is_absolute else 1.0
 
 
 def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
     """What the problem minimises; the residuals of no measurement come first."""
     if at is None:
         return float("inf")
-    if not isinstance(problem.loss, L1):
+    if not problem.loss.is_absolute:
         return at.cost * spread**2
     loss = _losses(problem, spread)[-1]
     free, delta = unmeasured(problem).size, loss.delta
@@ -257,7 +256,7 @@ def stages_of(
 
 def _require_lifting(problem: Problem, chains: Chains) -> None:
     refused = constraints(problem)
-    if not isinstance(problem.loss, LeastSquares):
+    if not problem.loss.is_squares:
         refused = [type(problem.loss).__name__]
     if refused:
         raise Unsupported(
