@@ -50,7 +50,7 @@ def test_runs_are_those_of_the_methods_alone(found):
 
 
 def test_words_and_pictures(found):
-    assert "best objective" in str(found)
+    assert "Best objective" in str(found)
     assert "ISS" in found._repr_html_()
     ax = found.plot()
     assert [text.get_text() for text in ax.get_legend().texts] == ["SS", "ISS"]

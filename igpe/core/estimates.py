@@ -8,11 +8,12 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.json_form import plain, restored
+from igpe.core.markup import Rows, Shown
 from igpe.core.status import Status
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """Parameters found, and how much they can be trusted.
 
     parameters   name -> value, in the model's units
@@ -60,6 +61,13 @@ class Estimate:
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        values = [("", "estimate"), *((n, f"{v:.6g}") for n, v in self.parameters.items())]
+        proved = f", at least {self.lower_bound:.6g} proved" * bool(np.isfinite(self.lower_bound))
+        by = f"By {self.method}, {self.seconds:.3g} s." if self.method else ""
+        known = f"Objective {self.objective:.6g}{proved}."
+        return [values], [known, self.status.value, *filter(None, [by]), *self.notes]
+
 
 class Iterate(NamedTuple):
     """Where multiple shooting stood after an iteration.
@@ -78,7 +86,7 @@ class Iterate(NamedTuple):
     starts: tuple[FloatArray, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Horizon(Estimate):
     """An estimate from the measurements up to some time.
 

@@ -1,4 +1,4 @@
-"""Tables and lists as HTML: for notebooks and for reports. Every text is escaped here.
+"""Tables and lists as HTML and as text: notebooks, reports, print. Every text is escaped here.
 
 Names and texts of others, made safe for where they are shown: one function for each target.
 
@@ -6,21 +6,75 @@ HTML is escaped in `igpe.core.markup`. A target that is not listed here gets no 
 """
 
 import json
+import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 from unicodedata import category
 
 LONG = 40  # characters; what is longer may be broken into lines
+LEFT = ' style="text-align:left"'  # of texts: notebooks put all cells to the right
+NUMERIC = re.compile(r"(± |-)?(\d.*|∞|)", re.DOTALL)
+Rows = Sequence[Sequence[str]]  # of a table: the heads, then as many texts in each row
+
+
+class Shown:
+    """Base of results: tables above sentences, as text where printed and as HTML in notebooks.
+
+    A dataclass says `repr=False`, else it would be written by its fields.
+    """
+
+    def _shown(self) -> tuple[Sequence[Rows], Sequence[str]]:
+        """The tables and the sentences."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        tables, sentences = self._shown()
+        blocks = ["\n".join(aligned(rows)) for rows in tables]
+        return "\n\n".join(filter(None, [*blocks, "\n".join(sentences)]))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        tables, sentences = self._shown()
+        return "".join(table(heads, rows) for heads, *rows in tables) + bullets(sentences)
+
+
+def aligned(rows: Rows) -> list[str]:
+    """Lines of a table with columns of equal width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def frame_rows(frame: Any, digits: int = 5, most: int = 20) -> list[list[str]]:
+    """A DataFrame as heads and rows of texts, its index first; of a long one the first rows."""
+    rows = [["", *map(str, frame.columns)]]
+    for name, *values in frame.head(most).itertuples():
+        rows.append([str(name), *(_text(v, digits) for v in values)])
+    return rows + [["...", *[""] * len(frame.columns)]] * (len(frame) > most)
+
+
+def _text(value: Any, digits: int) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return "" if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table whose first column names the rows.
+    """A table whose first column names the rows, without columns that are empty.
 
     heads  of the columns; an empty one stands above what needs no name
     rows   as many texts each
     """
-    head = "".join(_head(h) for h in heads)
-    body = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
+    rows = list(rows)
+    kept = [i for i, _ in enumerate(heads) if i == 0 or not rows or any(row[i] for row in rows)]
+    heads, rows = [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+    left = [not all(map(NUMERIC.fullmatch, column)) for column in zip(*rows, strict=True)]
+    left = [True, *left[1:]] if left else [True] * len(heads)
+    head = "".join(map(_head, heads, left))
+    body = "".join(f"<tr>{_row(row, left)}</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -36,6 +90,11 @@ def folded(summary: str, inside: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
 
 
+def heading(text: str) -> str:
+    """A small heading."""
+    return f"<h4>{escape(text)}</h4>"
+
+
 def preformatted(text: str) -> str:
     """Text as it is, in lines."""
     return f"<pre>{escape(text)}</pre>"
@@ -46,18 +105,19 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def _head(text: str) -> str:
-    return f'<th scope="col"{_kind(text)}>{escape(text)}</th>' if text else "<td></td>"
+def _head(text: str, left: bool) -> str:
+    return f'<th scope="col"{_kind(text, left)}>{escape(text)}</th>' if text else "<td></td>"
 
 
-def _row(row: Sequence[str]) -> str:
+def _row(row: Sequence[str], left: Sequence[bool]) -> str:
     name, *cells = row
-    head = f'<th scope="row"{_kind(name)}>{escape(name)}</th>'
-    return head + "".join(f"<td{_kind(cell)}>{escape(cell)}</td>" for cell in cells)
+    head = f'<th scope="row"{_kind(name, True)}>{escape(name)}</th>'
+    pairs = zip(cells, left[1:], strict=True)
+    return head + "".join(f"<td{_kind(cell, side)}>{escape(cell)}</td>" for cell, side in pairs)
 
 
-def _kind(text: str) -> str:
-    return ' class="long"' if len(text) > LONG else ""
+def _kind(text: str, left: bool) -> str:
+    return ' class="long"' * (len(text) > LONG) + LEFT * left
 
 
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, marks that turn text around, line separators

@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
-from igpe.core.markup import preformatted
+from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.status import Progress, Status
 from igpe.dynamics.search.engine import (
     PERFECT,
@@ -72,8 +72,8 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
     return table.astype({"start": int, "iterations": int})[[*ORDER, *unknowns]], complete
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """What became of every start.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
@@ -121,13 +121,9 @@ class Comparison:
         draw_waterfall(ax, ends, rounding=self.rounding)
         return ax
 
-    def __str__(self) -> str:
-        ended = "" if self.complete else "\nInterrupted: not all runs were made."
-        table = self.table.to_string(float_format="{:.3g}".format)
-        return f"{table}\nbest objective {self.best:.8g}{ended}"
-
-    def _repr_html_(self) -> str:
-        return str(self.table.to_html(float_format="{:.3g}".format))
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        ended = [] if self.complete else ["Interrupted: not all runs were made."]
+        return [frame_rows(self.table, 3)], [f"Best objective {self.best:.8g}.", *ended]
 
 
 @session()
@@ -212,8 +208,8 @@ TRUE = 1e-2  # relative difference of an objective that is computed again
 ROUNDING = 1e-10  # of the objective at the first start: what integration errors make of none
 
 
-@dataclass(frozen=True)
-class Campaign:
+@dataclass(frozen=True, repr=False)
+class Campaign(Shown):
     """What one estimator found from many starts.
 
     table     one row for each start that was done, by its number: status, arrived (at an optimum),
@@ -274,18 +270,15 @@ class Campaign:
         draw_waterfall(ax, {"": series(self.table["objective"], self.table["arrived"])})
         return ax
 
-    def __str__(self) -> str:
-        lines = [f"{count:>7}  {Status[name].value}" for name, count in self.counts.items()]
-        found = self.objectives
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        ends = [(Status[name].value, str(count)) for name, count in self.counts.items()]
+        lines, found = [], self.objectives
         if len(found):
             near = sum(is_same_objective(found[0], one) for one in found)
-            lines.append(f"best objective {found[0]:.8g}, from {near} of {len(self.table)} starts")
+            lines.append(f"Best objective {found[0]:.8g}, from {near} of {len(self.table)} starts.")
         if not self.complete:
             lines.append(f"Interrupted: {len(self.table)} of {len(self.starts)} starts were done.")
-        return "\n".join([*lines, *self.notes])
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
+        return [[("", "starts"), *ends]], [*lines, *self.notes]
 
 
 @session()

@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.json_form import Columns, Stored, made, restored
-from igpe.core.markup import bullets
+from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.planning.information import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
@@ -104,8 +104,8 @@ ERRORS = Columns(("name", "unit"), ("value", "before", "after", "ratio"), key="n
 COURSES = Columns(("experiment", "name"), ("time", "predicted", "sigma"))
 
 
-@dataclass(frozen=True)
-class Plan(Stored, name="plan", number=2):
+@dataclass(frozen=True, repr=False)
+class Plan(Shown, Stored, name="plan", number=2):
     """Planned experiments, and the linearised errors of the unknowns before and after them.
 
     experiments  what to do
@@ -272,15 +272,9 @@ class Plan(Stored, name="plan", number=2):
             for e in self.experiments
         ]
 
-    def __str__(self) -> str:
-        settings = [self.settings.to_string(float_format=number), ""] if self.bounds else []
-        errors = self.errors.to_string(float_format=number)
-        return "\n".join([*settings, *self._samples, "", errors, "", self.sentence, *self.notes])
-
-    def _repr_html_(self) -> str:
-        shown = (self.settings, self.errors) if self.bounds else (self.errors,)
-        tables = "".join(str(t.to_html(float_format=number)) for t in shown)
-        return tables + bullets((*self._samples, self.sentence, *self.notes))
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        tables = [self.settings, self.errors] if self.bounds else [self.errors]
+        return list(map(frame_rows, tables)), [*self._samples, self.sentence, *self.notes]
 
     def _course(
         self, planned: PlannedExperiment, name: str, times: FloatArray, column: str

@@ -12,6 +12,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
+from igpe.problem.card import experiment_html
 from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
 from igpe.problem.noise.sigma import (
     NoiseModel,
@@ -259,6 +260,9 @@ class Experiment:
         keys = [pd.Index(m.times[m.row], name="time"), pd.Index(np.array(m.names)[m.column])]
         means = pd.Series(m.value).groupby(keys).mean()
         return means.unstack().reindex(columns=pd.Index(m.names, name="name"))
+
+    def _repr_html_(self) -> str:
+        return experiment_html(self)
 
     def __repr__(self) -> str:
         return (

@@ -10,6 +10,7 @@ from igpe.core.arguments import is_finite, require_mapping
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
+from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant
@@ -253,6 +254,9 @@ class Problem:
             found[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
         lower, upper = (np.array([b[i] for b in found.values()], dtype=float) for i in (0, 1))
         return Box(tuple(found), lower, upper)
+
+    def _repr_html_(self) -> str:
+        return problem_html(self)
 
     def __repr__(self) -> str:
         return (

@@ -15,6 +15,7 @@ from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
+from igpe.core.markup import Rows, Shown
 from igpe.core.status import Status
 from igpe.results.plots.axes import plot_boxes
 
@@ -112,8 +113,8 @@ class TreeBox:
 FIELDS = [f.name for f in fields(TreeBox)]
 
 
-@dataclass(frozen=True)
-class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certificate 1"):
+@dataclass(frozen=True, repr=False)
+class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic certificate 1"):
     """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
 
     It is about the differential equations themselves: the error of discretisation is enclosed.
@@ -195,8 +196,10 @@ class DynamicCertificate(Stored, name="certificate", number="igpe dynamic certif
             f"({self.examined} boxes){stopped}{left}."
         )
 
-    def __str__(self) -> str:
-        return self.sentence
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        boxes = zip(self.unknowns, self.parameters, self.lower, self.upper, strict=True)
+        rows = [(name, *(f"{v:.6g}" for v in numbers)) for name, *numbers in boxes]
+        return [[("", "best", "from", "to"), *rows]], [self.sentence]
 
     def plot(self, axes: Any = None) -> Any:
         """The boxes over the plane of two unknowns: `igpe.results.plots.axes.plot_boxes`."""

@@ -63,12 +63,10 @@ class Section(NamedTuple):
 
 
 def wide_table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
-    """A table in a frame that scrolls, without empty columns, folded if it is long."""
+    """A table in a frame that scrolls, folded if it is long."""
     if not rows:
         return ""
-    kept = [i for i in range(len(heads)) if i == 0 or any(row[i] for row in rows)]
-    shown = [[row[i] for i in kept] for row in rows]
-    written = wide(table([heads[i] for i in kept], shown, caption), caption)
+    written = wide(table(heads, rows, caption), caption)
     return folded(f"{caption} ({len(rows)} rows)", written) if len(rows) > LONG else written
 
 

@@ -12,7 +12,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Columns
-from igpe.core.markup import bullets, table
+from igpe.core.markup import aligned, bullets, table
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import combinations, correlation, ellipse
@@ -209,12 +209,6 @@ def text(result: ResultData) -> str:
         lines += ["", title] if title else []
         lines += aligned(rows)
     return "\n".join([*lines, "", *_sentences(result)])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table with columns of equal width."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def html(result: ResultData) -> str:

@@ -18,14 +18,14 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import session
 from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns, Stored, plain, restored
-from igpe.core.markup import bullets
+from igpe.core.markup import Rows, Shown
 from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_bootstrap
-from igpe.results.result_data import aligned, number
+from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, Row, Work
@@ -47,8 +47,8 @@ MANY = 30  # degrees of freedom from which sigma counts as known: t is 4 % wider
 INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 
 
-@dataclass(frozen=True)
-class Bootstrapped(Stored, name="bootstrap", number=1):
+@dataclass(frozen=True, repr=False)
+class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     """Estimates from measurements as they might have come out.
 
     estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
@@ -130,7 +130,7 @@ class Bootstrapped(Stored, name="bootstrap", number=1):
             "unit": self.units[name],
         }
 
-    def __str__(self) -> str:
+    def _shown(self) -> tuple[list[Rows], list[str]]:
         rows = [("", "estimate", "± standard error", f"{100 * self.confidence:g} % interval", "")]
         for name, row in self.to_frame().iterrows():
             error = float(row["standard_error"])
@@ -141,11 +141,7 @@ class Bootstrapped(Stored, name="bootstrap", number=1):
             value = number(row["estimate"], error)
             rows.append((str(name), value, f"± {error:.2g}", f"[{ends}]", row["unit"]))
         made = f"{len(self.parameters)} refits, {self.kind}, seed {self.seed}; BCa intervals."
-        return "\n".join([*aligned(rows), "", made, *self.notes])
-
-    def _repr_html_(self) -> str:
-        table = self.to_frame().to_html(float_format="{:.6g}".format)
-        return f"{table}{bullets(self.notes)}"
+        return [rows], [made, *self.notes]
 
 
 def _quantiles(values: FloatArray, at: FloatArray) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.markup import bullets
+from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
 
@@ -18,8 +18,8 @@ FAR = 10.0  # of AICc: a model that has no support
 CHANCE = 0.05  # of a likelihood ratio
 
 
-@dataclass(frozen=True)
-class ModelComparison:
+@dataclass(frozen=True, repr=False)
+class ModelComparison(Shown):
     """Rival models, the best first.
 
     table  indexed by model: unknowns (sigma counts as one where it is unknown), objective,
@@ -31,13 +31,8 @@ class ModelComparison:
     table: pd.DataFrame
     notes: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        table = self.table.to_string(float_format="{:.5g}".format, na_rep="")
-        return "\n".join([table, "", *self.notes])
-
-    def _repr_html_(self) -> str:
-        table = self.table.to_html(float_format="{:.5g}".format, na_rep="")
-        return f"{table}{bullets(self.notes)}"
+    def _shown(self) -> tuple[list[Rows], tuple[str, ...]]:
+        return [frame_rows(self.table)], self.notes
 
 
 def compare_models(

@@ -20,6 +20,7 @@ from igpe.core.arguments import shown
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Columns, Stored
+from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.shooting.residuals import Run, fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -136,8 +137,8 @@ class PredictedTrajectory(NamedTuple):
         return np.asarray(np.interp(self.grid, times[order], sigma[order]))
 
 
-@dataclass(frozen=True)
-class Prediction(Stored, name="prediction", number=1):
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown, Stored, name="prediction", number=1):
     """What the model says at the estimate, and how sure it is.
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
@@ -158,8 +159,8 @@ class Prediction(Stored, name="prediction", number=1):
         """Mean with both bands and the measurements, one panel a quantity; returns axes."""
         return plot_prediction(self.table, self.measured, self.confidence, axes)
 
-    def _repr_html_(self) -> str:
-        return str(self.table.to_html(max_rows=20, float_format="{:.5g}".format))
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        return [frame_rows(self.table)], [f"{100 * self.confidence:g} % bands, {self.kind}."]
 
 
 def predict(

@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
-from igpe.core.markup import bullets
+from igpe.core.markup import Rows, Shown
 from igpe.core.status import Progress
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
@@ -28,7 +28,7 @@ from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
 from igpe.results.plots.uncertainty import plot_profiles
-from igpe.results.result_data import aligned, number
+from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
@@ -93,8 +93,8 @@ class ParameterProfile:
         return ", ".join(f"{end} {side}" for side, end in sides if end)
 
 
-@dataclass(frozen=True)
-class Profiles(Stored, name="set of profiles", number=1):
+@dataclass(frozen=True, repr=False)
+class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names        of all unknowns that were free
@@ -150,17 +150,13 @@ class Profiles(Stored, name="set of profiles", number=1):
         """Rise of the sum of squares over each unknown, with level and parabola; returns axes."""
         return plot_profiles(self, axes)
 
-    def __str__(self) -> str:
+    def _shown(self) -> tuple[list[Rows], list[str]]:
         rows: list[tuple[str, ...]] = [
             ("", "estimate", f"{100 * self.confidence:g} % interval", "linearised", "", "")
         ]
         rows += [_cells(p, self.linearised[p.name]) for p in self.profiles]
         level = f"the sum of squares {self.objective:.6g} may rise by {self.rise:.4g}"
-        return "\n".join([*aligned(rows), "", f"Profile likelihood; {level}.", *self.notes])
-
-    def _repr_html_(self) -> str:
-        table = self.to_frame().to_html(float_format="{:.6g}".format)
-        return f"{table}{bullets(self.notes)}"
+        return [rows], [f"Profile likelihood; {level}.", *self.notes]
 
 
 def _cells(p: ParameterProfile, linearised: tuple[float, float]) -> tuple[str, ...]:

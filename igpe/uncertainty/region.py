@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.errors import ProblemError
+from igpe.core.markup import Rows, Shown
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import allowed_rise, ellipse
 from igpe.problem.problem import Problem
@@ -32,8 +33,8 @@ ALONG, ACROSS = 10, 2  # increments of the sum of squares, on each side
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
 
 
-@dataclass(frozen=True)
-class Region:
+@dataclass(frozen=True, repr=False)
+class Region(Shown):
     """Two unknowns that a fit explains well enough together.
 
     names       of the two;  estimate: of both;  units: of both
@@ -52,6 +53,18 @@ class Region:
     rise: float
     integrations: int
     units: tuple[str, str] = ("", "")
+
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        rows: list[tuple[str, ...]] = [("", "estimate", "from", "to", "unit")]
+        for name, value, unit in zip(self.names, self.estimate, self.units, strict=True):
+            along = self.edge[name]
+            rows.append((name, *(f"{v:.6g}" for v in (value, along.min(), along.max())), unit))
+        ends = ", ".join(sorted({str(e) for e in self.edge["end"]} - {""}))
+        words = f"{100 * self.confidence:g} % joint region by the likelihood ratio."
+        return [rows], [
+            words,
+            *[f"Part of its edge is not that of the ratio: {ends}."] * bool(ends),
+        ]
 
     def plot(self, axes: Any = None) -> Any:
         """Region, linearised ellipse and estimate; returns the axes."""

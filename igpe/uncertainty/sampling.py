@@ -22,7 +22,7 @@ from igpe.core.arguments import is_count, require
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, session, stopped
 from igpe.core.errors import SolverMissing
-from igpe.core.markup import bullets
+from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.status import Progress
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
@@ -97,8 +97,8 @@ MIXED = 1.05  # R-hat up to which chains agree
 TELL = 100  # steps between two sentences
 
 
-@dataclass(frozen=True)
-class Samples:
+@dataclass(frozen=True, repr=False)
+class Samples(Shown):
     """Draws from the posterior; the beginning of the chains is left out.
 
     names         of the n unknowns;  estimate: unknown -> value at the maximum of the likelihood
@@ -155,18 +155,13 @@ class Samples:
         })
         return table.rename_axis("name")
 
-    def __str__(self) -> str:
-        table = self.to_frame().to_string(float_format="{:.5g}".format)
+    def _shown(self) -> tuple[list[Rows], list[str]]:
         walkers, steps, _ = self.chains.shape
         drawn = (
             f"{walkers} walkers, {steps} steps after {self.burnt} left out, seed {self.seed}; "
             f"{100 * self.acceptance:.0f} % of the proposals taken."
         )
-        return "\n".join([table, "", drawn, *self.notes])
-
-    def _repr_html_(self) -> str:
-        table = self.to_frame().to_html(float_format="{:.5g}".format)
-        return f"{table}{bullets(self.notes)}"
+        return [frame_rows(self.to_frame())], [drawn, *self.notes]
 
 
 @session()

@@ -16,8 +16,11 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
+from igpe.core.markup import table
 from igpe.formats.kinetics.conservation import Law, conservation_laws, laws_for
 from igpe.formats.kinetics.laws import TEMPERATURE, Arrhenius, OwnLaw, Reaction, numbered, plain
+from igpe.problem.card import typeset
+from igpe.problem.written import equations
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,12 @@ class Reactor:
         _refuse_strangers("algebraic", self.algebraic, "species", self.species)
         if self.algebraic:
             laws_for(self.algebraic, self.conservation)
+
+    def _repr_html_(self) -> str:
+        """The reactions, and the equations of the model that they make."""
+        rows = [(f"r{k}", r.text) for k, r in enumerate(self.steps, start=1)]
+        written = typeset(equations(self))
+        return table(("", "reaction"), rows) + written
 
     @property
     def steps(self) -> tuple[Reaction, ...]:

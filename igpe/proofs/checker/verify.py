@@ -20,6 +20,7 @@ import numpy as np
 
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import read_json
+from igpe.core.markup import Rows, Shown
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import Claims, confirm, value_at
 from igpe.proofs.checker.experiments import replays
@@ -43,8 +44,8 @@ class UnprovedRegion:
     why: str
 
 
-@dataclass(frozen=True)
-class Verified:
+@dataclass(frozen=True, repr=False)
+class Verified(Shown):
     """Result of `igpe.verify`.
 
     verdict      VERIFIED: within the box no parameters have a sum of squares below `lower_bound`,
@@ -99,8 +100,8 @@ class Verified:
             "Nothing was found that contradicts the certificate."
         )
 
-    def __str__(self) -> str:
-        return self.sentence
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        return [], [self.sentence]
 
 
 FORMAT = "igpe dynamic certificate 1"
