@@ -23,7 +23,8 @@ from igpe.core.deadline import (
 from igpe.core.errors import EstimationFailed, ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.fields import POSITIVE, or_none
-from igpe.core.status import Clock, Progress, Status
+from igpe.core.progress import Progress, teller, with_bar
+from igpe.core.status import Clock, Status
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import ComplementJob, complements, roughly
 from igpe.dynamics.search.engine import Restarts
@@ -67,6 +68,7 @@ SLOW = (
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
 
+@with_bar
 def estimate(
     problem: Problem,
     settings: Settings | None = None,
@@ -75,7 +77,7 @@ def estimate(
     executor: Workers = None,
     store: str | Path | None = None,
     timeout: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
     certify: bool = False,
     time_limit: float | None = None,
 ) -> Result:
@@ -86,7 +88,8 @@ def estimate(
     executor, store, timeout   where the candidates of step 3 go through step 4 and are kept, one
               an item, as for `igpe.campaign`; timeout is the time of one candidate, which then is
               given up, while time_limit is that of the whole call
-    progress  is told a sentence whenever a step begins
+    progress  a function that is called with a sentence whenever a step begins; None: a bar, in
+              notebooks; False: nothing; True: a bar in terminals too
     certify   whether `igpe.certify` is to prove, within a minute, that nothing fits better: see
               `Result.proof`; where that cannot be done a note says why
     time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
@@ -98,7 +101,7 @@ def estimate(
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
-    clock, backend = Clock(progress), Backend(executor, store, timeout)
+    clock, backend = Clock(teller(progress)), Backend(executor, store, timeout)
     with session(time_limit) as now:
         try:
             return _estimate(problem, settings, seed, backend, clock, certify=certify)

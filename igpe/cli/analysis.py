@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from igpe.cli.application import FAILED, answer, progress_shown, rows
+from igpe.cli.application import FAILED, answer, rows
 from igpe.cli.options import (
     DataFile,
     JsonFile,
@@ -19,6 +19,7 @@ from igpe.cli.options import (
     problem_of,
     replaceable,
 )
+from igpe.core.progress import reported
 
 
 def profile(
@@ -41,7 +42,7 @@ def profile(
     from igpe.uncertainty.profile import profile as follow
 
     problem = problem_of(model, data)
-    with progress_shown() as tell:
+    with reported(True) as tell:
         at = Result.from_json(result) if result else estimated(model, problem, None, tell)
         found = follow(problem, at, names, confidence=confidence, progress=tell)
     body = found.to_dict() | {"table": rows(found.to_frame(), "name")}
@@ -86,7 +87,7 @@ def design(
             f"design() in '{model}' returned the unknown settings {unknown_names}; igpe.design "
             f"has {sorted(known)}."
         )
-    with progress_shown() as tell:
+    with reported(True) as tell:
         at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
         tell("Planning the next experiment")
         found = plan(problem, at, **{"seed": seed or 0} | settings)
@@ -120,7 +121,7 @@ def certify(
 
     problem = problem_of(model, data)
     known = None if result is None else Result.from_json(result)
-    with progress_shown() as tell:
+    with reported(True) as tell:
         proof = prove(problem, known, gap=gap, time_limit=time_limit, progress=tell)
     if certificate is not None:
         proof.to_json(certificate)
@@ -146,7 +147,7 @@ def verify(
     from igpe.proofs.checker.verify import verify as check
 
     problem = problem_of(model, data)
-    with progress_shown() as tell:
+    with reported(True) as tell:
         tell("Proving the certificate again")
         found = check(certificate, problem, seconds)
     box = problem.box

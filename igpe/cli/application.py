@@ -1,14 +1,13 @@
 """The application, how errors end it, and what the commands write and show while they work."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from igpe.core.markup import one_line, printable
+from igpe.core.markup import printable
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 FORMAT = 1  # of the JSON that commands write
@@ -133,17 +132,3 @@ def _save(drawn: Callable[[], Any], path: Path) -> None:
         author = {"Software" if ending == "png" else "Creator": "igpe"}
         first.figure.savefig(content, format=ending, metadata=author)
     write(path, content.getvalue())
-
-
-@contextmanager
-def progress_shown() -> Iterator[Any]:
-    """A spinner on standard error that shows the step and the time it has taken."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    console = Console(stderr=True)
-    hidden = not console.is_terminal  # else a log would begin with an empty line
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task("Reading the model")
-        yield lambda sentence: progress.update(task, description=one_line(sentence))

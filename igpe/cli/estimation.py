@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from igpe.cli.application import answer, progress_shown, rows
+from igpe.cli.application import answer, rows
 from igpe.cli.options import (
     DataFile,
     JsonFile,
@@ -18,6 +18,7 @@ from igpe.cli.options import (
     problem_of,
     replaceable,
 )
+from igpe.core.progress import reported
 
 if TYPE_CHECKING:
     from igpe.estimation.campaigns import Comparison
@@ -68,7 +69,7 @@ def estimate(
     problem = problem_of(model, data)
     if petab is not None and not is_petab(model):
         raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
-    with progress_shown() as tell:
+    with reported(True) as tell:
         result = estimated(model, problem, seed, tell, time_limit)
     text, body = str(result), result.to_dict() | {"table": rows(result.to_frame(), "name")}
     if is_petab(model):
@@ -150,7 +151,7 @@ def compare(
     Ctrl-C ends with the runs that are finished, if there are any.
     """
     problem = problem_of(model, data)
-    with progress_shown() as tell:
+    with reported(True) as tell:
         found, notes = _compared(problem, method or [], (starts, seed), tell)
     if not found.complete and found.runs.empty:
         raise KeyboardInterrupt

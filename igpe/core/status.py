@@ -3,9 +3,10 @@
 import enum
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+
+from igpe.core.progress import Tell
 
 
 class Status(enum.Enum):
@@ -39,25 +40,21 @@ class Status(enum.Enum):
 
 _UNUSABLE = frozenset(list(Status)[list(Status).index(Status.UNDETERMINED) :])
 
-Progress: TypeAlias = Callable[[str], None]
-"""Is told a sentence whenever a step begins."""
-
 log = logging.getLogger("igpe")
 
 
 class Clock:
     """Times the steps, and tells of each."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, tell: Tell) -> None:
         self.seconds: dict[str, float] = {}
-        self._progress = progress
+        self._tell = tell
 
     @contextmanager
     def step(self, name: str, sentence: str) -> Iterator[None]:
         """Time what happens inside under `name`."""
         log.info(sentence)
-        if self._progress is not None:
-            self._progress(sentence)
+        self._tell(sentence)
         began = time.perf_counter()
         try:
             yield

@@ -18,7 +18,8 @@ from igpe.core.deadline import session
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.markup import Rows, Shown, frame_rows
-from igpe.core.status import Progress, Status
+from igpe.core.progress import Progress, Share, teller, with_bar
+from igpe.core.status import Status
 from igpe.dynamics.search.engine import (
     PERFECT,
     Run,
@@ -126,6 +127,7 @@ class Comparison(Shown):
         return [frame_rows(self.table, 3)], [f"Best objective {self.best:.8g}.", *ended]
 
 
+@with_bar
 @session()
 def compare(
     problem: Problem,
@@ -137,7 +139,7 @@ def compare(
     executor: Workers = None,
     store: str | Path | None = None,
     timeout: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Comparison:
     """Run every method from every start.
 
@@ -150,7 +152,7 @@ def compare(
     seed      of that sequence
     optimum   the best objective known elsewhere, in the methods' units; what is found may be better
     executor, store, timeout   where runs are made and kept, as for `igpe.campaign`
-    progress  is told a sentence when a method begins
+    progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns   what was done until then if it is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, one that is none, or a start lacks an
               unknown, or a number of starts is requested without bounds;  Unsupported by a method;
@@ -161,7 +163,7 @@ def compare(
     given = given_starts(problem, starts, seed, "compare")
     backend = Backend(executor, store, timeout)
 
-    tell = progress or (lambda sentence: None)
+    tell = teller(progress)
 
     def begins(name: str) -> None:
         tell(f"{name} from {len(given)} starts")
@@ -281,6 +283,7 @@ class Campaign(Shown):
         return [[("", "starts"), *ends]], [*lines, *self.notes]
 
 
+@with_bar
 @session()
 def campaign(
     problem: Problem,
@@ -291,7 +294,7 @@ def campaign(
     executor: Workers = None,
     store: str | Path | None = None,
     timeout: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Campaign:
     """Estimate a problem from many starts, in parallel, so that nothing finished is ever lost.
 
@@ -307,7 +310,7 @@ def campaign(
                estimator that are in it are not done again
     timeout    s for each start; one that takes longer is ended, recorded as TIMED_OUT, and done
                again only where more time is given. Each is then done in a process of its own
-    progress   is told a sentence now and then
+    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    what was done until then if it is interrupted (Ctrl-C)
     raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or made
                ready in any process, an executor that takes no work at all;  DataError for a store
@@ -323,7 +326,7 @@ def campaign(
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)
     given = given_starts(problem, starts, seed, "campaign")
     notes: list[str] = []
-    tell = progress or (lambda sentence: None)
+    tell = teller(progress)
 
     def report(sentence: str) -> None:
         notes.append(sentence)
@@ -335,7 +338,8 @@ def campaign(
         try:
             for done, run in enumerate(searched(job, given, backend), start=1):
                 if done % TELL == 0 or done == len(given):
-                    tell(f"Campaign: {done} of {len(given)} starts")
+                    words = f"Campaign: {done} of {len(given)} starts"
+                    tell(Share(words, done / len(given)))
                 yield run
         except ProblemError as error:  # the executor ended: what was finished is kept
             if done == 0:

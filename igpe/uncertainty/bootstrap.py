@@ -19,7 +19,7 @@ from igpe.core.deadline import session
 from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns, Stored, plain, restored
 from igpe.core.markup import Rows, Shown
-from igpe.core.status import Progress
+from igpe.core.progress import Progress, Share, teller, with_bar
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
@@ -258,6 +258,7 @@ def _columns(base: Likelihood) -> dict[str, IntArray]:
     return {name: np.concatenate(own) for name, own in parts.items()}
 
 
+@with_bar
 @session()
 def bootstrap(
     problem: Problem,
@@ -271,7 +272,7 @@ def bootstrap(
     executor: Workers = None,
     store: str | Path | None = None,
     timeout: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Bootstrapped:
     """Refit the problem to drawn measurements, each time from the estimate.
 
@@ -283,7 +284,7 @@ def bootstrap(
     confidence    of the intervals
     method        of the refits
     executor, store, timeout   where refits are made and kept, as for `igpe.campaign`
-    progress      is told a sentence now and then
+    progress      a function called with sentences; True, False, None: as for `igpe.estimate`
     returns       what was done until then if it is interrupted (Ctrl-C)
     raises        ProblemError for arguments that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
@@ -309,8 +310,9 @@ def bootstrap(
         for one in run(work, items, Backend(executor, store, timeout, CHUNK)):
             lost = {} if one.status is None else {"status": one.status.name}
             rows[int(one.key)] = restored(one.row) | lost
-            if progress is not None and len(rows) % CHUNK == 0:
-                progress(f"Bootstrap: {len(rows)} of {replications} replications")
+            if len(rows) % CHUNK == 0 or len(rows) == replications:
+                words = f"Bootstrap: {len(rows)} of {replications} replications"
+                teller(progress)(Share(words, len(rows) / replications))
     except KeyboardInterrupt:
         pass
     names, errors = problem.box.names, base.errors

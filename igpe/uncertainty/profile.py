@@ -18,7 +18,7 @@ from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
 from igpe.core.markup import Rows, Shown
-from igpe.core.status import Progress
+from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at, tangent
@@ -271,6 +271,7 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     )
 
 
+@with_bar
 @session()
 def profile(
     problem: Problem,
@@ -282,7 +283,7 @@ def profile(
     executor: Workers = None,
     store: str | Path | None = None,
     timeout: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Profiles:
     """Intervals by the likelihood ratio: all values that some fit with it explains well enough.
 
@@ -297,7 +298,7 @@ def profile(
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
     executor, store, timeout   where profiles are made and kept, one an item, as for
                `igpe.campaign`; one that is ended is left out, and a note says so
-    progress   is told a sentence when a profile begins
+    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no
@@ -313,7 +314,7 @@ def profile(
     for turn in range(AGAIN + 1):
         series = "" if store is None else digest("profile", equations, job[1:], values)
         work = Work(partial(_prepared, values), job, series)
-        rows, complete = _rows(work, asked, backend, progress)
+        rows, complete = _rows(work, asked, backend, teller(progress))
         single = [Profiles.from_dict(row["profiles"]) for row in rows]
         integrations += rows[0]["setup"] + sum(one.integrations for one in single)
         better = min((r["better"] for r in rows if r["better"]), key=lambda b: b[1], default=None)
@@ -339,9 +340,7 @@ def profile(
     )
 
 
-def _rows(
-    work: Work, names: Sequence[str], backend: Backend, progress: Progress | None
-) -> tuple[list[Row], bool]:
+def _rows(work: Work, names: Sequence[str], backend: Backend, tell: Tell) -> tuple[list[Row], bool]:
     """What became profiles, in the order of the names; those that are there at Ctrl-C.
 
     returns  also whether all items were finished
@@ -349,9 +348,8 @@ def _rows(
     """
 
     def items() -> Iterator[Item]:
-        for name in names:
-            if progress is not None:
-                progress(f"Profile of {name}")
+        for done, name in enumerate(names):
+            tell(Share(f"Profile of {name}", done / len(names)))
             yield Item(name, name)
 
     known: dict[str, ItemOutcome] = {}

@@ -23,7 +23,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import deferred, session, stopped
 from igpe.core.errors import SolverMissing
 from igpe.core.markup import Rows, Shown, frame_rows
-from igpe.core.status import Progress
+from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem
@@ -164,6 +164,7 @@ class Samples(Shown):
         return [frame_rows(self.to_frame())], [drawn, *self.notes]
 
 
+@with_bar
 @session()
 def sample(
     problem: Problem,
@@ -174,7 +175,7 @@ def sample(
     seed: int = 0,
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Samples:
     """Draw from the posterior: likelihood, normal priors, and the bounds as uniform priors.
 
@@ -189,7 +190,7 @@ def sample(
     seed        of the walkers
     confidence  of the intervals
     method      whose integrator is used
-    progress    is told a sentence now and then
+    progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns     what was drawn until then if it is interrupted (Ctrl-C)
     raises      SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot
@@ -209,7 +210,7 @@ def sample(
     sampler = emcee.EnsembleSampler(count, n, posterior)
     # emcee draws from NumPy's older generator
     first = emcee.State(start, random_state=np.random.RandomState(seed).get_state())
-    done = _run(sampler, first, steps, progress)
+    done = _run(sampler, first, steps, teller(progress))
     chain, density = sampler.get_chain()[:done], sampler.get_log_prob()[:done]
     times = np.asarray(sampler.get_autocorr_time(tol=0, quiet=True), dtype=float)
     longest = float(np.nanmax(times)) if np.isfinite(times).any() else np.inf
@@ -235,7 +236,7 @@ def sample(
     )
 
 
-def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> int:
+def _run(sampler: Any, first: Any, steps: int, tell: Tell) -> int:
     """Draw; how many steps are whole. Raises KeyboardInterrupt if none is."""
     drawn, done = sampler.sample(first, iterations=steps), 0
     try:
@@ -243,8 +244,8 @@ def _run(sampler: Any, first: Any, steps: int, progress: Progress | None) -> int
             with deferred():  # emcee would print the exception
                 next(drawn)
             done += 1
-            if progress is not None and done % TELL == 0:
-                progress(f"Sampling: {done} of {steps} steps")
+            if done % TELL == 0:
+                tell(Share(f"Sampling: {done} of {steps} steps", done / steps))
     except KeyboardInterrupt:
         if done == 0:
             raise

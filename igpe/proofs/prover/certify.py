@@ -21,7 +21,8 @@ from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.core.fields import Checked, Fraction, Positive
-from igpe.core.status import Progress, Status
+from igpe.core.progress import Progress, Share, Tell, teller, with_bar
+from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Profile, require_start
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -197,12 +198,12 @@ class BranchAndBound(Checked):
         self,
         problem: Problem,
         parameters: Mapping[str, float] | None = None,
-        progress: Progress | None = None,
+        progress: Progress = None,
         executor: Workers = None,
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`."""
         backend, began = Backend(executor), time.perf_counter()
-        tell = progress or (lambda sentence: None)
+        tell = teller(progress)
         require_numba()
         dynamic = posed(problem)
         if not len(problem.box):
@@ -226,7 +227,7 @@ class BranchAndBound(Checked):
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
         tell("Proving that no others fit better")
         deadline = time.perf_counter() + self.time_limit
-        report = _progress_report(progress, search, best)
+        report = _progress_report(tell, search, best)
         if executor is None:
             status = search.run(deadline, report)
         else:
@@ -251,6 +252,7 @@ class BranchAndBound(Checked):
         )
 
 
+@with_bar
 @session()
 def certify(
     problem: Problem,
@@ -258,7 +260,7 @@ def certify(
     *,
     gap: float = 1e-3,
     time_limit: float = 60.0,
-    progress: Progress | None = None,
+    progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
     """Prove that no parameters within the bounds fit essentially better.
@@ -271,7 +273,7 @@ def certify(
     gap         relative distance of the bound to the sum of squares
     time_limit  seconds for the proof itself, once compiled and with first parameters; what is
                 proved until then is returned, also after Ctrl-C
-    progress    called with a sentence about once a second
+    progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
     executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
                 is the same for all but None, unless it ends early; parts in flight are then lost
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
@@ -286,21 +288,20 @@ def certify(
     return BranchAndBound(gap, time_limit).certify(problem, given, progress, executor)
 
 
-def _progress_report(
-    progress: Progress | None, search: BoxSearch, best: Incumbent
-) -> Callable[[], None]:
+def _progress_report(tell: Tell, search: BoxSearch, best: Incumbent) -> Callable[[], None]:
     """Return a function that says about once a second how far the search is."""
     last = time.perf_counter()
 
     def report() -> None:
         nonlocal last
-        if progress is None or time.perf_counter() - last < EVERY:
+        if time.perf_counter() - last < EVERY:
             return
         last = time.perf_counter()
-        progress(
+        words = (
             f"{search.examined} boxes, {100 * search.open_share:.3g} % of the box left, "
             f"bound {max(search.lower_bound, 0.0):.6g} of {best.objective:.6g}"
         )
+        tell(Share(words, 1 - search.open_share, steady=False))
 
     return report
 
