@@ -52,14 +52,14 @@ def test_runs_are_those_of_the_methods_alone(found):
 def test_words_and_pictures(found):
     assert "Best objective" in str(found)
     assert "ISS" in found._repr_html_()
-    ax = found.plot()
+    (ax,) = found.plot()
     assert [text.get_text() for text in ax.get_legend().texts] == ["SS", "ISS"]
     whole, far, every = ax.lines  # the far start does not arrive by single shooting
     assert far.get_markerfacecolor() == "none"
     assert len(far.get_xdata()) == 1
     for line in (whole, every):
         assert (np.diff(line.get_ydata()) >= 0).all()
-    assert found.plot(ax) is ax
+    assert found.plot(ax)[0] is ax
 
 
 def test_a_better_optimum_known_elsewhere_counts():

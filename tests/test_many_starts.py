@@ -70,9 +70,9 @@ def test_the_best_and_the_waterfall(serial):
     assert best.objective == serial.objectives[0] == serial.table["objective"].min()
     assert igpe.profile(consecutive.problem(), best)["p1"].determined
     assert (np.diff(serial.objectives) >= 0).all()
-    ax = serial.plot()
+    (ax,) = serial.plot()
     assert list(ax.lines[0].get_ydata()) == list(serial.objectives)
-    assert serial.plot(ax) is ax
+    assert serial.plot(ax)[0] is ax
     assert f"Best objective {best.objective:.8g}, from" in str(serial)
     assert "A local optimum was reached" in serial._repr_html_()
     assert same(pickle.loads(pickle.dumps(serial)), serial)

@@ -195,7 +195,7 @@ def test_known_standard_deviations_are_put_to_the_test(known_sigma):
     assert fitted("k1", sigma=0.002).probability < 1e-6
     assert known_sigma.to_frame().loc["k1", "unit"] == "1/h"
     assert "1/h" in str(known_sigma).splitlines()[1]
-    assert set(known_sigma.points["unit"]) == {"mol/l"}
+    assert set(known_sigma.points["unit"]) == {"mol/L"}
 
 
 def test_a_parameter_on_its_bound(on_bound):

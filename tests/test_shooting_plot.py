@@ -73,10 +73,9 @@ def test_gaps_and_objective_of_every_iteration(found):
     assert ends[-1][1] == sum(h.iterations for h in found.trail)
 
 
-def jumps(ax, intervals, quantity):
+def jumps(ax, intervals):
     """Between the end of each piece and the start of the next."""
-    width = intervals + 2  # measurements, pieces, starts of pieces
-    pieces = ax.lines[quantity * width + 1 : (quantity + 1) * width - 1]
+    pieces = ax.lines[:intervals]
     ends = np.array([line.get_ydata()[[0, -1]] for line in pieces])
     assert all(len(line.get_xdata()) == INSIDE for line in pieces)
     return np.abs(ends[:-1, 1] - ends[1:, 0])
@@ -84,23 +83,23 @@ def jumps(ax, intervals, quantity):
 
 def test_pieces_meet_in_the_end(problem, found):
     axes = plot_pieces(problem, found)
-    assert axes.shape == (1, 4)
+    assert axes.axes.shape == (2, 4)
     intervals = len(found.trail[0].iterates[0].nodes[0]) - 1
     for quantity in (0, 1):
-        assert jumps(axes[0, 0], intervals, quantity).max() > 0.1
-        assert jumps(axes[0, -1], intervals, quantity).max() < 1e-5
+        assert jumps(axes[quantity, 0], intervals).max() > 0.1
+        assert jumps(axes[quantity, -1], intervals).max() < 1e-5
     last = sum(h.iterations for h in found.trail)
     assert axes[0, 0].get_title().startswith("iteration 0, gap ")
     assert axes[0, -1].get_title().startswith(f"iteration {last}, gap ")
     legend = axes[0, 0].figure.legends[0]
-    assert [t.get_text() for t in legend.texts] == ["y1", "y2"]
+    assert [t.get_text() for t in legend.texts] == ["model", "start of an interval", "measured"]
 
 
 def test_as_many_as_asked_for_in_given_axes(problem, found):
-    _, given = plt.subplots(1, 2)
+    _, given = plt.subplots(2, 2)
     drawn = plot_pieces(problem, found, given, iterates=2)
-    assert list(drawn.ravel()) == list(given)
-    assert given[1].get_legend() is not None
+    assert drawn.axes.tolist() == given.tolist()
+    assert given[0, 0].get_legend() is not None
     assert plot_pieces(problem, found, iterates=1)[0, 0].get_title().startswith("iteration 20")
     with pytest.raises(igpe.errors.ProblemError, match="iterates is 0"):
         plot_pieces(problem, found, iterates=0)

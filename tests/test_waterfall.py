@@ -92,9 +92,9 @@ def test_a_search_from_many_starts_keeps_where_they_ended():
     assert min(found.reached) == found.objective
     alone = igpe.search.MultiStart(igpe.MultipleShooting(), starts=2).estimate(problem, {})
     assert len(alone.reached) == 2
-    ax = plot_waterfall(found)
+    (ax,) = plot_waterfall(found)
     assert len(ax.lines[0].get_xdata()) == 4
-    assert plot_waterfall(found, ax) is ax
+    assert plot_waterfall(found, ax)[0] is ax
 
 
 def test_restarts_keep_where_they_ended():

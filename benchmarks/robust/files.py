@@ -486,9 +486,8 @@ def _read_stored(file: str) -> list[str]:
     return wrong
 
 
-def _drawn(axes: Any) -> None:
-    first = axes if hasattr(axes, "figure") else axes[0]
-    first.figure.savefig(BytesIO(), format="svg")
+def _drawn(plot: Any) -> None:
+    plot.figure.savefig(BytesIO(), format="svg")
 
 
 def _read_certificate(file: str) -> list[str]:

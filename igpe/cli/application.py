@@ -82,7 +82,7 @@ def answer(
 
     body        has `table`
     json        file; - is standard output, which then has nothing else; None: no JSON
-    picture     what draws it and returns its axes, and the file
+    picture     what draws it, and the file
     page        what writes a page besides
     unfinished  what to say of the rest after Ctrl-C, which ends with its exit code; empty if all
                 was done
@@ -118,17 +118,8 @@ def rows(table: Any, index: str = "") -> list[dict[str, Any]]:
 
 
 def _save(drawn: Callable[[], Any], path: Path) -> None:
-    from io import BytesIO
-
     import matplotlib
 
-    from igpe.core.files import write
-
     matplotlib.use("agg")  # whatever a `matplotlibrc` of the current folder names
-    ending, content = path.suffix.lower()[1:], BytesIO()
     with matplotlib.rc_context({"text.usetex": False}):
-        axes = drawn()
-        first = axes if hasattr(axes, "figure") else axes[0]
-        author = {"Software" if ending == "png" else "Creator": "igpe"}
-        first.figure.savefig(content, format=ending, metadata=author)
-    write(path, content.getvalue())
+        drawn().save(path)

@@ -32,7 +32,7 @@ from igpe.dynamics.shooting.base import Estimator, spread_of
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
-from igpe.results.plots.axes import axes_for
+from igpe.results.plots.axes import Plot, axes_for
 from igpe.results.plots.search import draw_waterfall, series
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend
@@ -110,17 +110,16 @@ class Comparison(Shown):
         }
         return pd.DataFrame.from_dict(rows, orient="index")
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, axes: Any = None) -> Plot:
         """A waterfall: each method's objectives in ascending order.
 
-        axes     matplotlib axes; None makes a figure
-        returns  the axes
+        axes  matplotlib axes; None makes a figure
         """
         ax = axes_for(1, axes)[0]
         groups = self.runs.groupby("method", sort=False)
         ends = {str(name): series(own["objective"], own["arrived"]) for name, own in groups}
         draw_waterfall(ax, ends, rounding=self.rounding)
-        return ax
+        return Plot([ax])
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         ended = [] if self.complete else ["Interrupted: not all runs were made."]
@@ -266,11 +265,11 @@ class Campaign(Shown):
         """Status -> number of starts."""
         return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
 
-    def plot(self, axes: Any = None) -> Any:
-        """A waterfall of the starts; axes are matplotlib's, None makes a figure. Returns them."""
+    def plot(self, axes: Any = None) -> Plot:
+        """A waterfall of the starts; axes are matplotlib's, None makes a figure."""
         ax = axes_for(1, axes)[0]
         draw_waterfall(ax, {"": series(self.table["objective"], self.table["arrived"])})
-        return ax
+        return Plot([ax])
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         ends = [(Status[name].value, str(count)) for name, count in self.counts.items()]

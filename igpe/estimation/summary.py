@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
@@ -16,15 +17,16 @@ from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.base import Trajectory
+from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import constraints, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.residuals import deviations, fine_grid, simulate
+from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
-from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
+from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability, root
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
@@ -271,7 +273,10 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         structure=str(steps.structure),
         maps=steps.structure.maps,
         points=pd.concat((_points(problem, k, run) for k, run in runs), ignore_index=True),
-        curves=pd.concat((_curves(steps, k, run) for k, run in runs), ignore_index=True),
+        curves=pd.concat(
+            (_curves(steps, k, run, errors, settings.integrator) for k, run in runs),
+            ignore_index=True,
+        ),
         seconds=steps.seconds,
         versions=dict(_versions()),
         seed=settings.seed,
@@ -283,6 +288,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         ),
         other_optima=others,
         criterion=_criterion(problem),
+        time_unit=problem.unit("time"),
     )
     plain = None if at is None else of_measurements(problem, at)
     return with_findings(result, problem, plain, free.rows)
@@ -434,9 +440,13 @@ def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
     return np.where(which >= 0, told, m.sigma)
 
 
-def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
+def _curves(
+    steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
+) -> pd.DataFrame:
     experiment = steps.problem.experiments[k]
     smooth = steps.ladder[0].of[k]
+    half = if_in_time(lambda: _half_band(steps, k, run, errors, integrator))
+    half = np.full(run.measured.shape, np.nan) if half is None else half
     pieces = [
         pd.DataFrame({
             "experiment": experiment.name,
@@ -445,10 +455,41 @@ def _curves(steps: Steps, k: int, run: Trajectory) -> pd.DataFrame:
             "fitted": run.measured[:, i],
             "smoothed": smooth[name].value(run.times),
             "smoothed_error": smooth[name].value_error(run.times),
+            "lower": run.measured[:, i] - half[:, i],
+            "upper": run.measured[:, i] + half[:, i],
         })
         for i, name in enumerate(experiment.measured)
     ]
     return pd.concat(pieces, ignore_index=True)
+
+
+def _half_band(
+    steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
+) -> FloatArray | None:
+    """(n_times, n_measured) half of the linearised confidence band of the fitted model.
+
+    None for other fits than plain least squares, as `igpe.predict` has it.
+    """
+    problem, at = steps.problem, steps.best.at
+    if (
+        at is None
+        or not (is_plain(problem) and minimises_squares(problem))
+        or not errors.degrees > 0
+    ):
+        return None
+    ivp, names = compiled(problem).initial_value_problem(k), problem.box.names
+    index = [names.index(n) for n in ivp.unknowns]
+    x = problem.box.vector(steps.paths[0].corrected.parameters)
+    along = integrator.simulation(ivp, run.times, sensitivities=True).run(x[index])
+    if not along.status.usable:
+        return None
+    by = np.zeros((*run.measured.shape, len(names)))
+    by[:, :, index] = along.measured_by_unknown
+    error = np.sqrt(errors.variance) * root(at.jacobian, errors.held).error(by)
+    level = 0.5 + errors.confidence / 2
+    known = problem.sigma_known
+    quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
+    return np.asarray(quantile * error)
 
 
 def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:

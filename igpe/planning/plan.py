@@ -20,6 +20,7 @@ from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.tables import Data, read_table, rows_of
+from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_plan
 from igpe.results.result_data import number
 
@@ -216,8 +217,8 @@ class Plan(Shown, Stored, name="plan", number=2):
             "(equivalence theorem)."
         )
 
-    def plot(self, axes: Any = None) -> Any:
-        """Inputs, predicted courses with the samples, errors before and after; returns axes."""
+    def plot(self, axes: Any = None) -> Plot:
+        """Inputs, predicted courses with the samples, errors before and after."""
         return plot_plan(self.experiments, self.courses, self.errors, axes)
 
     def entries(self) -> dict[str, Any]:

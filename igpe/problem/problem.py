@@ -28,7 +28,7 @@ from igpe.problem.problem_checks import (
     with_logarithms,
 )
 from igpe.problem.tables import Data, read_table
-from igpe.problem.units import unit_name
+from igpe.problem.units import time_unit, unit_name
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -224,7 +224,13 @@ class Problem:
         }
 
     def unit(self, name: str) -> str:
-        """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty."""
+        """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty.
+
+        That of "time" is what the data say where the model has none.
+        """
+        if name == "time":
+            given = (e.units.get("time", "") for e in self.experiments)
+            return time_unit(self.instances[0]) or next(filter(None, given), "")
         base = self.varying.get(name, name.split("@", maxsplit=1)[0].removesuffix("(t0)"))
         for instance in self.instances:
             if base in instance.scalars:

@@ -20,7 +20,7 @@ from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Instance
-from igpe.problem.units import conversion, converted, unit_name
+from igpe.problem.units import conversion, converted, time_unit, unit_name
 
 Bounds = tuple[float, float]
 KINDS = {
@@ -133,10 +133,13 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
             raise DataError(
                 f"units are given for '{name}', which is not among {experiment.measured}."
             )
-        series = {0: instance.time} if name == "time" else instance.over_time(name)
-        if series is None:
+        if name == "time":  # a model without any unit takes that of the data
+            own = time_unit(instance) or ("" if _has_units(instance) else given)
+        elif (series := instance.over_time(name)) is None:
             continue
-        factor, offset = conversion(name, given, unit_name(next(iter(series.values()))))
+        else:
+            own = unit_name(next(iter(series.values())))
+        factor, offset = conversion(name, given, own)
         if name == "time":
             result.start_time = factor * experiment.start_time + offset
         if name in models:
@@ -150,6 +153,11 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         measurements = converted(measurements, name, factor, offset)
     result.measurements, result.error_models = measurements, MappingProxyType(models)
     return result
+
+
+def _has_units(instance: Instance) -> bool:
+    states = (next(iter(series.values())) for series in instance.states.values())
+    return any(map(unit_name, (*states, *instance.scalars.values())))
 
 
 def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
@@ -240,6 +248,12 @@ def check_problem(problem: Any) -> None:
                 f"{place}time_varying names {unknown}; the model's variables over time that are no "
                 f"states are {sorted(instance.series)}."
             )
+    times = {e.units.get("time", "") for e in problem.experiments}
+    if len(times) > 1 and not time_unit(problem.instances[0]):
+        raise DataError(
+            f"The experiments' times are in the units {sorted(times)}. The model has no unit of "
+            "time to which they could be converted. Give all times in the same unit."
+        )
     if others := sorted(problem.local - set(problem.parameters)):
         raise ProblemError(f"local={others} are not among the parameters {problem.parameters}.")
     for place, (experiment, instance, model_starts) in zip(places, runs, strict=True):

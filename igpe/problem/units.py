@@ -11,6 +11,7 @@ from igpe.core.errors import DataError
 from igpe.problem.experiment import Measurements
 
 _UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
+LITRE = re.compile(r"\b([m\u00b5udck]?)l\b")  # as pint writes it, easily taken for a one
 _POWER = re.compile(r"\*\*\s*\(?\s*[-+]?\d{1,2}(\.\d{1,3}|/\d{1,2})?\s*\)?(?!\s*\*\*|[\d.\w])")
 
 
@@ -38,7 +39,16 @@ def unit_name(component: Any) -> str:
         unit = str(pyomo_units.get_units(component))
     except (UnitsError, InconsistentUnitsError):
         return ""
-    return "" if unit in ("None", "dimensionless") else unit
+    return "" if unit in ("None", "dimensionless") else LITRE.sub(r"\1L", unit)
+
+
+def time_unit(instance: Any) -> str:
+    """Unit of a model's time: of a state over that of its `DerivativeVar`; empty without units."""
+    for name, series in instance.slopes.items():
+        slope = next(iter(series.values()))
+        if slope.get_units() is not None:
+            return unit_name(next(iter(instance.states[name].values())) / slope)
+    return ""
 
 
 def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
 from igpe.core.markup import Rows, Shown
 from igpe.core.status import Status
-from igpe.results.plots.axes import plot_boxes
+from igpe.results.plots.axes import Plot, plot_boxes
 
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at its time limit",
@@ -201,7 +201,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         rows = [(name, *(f"{v:.6g}" for v in numbers)) for name, *numbers in boxes]
         return [[("", "best", "from", "to"), *rows]], [self.sentence]
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, axes: Any = None) -> Plot:
         """The boxes over the plane of two unknowns: `igpe.results.plots.axes.plot_boxes`."""
         return plot_boxes(self, axes)
 

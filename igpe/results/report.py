@@ -18,7 +18,10 @@ import pandas as pd
 
 from igpe.core.markup import bullets, folded, paragraph, preformatted, table
 from igpe.results.dynamic_certificate import Certificate
+from igpe.results.plots.axes import COLOURS
 from igpe.results.plots.page_figures import (
+    NAMES,
+    Panel,
     figure,
     fits,
     gallery,
@@ -46,7 +49,7 @@ MARKS = {
     "fitted model": '<path d="M0 6h28" stroke="var(--blue)" stroke-width="2"/>',
     "smoothed, with its 95 % band": (
         '<path d="M0 1h28v10h-28z" fill="var(--orange)" opacity="0.25"/>'
-        '<path d="M0 6h28" stroke="var(--orange)" stroke-width="2" stroke-dasharray="6 3"/>'
+        '<path d="M0 6h28" stroke="var(--orange)" stroke-width="2" stroke-dasharray="2 3"/>'
     ),
 }
 
@@ -88,14 +91,19 @@ def frame_table(frame: pd.DataFrame, caption: str) -> str:
     return wide_table([str(c).replace("_", " ") for c in frame.columns], texts, caption)
 
 
-def legend(*names: str) -> str:
-    """What the marks of the pictures mean."""
+def legend(shown: Sequence[Panel], *names: str) -> str:
+    """What the marks and, where there are several experiments, the colours of pictures mean."""
+    every = shown[0].every if shown else {}
+    marks = [(MARKS[n], n) for n in names]
+    for name, look in every.items() if len(every) > 1 else ():
+        stroke = f'stroke="var(--{NAMES[COLOURS.index(look.color)]})" stroke-width="3"'
+        marks.append((f'<path d="M0 6h28" {stroke}/>', f"experiment {name}"))
     items = "".join(
-        f'<li><svg width="28" height="12" viewBox="0 0 28 12" aria-hidden="true">{MARKS[n]}</svg>'
-        f"{escape(n)}</li>"
-        for n in names
+        f'<li><svg width="28" height="12" viewBox="0 0 28 12" aria-hidden="true">{mark}</svg>'
+        f"{escape(words)}</li>"
+        for mark, words in marks
     )
-    return f'<ul class="legend">{items}</ul>'
+    return f'<ul class="legend">{items}</ul>' if items else ""
 
 
 def answer(result: ResultData) -> Section:
@@ -119,8 +127,8 @@ def answer(result: ResultData) -> Section:
 def fit(result: ResultData) -> Section:
     """Each measured quantity of each experiment beside the fitted model."""
     table = frame_table(result.fit().reset_index(), "Fit by quantity")
-    drawn = fits(panels(result.points, result.curves))
-    return Section("Fit", legend("measured", "fitted model") + drawn + table)
+    shown = panels(result.points, result.curves, result.time_unit)
+    return Section("Fit", legend(shown, "measured", "fitted model") + fits(shown) + table)
 
 
 def residual(result: ResultData) -> Section:
@@ -129,7 +137,8 @@ def residual(result: ResultData) -> Section:
     values, standard = standard_residuals(result.points, result.variance)
     band = "; 95 % of them lie in the band" if standard else ""
     points = result.points.assign(residual=values)
-    drawn = residuals(panels(points, result.curves), standard=standard)
+    shown = panels(points, result.curves, result.time_unit)
+    drawn = legend(shown) + residuals(shown, standard=standard)
     tests = frame_table(result.residual_tests(), "Tests of residuals")
     every = frame_table(result.points, "All measurements")
     return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + every)
@@ -235,8 +244,8 @@ POSED = ("unknowns", "fitted to", "by", "sum of squares", "proven bound", "gap",
 
 def steps(result: ResultData) -> Section:
     """What each step did, with its wall time."""
-    drawn = smoothed(panels(result.points, result.curves))
-    key = legend("measured", "smoothed, with its 95 % band")
+    shown = panels(result.points, result.curves, result.time_unit)
+    drawn, key = smoothed(shown), legend(shown, "measured", "smoothed, with its 95 % band")
     curves = f"<h3>Step 1: smoothing</h3>{paragraph(CURVES)}{key}{drawn}" if drawn else ""
     posed = wide_table(POSED, list(map(_certificate, result.certificates)), "Algebraic problems")
     before = result.candidates[0].incremental if result.candidates else {}

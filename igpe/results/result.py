@@ -6,8 +6,10 @@ from typing import Any
 
 from igpe.core.files import write
 from igpe.core.json_form import Stored
+from igpe.results.plots.axes import Plot
 from igpe.results.plots.fit import plot_fit
 from igpe.results.report import TITLE, page
+from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData, html, text, verdict
 
 
@@ -27,7 +29,8 @@ class Result(ResultData, Stored, name="result", number=1):
     structure     the report of step 2, as text
     points        experiment, name, time, measured, fitted, residual, sigma (with which it was
                   fitted, whatever it follows), unit, leverage
-    curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid
+    curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
+                  and upper end of the linearised band of the fitted model, where errors are known
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
     notes         sentences worth reading;  settings: how the steps were carried out, as text
     maps          which equations give what, and which parameters: as `Structure.maps`
@@ -37,11 +40,24 @@ class Result(ResultData, Stored, name="result", number=1):
     other_optima  all other optima that are known whose objective is within the threshold of the
                   likelihood ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     what the objective is, where it is not a sum of squares
+    time_unit     of the times; empty if it is not known
     """
 
-    def plot(self, axes: Any = None) -> Any:
-        """Data, smoothed band and fitted model, one panel per measured quantity; returns axes."""
-        return plot_fit(self.points, self.curves, axes)
+    def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:
+        """Measurements and fitted model: one panel per quantity, one colour per experiment.
+
+        axes       matplotlib axes, one per quantity; None makes a figure
+        residuals  whether a strip below each panel shows the standardised residuals; given axes are
+                   then twice as many, those of the strips last
+        smoothed   whether the smoothed measurements of step 1 are drawn too
+        """
+        values = standard_residuals(self.points, self.variance)[0] if residuals else None
+        how: dict[str, Any] = {
+            "smoothed": smoothed,
+            "time_unit": self.time_unit,
+            "confidence": self.confidence,
+        }
+        return plot_fit(self.points, self.curves, axes, residuals=values, **how)
 
     def report(self, path: str | Path | None = None, *, title: str = TITLE, date: str = "") -> str:
         """One self-contained page of HTML, also written to `path` if given.

@@ -118,6 +118,7 @@ class ResultData:
     adequacy: Adequacy | None = None
     other_optima: tuple[Optimum, ...] = ()
     criterion: str = ""
+    time_unit: str = ""
 
     @property
     def parameters(self) -> dict[str, float]:

@@ -14,6 +14,7 @@ from igpe.core.arrays import IntArray
 from igpe.equations.incidence import blocks, incidence, matching, parts
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
+from igpe.results.plots.axes import Plot
 from igpe.results.plots.structure_map import plot_maps
 from igpe.results.structure_map import (
     DYNAMIC,
@@ -193,7 +194,7 @@ class Structure:
             names.setdefault(same, []).append(name)
         return tuple(replace(m, experiments=tuple(own)) for m, own in names.items())
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, axes: Any = None) -> Plot:
         """Dulmage and Mendelsohn's picture: which equations give what, and which parameters.
 
         Rows are equations, columns what is unknown in them, what is measured, and parameters. What
@@ -201,8 +202,7 @@ class Structure:
         read from the top, each follows from those above it. The last rows say which parameters are
         estimated from which measured state, or are in a start value.
 
-        axes     matplotlib axes, one for each of `maps`; None makes a figure
-        returns  array of axes
+        axes  matplotlib axes, one for each of `maps`; None makes a figure
         """
         return plot_maps(self.maps, axes)
 

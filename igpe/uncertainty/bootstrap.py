@@ -24,6 +24,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
 from igpe.problem.problem import Problem
+from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_bootstrap
 from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
@@ -101,8 +102,8 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         rows = {n: self._row(n) for n in self.estimate}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
-    def plot(self, axes: Any = None) -> Any:
-        """A histogram of each unknown with estimate and interval; returns axes."""
+    def plot(self, axes: Any = None) -> Plot:
+        """A histogram of each unknown with estimate and interval."""
         return plot_bootstrap(self.parameters, self.to_frame(), self.confidence, axes)
 
     def _row(self, name: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from igpe.dynamics.shooting.residuals import Run, fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem
+from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
 from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence
@@ -146,6 +147,7 @@ class Prediction(Shown, Stored, name="prediction", number=1):
                 Infinite where the measurements do not determine it
     measured    columns experiment, name, time, measured
     confidence  of the bands, at each time for itself;  kind: how they were found, in words
+    time_unit   of the times; empty if it is not known
     """
 
     table: Annotated[pd.DataFrame, Columns(("experiment", "name", "unit"), ("time", *NUMBERS))]
@@ -154,10 +156,12 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     )
     confidence: float
     kind: str
+    time_unit: str = ""
 
-    def plot(self, axes: Any = None) -> Any:
-        """Mean with both bands and the measurements, one panel a quantity; returns axes."""
-        return plot_prediction(self.table, self.measured, self.confidence, axes)
+    def plot(self, axes: Any = None) -> Plot:
+        """Mean with both bands and the measurements, one panel per quantity."""
+        how: dict[str, Any] = {"confidence": self.confidence, "time_unit": self.time_unit}
+        return plot_prediction(self.table, self.measured, axes, **how)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         return [frame_rows(self.table)], [f"{100 * self.confidence:g} % bands, {self.kind}."]
@@ -210,7 +214,7 @@ def predict(
         measured.append(pd.DataFrame({"experiment": run.name, **columns}))
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
-    return Prediction(table, measurements, confidence, kind)
+    return Prediction(table, measurements, confidence, kind, problem.unit("time"))
 
 
 def _times(times: npt.ArrayLike, run: Run) -> FloatArray:

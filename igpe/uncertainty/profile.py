@@ -27,6 +27,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
 from igpe.problem.problem import Problem
+from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_profiles
 from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
@@ -146,8 +147,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         ]
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
-    def plot(self, axes: Any = None) -> Any:
-        """Rise of the sum of squares over each unknown, with level and parabola; returns axes."""
+    def plot(self, axes: Any = None) -> Plot:
+        """Rise of the sum of squares over each unknown, with level and parabola."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:

@@ -17,6 +17,7 @@ from igpe.core.markup import Rows, Shown
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import allowed_rise, ellipse
 from igpe.problem.problem import Problem
+from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_region
 from igpe.uncertainty.likelihood import (
     NO_ERRORS,
@@ -66,8 +67,8 @@ class Region(Shown):
             *[f"Part of its edge is not that of the ratio: {ends}."] * bool(ends),
         ]
 
-    def plot(self, axes: Any = None) -> Any:
-        """Region, linearised ellipse and estimate; returns the axes."""
+    def plot(self, axes: Any = None) -> Plot:
+        """Region, linearised ellipse and estimate."""
         return plot_region(self, axes)
 
 

@@ -78,7 +78,7 @@ def test_names_and_units_of_a_laboratory(folder):
     made("--data", "lab.csv", *CHAIN)
     assert estimated()["estimates"][0]["unit"] == "1/min"
     problem = load_problem(folder / "model.py")
-    assert problem.unit("B") == "mmol/l"
+    assert problem.unit("B") == "mmol/L"
     assert problem.experiments[0].measurements.of("B")[1][1] == pytest.approx(chain(1000.0)[1][1])
 
 

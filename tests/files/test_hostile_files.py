@@ -262,9 +262,7 @@ def test_names_are_escaped(name: str) -> None:
     if hasattr(found, "_repr_html_"):
         assert "<script>" not in found._repr_html_()
     with mpl.rc_context({"backend": "agg"}):
-        drawn = found.plot()
-        figure = (drawn if hasattr(drawn, "figure") else drawn[0]).figure
-        figure.savefig(BytesIO(), format="svg")
+        found.plot().figure.savefig(BytesIO(), format="svg")
 
 
 @pytest.mark.parametrize("read", [igpe.Result.from_json, read_tree])

@@ -101,7 +101,7 @@ def test_several_experiments_and_default_times():
     assert set(found.table["experiment"]) == {"r0", "r1"}
     assert set(TIMES) <= set(found.table["time"])
     drawn = found.plot()
-    assert len(drawn) == 2
+    assert [len(ax.lines) for ax in drawn] == [4]  # A: a line and its measurements of each run
     plt.close("all")
 
 
@@ -147,7 +147,7 @@ def test_json_gives_back_all(tmp_path):
 def test_the_picture_has_bands_measurements_and_units():
     found = predict(decay(), DECAY_TRUTH)
     ax = found.plot()[0]
-    labels = [text.get_text() for text in ax.get_legend().texts]
+    labels = [text.get_text() for text in ax.figure.legends[0].texts]
     assert labels == ["measurement, 95 %", "mean, 95 %", "fitted model", "measured"]
     low, high = found.table["lower"].min(), found.table["upper"].max()
     edges = ax.collections[1].get_paths()[0].vertices[:, 1]

@@ -143,7 +143,7 @@ class Reactor:
         self._add_inputs(m)
         for species, name in self._quantity.items():
             if species not in self.algebraic:
-                _add_balance(m, name, lambda t, s=species: self._slope(m, t, s))
+                self._add_balance(m, name, lambda t, s=species: self._slope(m, t, s))
         if self.algebraic:
             self._add_laws(m)
         return m
@@ -214,6 +214,15 @@ class Reactor:
             if species in r.equation.net
         )
 
+    def _add_balance(self, m: Any, name: str, slope: Any) -> None:
+        """The slope `d<name>` of a variable over time, and its equation `balance_<name>`."""
+        state, per_time = m.component(name), self._unit(0, 0, -1)
+        unit = None if per_time is None else state[m.t.first()].get_units() * per_time
+        m.add_component(f"d{name}", dae.DerivativeVar(state, units=unit))
+        derivative = m.component(f"d{name}")
+        equation = pyo.Constraint(m.t, rule=lambda _, t: derivative[t] == slope(t))
+        m.add_component(f"balance_{name}", equation)
+
     def _fed(self, m: Any) -> dict[str, Any]:
         """Species -> Pyomo expression of what is fed of it per time, constant."""
         return {}
@@ -238,15 +247,6 @@ class Reactor:
                 m.t, rule=lambda _, t, parts=law.coefficients: rule(_, t, parts)
             )
             m.add_component(f"conservation_{place}", equation)
-
-
-def _add_balance(m: Any, name: str, slope: Any) -> None:
-    """The slope `d<name>` of a variable over time, and its equation `balance_<name>`."""
-    m.add_component(f"d{name}", dae.DerivativeVar(m.component(name)))
-    derivative = m.component(f"d{name}")
-    m.add_component(
-        f"balance_{name}", pyo.Constraint(m.t, rule=lambda _, t: derivative[t] == slope(t))
-    )
 
 
 def _refuse_strangers(role: str, given: Iterable[str], kind: str, known: Sequence[str]) -> None:
@@ -446,7 +446,7 @@ class Semibatch(Reactor):
             )
         elif volume is None:
             flows = [m.component(f.flow) for f in self.feeds]
-            _add_balance(m, "V", lambda t: sum(flow[t] for flow in flows))
+            self._add_balance(m, "V", lambda t: sum(flow[t] for flow in flows))
 
     def _slope(self, m: Any, t: float, species: str) -> Any:
         entering: Any = 0

@@ -1,83 +1,228 @@
-"""Axes, labels and colours of all plots, and the boxes of a proof."""
+"""Figures, axes, labels and colours of all plots."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from igpe.core.errors import ProblemError
+from igpe.core.files import write
 from igpe.core.markup import label
 
 MARKERS = "os^Dv"
-COLUMNS = 3  # panels side by side
-PANEL = (4.2, 3.2)  # inches
+LINES = ("-", "--", "-.", ":")
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 """Told apart by the colour-blind too (Okabe & Ito, Color Universal Design, 2008)."""
+BLUE, ORANGE, GREEN, RED = COLOURS[:4]
+GREY = "#7F7F7F"
+PANEL = (4.2, 3.2)  # inches
+LAYOUTS = ((12, 3, PANEL), (24, 4, (3.5, 2.7)), (10**9, 5, (3.1, 2.5)))
+"""Up to how many panels -> how many side by side, and their size in inches."""
+LETTERS, LINES_OF_LABEL = 24, 2  # that stand beside a panel
+LETTER = 0.075  # inches: width of one in a legend
+STYLE: dict[Any, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.formatter.limits": (-3, 5),  # larger powers stand once above the axis
+    "axes.formatter.use_mathtext": True,
+    "font.size": 9.0,
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+    "lines.markersize": 4.0,
+}
+AUTHORS = {"png": "Software", "pdf": "Creator", "svg": "Creator", "eps": "Creator", "ps": "Creator"}
+DOTS = 200  # per inch
+
+
+class Plot:
+    """A figure with its axes. A notebook shows it; `save` writes it to a file.
+
+    axes    array of matplotlib axes; `plot[0]` is the first of them
+    figure  matplotlib's figure of all axes
+    """
+
+    def __init__(self, axes: Any) -> None:
+        self.axes = np.atleast_1d(np.asarray(axes, dtype=object))
+        self.figure = self.axes.flat[0].figure
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.axes[place]
+
+    def __len__(self) -> int:
+        return len(self.axes)
+
+    def save(self, path: str | Path) -> None:
+        """Write a picture of the kind that the path's ending names: .png, .pdf, .svg.
+
+        raises  DataError for an existing file that igpe did not write, ValueError for another kind
+        """
+        write(path, self._drawn(Path(path).suffix.lower()[1:] or "png"))
+
+    def _drawn(self, kind: str) -> bytes:
+        import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures
+
+        content = BytesIO()
+        author = {AUTHORS[kind]: "igpe"} if kind in AUTHORS else None
+        with mpl.rc_context({"text.usetex": False}):  # names may hold what TeX takes for commands
+            self.figure.savefig(content, format=kind, dpi=DOTS, metadata=author)
+        return content.getvalue()
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        import matplotlib.pyplot as plt  # noqa: PLC0415
+
+        drawn = self._drawn("png")
+        width, height = (round(DOTS / 2 * inches) for inches in self.figure.get_size_inches())
+        if "inline" in plt.get_backend():  # it would show the figure once more
+            plt.close(self.figure)
+        return drawn, {"width": width, "height": height}
+
+    def __repr__(self) -> str:
+        names = [ax.get_ylabel() or ax.get_xlabel() or ax.get_title() for ax in self.axes.flat]
+        named = ", ".join(dict.fromkeys(" ".join(n.split()) for n in names if n))
+        count = f"{self.axes.size} panel{'s' * (self.axes.size > 1)}"
+        return f"Plot of {count}: {named}. Write it with .save('plot.png')."
 
 
 class Panel(NamedTuple):
-    """Axes for one quantity of one experiment, with its rows of the table."""
+    """Axes for one quantity, with its rows of the table."""
 
     axes: Any
-    experiment: str
     name: str
     rows: pd.DataFrame
 
     def of(self, other: pd.DataFrame) -> pd.DataFrame:
-        """The rows of another table about the same."""
-        return other[(other["experiment"] == self.experiment) & (other["name"] == self.name)]
+        """The rows of another table about the same quantity."""
+        return other[other["name"] == self.name]
+
+
+class Look(NamedTuple):
+    """How an experiment is drawn: its own colour, mark and line."""
+
+    color: str
+    marker: str
+    line: str
 
 
 def axes_for(
     count: int,
     axes: Any,
-    size: tuple[float, float] = PANEL,
+    size: tuple[float, float] | None = None,
     *,
-    columns: int = COLUMNS,
+    columns: int = 0,
+    sharex: Any = False,
     sharey: Any = False,
+    strips: bool = False,
 ) -> Any:
     """As many axes as requested: those given, or of a new figure.
 
-    size     of one panel of a new figure, in inches
-    columns  panels side by side at most;  sharey: as matplotlib's
+    size     of one panel of a new figure, in inches;  columns: panels side by side at most; both
+             follow from the number of panels if they are left out
+    sharex, sharey  as matplotlib has them
+    strips   a strip below each panel: as many axes again, after all panels
+    raises   ProblemError for another number of axes
     """
     if axes is not None:
-        return np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
-    import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import, not needed without pictures
+        given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        if len(given) != (needed := count * (1 + strips)):
+            raise ProblemError(
+                f"This plot needs {needed} axes, and {len(given)} are given. Give as many, or "
+                "none: igpe then makes a figure."
+            )
+        return given
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures
+    import matplotlib.pyplot as plt  # noqa: PLC0415
 
-    columns = min(columns, max(count, 1))
+    _, most, usual = next(layout for layout in LAYOUTS if count <= layout[0])
+    width, height = size or usual
+    columns = min(columns or most, max(count, 1))
     rows = max(-(-count // columns), 1)
-    figure = plt.figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel()
-    for spare in grid[count:]:
+    with mpl.rc_context(STYLE):
+        shape = (width * columns, height * rows * (1.35 if strips else 1.0))
+        figure = plt.figure(figsize=shape, layout="constrained")
+        if strips:
+            cells = figure.add_gridspec(rows, columns)
+            pairs = [
+                cells[divmod(k, columns)]
+                .subgridspec(2, 1, height_ratios=(3, 1))
+                .subplots(sharex=True)
+                for k in range(count)
+            ]
+            drawn = np.array(pairs, dtype=object).T.ravel()
+        else:
+            drawn = figure.subplots(
+                rows, columns, squeeze=False, sharex=sharex, sharey=sharey
+            ).ravel()
+    for spare in drawn[count:] if not strips else ():
         spare.set_visible(False)
-    return grid[:count]
+    for ax in drawn:
+        ax.locator_params(nbins=max(int(1.2 * width), 3), axis="x")  # numbers keep their distance
+    return drawn if strips else drawn[:count]
 
 
-def panels(table: pd.DataFrame, axes: Any, more: int = 0) -> tuple[Any, list[Panel]]:
-    """Axes over time for each quantity of each experiment, and `more`; and what they show."""
-    groups = list(table.groupby(["experiment", "name"], sort=False))
-    several = table["experiment"].nunique() > 1
-    drawn = axes_for(len(groups) + more, axes)
+def panels(
+    table: pd.DataFrame, axes: Any, *, more: int = 0, strips: bool = False, time_unit: str = ""
+) -> tuple[Any, list[Panel]]:
+    """Axes over time for each quantity, and `more`, or a strip for each; and what they show."""
+    groups = list(table.groupby("name", sort=False))
+    drawn = axes_for(len(groups) + more, axes, strips=strips)
     shown = []
-    for ax, (key, rows) in zip(drawn[: len(drawn) - more], groups, strict=True):
-        experiment, name = map(str, key)
-        ax.set(xlabel="time", ylabel=labelled(name, rows["unit"].iloc[0]))
-        if several:
-            ax.set_title(label(f"experiment {experiment}"), fontsize="medium")
-        shown.append(Panel(ax, experiment, name, rows))
+    own = drawn[: len(groups)] if strips else drawn[: len(drawn) - more]
+    for ax, (name, rows) in zip(own, groups, strict=True):
+        unit = rows["unit"].iloc[0] if "unit" in rows else ""
+        ax.set(xlabel=labelled("time", time_unit), ylabel=labelled(str(name), unit))
+        shown.append(Panel(ax, str(name), rows))
     return drawn, shown
 
 
-def labelled(name: str, unit: str) -> str:
+def labelled(name: str, unit: str = "") -> str:
     """What an axis is labelled with: the unit in brackets, if there is one; $ is no formula."""
-    return label(f"{name} [{unit}]" if unit else name)
+    lines = wrap(f"{name} [{unit}]" if unit else name, LETTERS, break_on_hyphens=False)
+    if len(lines) > LINES_OF_LABEL:
+        last = f"[{unit}]" if len(unit) < LETTERS // 2 and unit else ""
+        lines[LINES_OF_LABEL - 1 :] = [
+            f"{lines[LINES_OF_LABEL - 1][: LETTERS - 2 - len(last)]}… {last}"
+        ]
+    return label("\n".join(lines).strip())
 
 
 def colour(number: int) -> str:
     """That of a line of that number, from 0 on; they come again."""
     return COLOURS[number % len(COLOURS)]
+
+
+def looks(names: Iterable[Any]) -> dict[str, Look]:
+    """Experiment, or whatever shares a panel -> its look; 140 of them differ."""
+    return {
+        str(name): Look(colour(k), MARKERS[k % len(MARKERS)], LINES[k // len(COLOURS) % len(LINES)])
+        for k, name in enumerate(dict.fromkeys(names))
+    }
+
+
+def legend_above(
+    drawn: Any, axes: Any, handles: Mapping[str, Any] | None = None, *, title: str = ""
+) -> None:
+    """A legend over all panels of a new figure, where it hides nothing; else in the first axes.
+
+    handles  words -> what is drawn; None: all that has a label
+    """
+    first = np.ravel(drawn)[0]
+    if handles is None:
+        labelled_ones = (ax.get_legend_handles_labels() for ax in np.ravel(drawn))
+        handles = {words: h for pair in labelled_ones for h, words in zip(*pair, strict=True)}
+    if not handles:
+        return
+    if axes is not None:
+        first.legend(handles.values(), handles.keys(), fontsize="small", title=title or None)
+        return
+    widths = [LETTER * len(words) + 0.6 for words in handles]
+    room = first.figure.get_figwidth()
+    columns = len(widths) if sum(widths) < room else max(int(room / max(widths)), 1)
+    look = {"loc": "outside upper center", "ncols": columns, "frameon": False, "fontsize": 9}
+    first.figure.legend(handles.values(), handles.keys(), title=title or None, **look)
 
 
 LOOKS: Mapping[str, tuple[str, str, str]] = {
@@ -88,7 +233,7 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {
 """Reason -> colour, hatching, words."""
 
 
-def plot_boxes(certificate: Any, axes: Any = None) -> Any:
+def plot_boxes(certificate: Any, axes: Any = None) -> Plot:
     """Draw every box of a certificate over the plane of its two unknowns, and the best parameters.
 
     axes    matplotlib axes; None makes a figure
@@ -119,5 +264,5 @@ def plot_boxes(certificate: Any, axes: Any = None) -> Any:
         "xy", unknowns, certificate.lower, certificate.upper, strict=True
     ):
         ax.set(**{f"{axis}lim": (low, high), f"{axis}label": label(name)})
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, fontsize="small")
-    return ax
+    legend_above([ax], axes)
+    return Plot([ax])

@@ -1,17 +1,26 @@
-"""Plots of a fit and its statistics. Every function takes axes or makes them, and returns them."""
+"""Plots of a fit and its statistics. Every function takes axes or makes them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import special
 
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label
-from igpe.results.plots.axes import PANEL, axes_for, colour, labelled, panels
+from igpe.results.plots.axes import (
+    BLUE,
+    GREY,
+    ORANGE,
+    Plot,
+    axes_for,
+    labelled,
+    legend_above,
+    looks,
+    panels,
+)
 from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData
 
@@ -19,103 +28,283 @@ BAND = 1.96  # standard deviations on either side: 95 %
 MOST = 12  # unknowns whose correlations are written as numbers
 
 
-def plot_fit(points: pd.DataFrame, curves: pd.DataFrame, axes: Any = None) -> Any:
-    """Data, smoothed measurements with their 95 % band, and the fitted model.
+def plot_fit(
+    points: pd.DataFrame,
+    curves: pd.DataFrame,
+    axes: Any = None,
+    *,
+    residuals: Any = None,
+    smoothed: bool = False,
+    time_unit: str = "",
+    confidence: float = 0.95,
+) -> Plot:
+    """Measurements and the fitted model: one panel per quantity, one colour per experiment.
 
-    points   columns experiment, name, time, measured, sigma, unit (see `Result.points`)
-    curves   columns experiment, name, time, fitted, smoothed, smoothed_error (see `Result.curves`)
-    axes     matplotlib axes, one per measured quantity of each experiment; None makes a figure
-    returns  array of axes, one panel per measured quantity of each experiment
+    points      columns experiment, name, time, measured, sigma, unit (see `Result.points`)
+    curves      columns experiment, name, time, fitted, smoothed, smoothed_error, and lower and
+                upper of the model's band (see `Result.curves`)
+    axes        matplotlib axes, one per measured quantity; None makes a figure
+    residuals   of the points: drawn in a strip below each panel (as many axes again, after those)
+    smoothed    whether the smoothed measurements are drawn too, with their 95 % band
+    time_unit   of the times;  confidence: of the model's band
     """
-    drawn, shown = panels(points, axes)
-    for panel in shown:
-        draw_fit(panel.axes, panel.rows, panel.of(curves))
-    if not shown:
-        return drawn
-    handles, labels = drawn[0].get_legend_handles_labels()
-    if axes is None:  # above all panels, where it hides nothing
-        figure = drawn[0].figure
-        columns = len(labels) if figure.get_figwidth() > PANEL[0] else 1
-        figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
-    else:
-        drawn[0].legend(handles, labels, fontsize="small")
-    return drawn
+    drawn, shown = panels(points, axes, strips=residuals is not None, time_unit=time_unit)
+    every = looks(points["experiment"])
+    for place, panel in enumerate(shown):
+        draw_fit(panel.axes, panel.rows, panel.of(curves), smoothed=smoothed, every=every)
+        if residuals is not None:
+            strip, values = drawn[len(shown) + place], pd.Series(residuals, points.index)
+            draw_residuals(strip, panel.rows, values[panel.rows.index], every=every)
+            strip.set(xlabel=panel.axes.get_xlabel(), ylabel="residual")
+            panel.axes.set_xlabel("")
+            panel.axes.tick_params(labelbottom=False)
+    legend_above(drawn, axes, _handles(every, curves, smoothed=smoothed, confidence=confidence))
+    return Plot(drawn)
 
 
-def draw_fit(ax: Any, points: pd.DataFrame, curves: pd.DataFrame) -> None:
-    """One panel of `plot_fit`; a wide band does not flatten data and model."""
-    t, smoothed = curves["time"], curves["smoothed"]
-    if smoothed.notna().any():
-        half = BAND * curves["smoothed_error"]
-        look = {"color": "tab:orange", "alpha": 0.2, "linewidth": 0}
-        ax.fill_between(t, smoothed - half, smoothed + half, **look)
-        ax.plot(t, smoothed, color="tab:orange", linestyle="--", label="smoothed, 95 % band")
-    ax.plot(t, curves["fitted"], color="tab:blue", label="fitted model")
-    error = points["sigma"].to_numpy() if points["sigma"].notna().all() else None
-    ax.errorbar(
-        points["time"], points["measured"], yerr=error, fmt="o", color="black", label="measured",
-        markersize=4, markerfacecolor="none",
-    )  # fmt: skip
-    values = np.concatenate([points["measured"], curves["fitted"], smoothed])
-    values = values[np.isfinite(values)]
-    margin = 0.08 * (np.ptp(values) or 1.0)
-    ax.set(xlabel="time", ylim=(values.min() - margin, values.max() + margin))
-
-
-def residual_panel(
-    ax: Any, times: npt.ArrayLike, values: npt.ArrayLike, of: str = "", *, standard: bool
+def draw_fit(
+    ax: Any,
+    points: pd.DataFrame,
+    curves: pd.DataFrame,
+    *,
+    smoothed: bool = False,
+    fitted: bool = True,
+    every: Mapping[str, Any] | None = None,
 ) -> None:
-    """Residuals over time around zero, with the band in which 95 % of standardised ones lie.
+    """One quantity of `plot_fit` in all its experiments; wide bands do not flatten the data.
 
-    times, values  (n,)
-    of             what they are the residuals of
-    standard       whether they are in standard deviations; there is no band if they are not
+    every   experiment -> its look
     """
+    every = looks(points["experiment"]) if every is None else every
+    values = [points["measured"]]
+    for name, rows in points.groupby("experiment", sort=False):
+        look, course = every[str(name)], curves[curves["experiment"] == name]
+        t, alone = course["time"], len(every) == 1
+        if smoothed and course["smoothed"].notna().any():
+            color, half = ORANGE if alone else look.color, BAND * course["smoothed_error"]
+            ends = course["smoothed"] - half, course["smoothed"] + half
+            ax.fill_between(t, *ends, color=color, alpha=0.2, linewidth=0)
+            ax.plot(t, course["smoothed"], color=color, linestyle=":", zorder=2.2)
+            values.append(course["smoothed"])
+        if fitted:
+            if "lower" in course and np.isfinite(course["lower"]).any():
+                ends = course["lower"], course["upper"]
+                ax.fill_between(t, *ends, color=look.color, alpha=0.2, linewidth=0)
+            ax.plot(t, course["fitted"], color=look.color, linestyle=look.line)
+            values.append(course["fitted"])
+        error = rows["sigma"].to_numpy() if rows["sigma"].notna().all() else None
+        ax.errorbar(
+            rows["time"], rows["measured"], yerr=error, fmt=look.marker, elinewidth=0.8,
+            color="black" if alone else look.color, markersize=4, markerfacecolor="none",
+        )  # fmt: skip
+    known = np.concatenate(values)
+    known = known[np.isfinite(known)]
+    margin = 0.08 * (np.ptp(known) or 1.0)
+    ax.set_ylim(known.min() - margin, known.max() + margin)
+
+
+def _handles(
+    every: Mapping[str, Any], curves: pd.DataFrame, *, smoothed: bool, confidence: float
+) -> dict[str, Any]:
+    """What the legend says -> mark, line or band."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415 - slow to import
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    alone = len(every) == 1
+    model = BLUE if alone else GREY
+    handles: dict[str, Any] = {} if alone else experiment_handles(every)
+    mark: dict[str, Any] = {
+        "linestyle": "",
+        "markerfacecolor": "none",
+        "color": "black" if alone else GREY,
+    }
+    handles["measured"] = Line2D([], [], marker="o", markersize=4, **mark)
+    handles["fitted model"] = Line2D([], [], color=model)
+    if "lower" in curves and np.isfinite(curves["lower"]).any():
+        handles[f"{100 * confidence:g} % band of the model"] = Patch(color=model, alpha=0.25)
+    if smoothed and curves["smoothed"].notna().any():
+        line = Line2D([], [], color=ORANGE if alone else GREY, linestyle=":")
+        handles["smoothed, 95 % band"] = line
+    return handles
+
+
+def experiment_handles(every: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Experiment -> its mark and line in a legend; a single one needs none."""
+    from matplotlib.lines import Line2D  # noqa: PLC0415 - slow to import
+
+    found = {}
+    for name, look in every.items() if len(every) > 1 else ():
+        mark: dict[str, Any] = {"color": look.color, "marker": look.marker}
+        mark |= {"linestyle": look.line, "markersize": 4, "markerfacecolor": "none"}
+        found[label(name)] = Line2D([], [], **mark | changes)
+    return found
+
+
+def draw_residuals(
+    ax: Any,
+    points: pd.DataFrame,
+    values: Any,
+    *,
+    standard: bool = True,
+    every: Mapping[str, Any] | None = None,
+) -> None:
+    """Residuals over time around zero; a line joins each run of residuals of one sign.
+
+    points    columns experiment and time;  values: (n,) their residuals
+    standard  whether they are in standard deviations: 95 % of these lie in the band that is drawn
+    every     experiment -> its look
+    """
+    every = looks(points["experiment"]) if every is None else every
     if standard:
-        ax.axhspan(-BAND, BAND, color="tab:gray", alpha=0.15, linewidth=0)
-    ax.axhline(0.0, color="black", linewidth=1)
-    ax.plot(times, values, "o", markersize=4, color="tab:blue")
-    name = f"residual of {of}" if of else "residual"
-    ax.set(xlabel="time", ylabel=label(name + " / standard deviation" * standard))
+        ax.axhspan(-BAND, BAND, color=GREY, alpha=0.15, linewidth=0)
+    ax.axhline(0.0, color="black", linewidth=0.8)
+    shown = points.assign(shown=np.asarray(values, dtype=float)).sort_values("time", kind="stable")
+    for name, rows in shown.groupby("experiment", sort=False):
+        t, r, look = rows["time"].to_numpy(), rows["shown"].to_numpy(), every[str(name)]
+        mark = {"marker": look.marker, "markersize": 4, "markerfacecolor": "none"}
+        ax.plot(t, r, color=look.color, linestyle="", **mark)
+        turns = np.flatnonzero(np.diff(np.sign(r)) != 0) + 1
+        run = np.insert(r, turns, np.nan)  # a gap between runs
+        ax.plot(np.insert(t, turns, np.nan), run, color=look.color, linewidth=0.8)
 
 
-def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Any:
+def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
+    """Standardised residuals of each quantity over time, and all of them against the normal.
+
+    A line joins each run of residuals of one sign: long ones are a trend that the model misses. The
+    title has the least p of the runs tests of all experiments.
+
+    result   of `igpe.estimate`
+    axes     matplotlib axes, one per quantity and one more; None makes a figure
+    returns  the plot; the last axes have the quantile-quantile plot
+    """
+    values, standard = standard_residuals(result.points, result.variance)
+    points = result.points.assign(shown=values)
+    drawn, shown = panels(points, axes, more=1, time_unit=result.time_unit)
+    every, tests = looks(points["experiment"]), result.residual_tests()
+    for panel in shown:
+        draw_residuals(panel.axes, panel.rows, panel.rows["shown"], standard=standard, every=every)
+        unit = "" if standard else panel.rows["unit"].iloc[0]
+        name = labelled(f"residual of {panel.name}", unit)
+        panel.axes.set_ylabel(name + "\n/ standard deviation" * standard)
+        p = tests.loc[(tests["name"] == panel.name) & (tests["test"] == "runs"), "p"].min()
+        if np.isfinite(p):
+            panel.axes.set_title(f"runs test: p = {p:.2g}", fontsize="medium")
+    values = np.sort(values[np.isfinite(values)])
+    normal = special.ndtri((np.arange(len(values)) + 0.5) / len(values))
+    spread = 1.0 if standard else float(np.sqrt(np.sum(values**2) / max(len(values), 1)))
+    ax = drawn[-1]
+    ax.plot(normal, values, "o", markersize=3, color=BLUE)
+    ax.plot(normal, spread * normal, color="black", linewidth=1)
+    words = "all residuals" + "\n/ standard deviation" * standard
+    ax.set(xlabel="normal quantile", ylabel=words)
+    legend_above(drawn, axes, experiment_handles(every, linestyle="-"))
+    return Plot(drawn)
+
+
+def plot_parity(result: ResultData, axes: Any = None) -> Plot:
+    """Measured against fitted values of each quantity: a right model scatters around the line.
+
+    result  of `igpe.estimate`
+    axes    matplotlib axes, one per quantity; None makes a figure
+    """
+    drawn, shown = panels(result.points, axes)
+    every = looks(result.points["experiment"])
+    for panel in shown:
+        ax, unit = panel.axes, panel.rows["unit"].iloc[0]
+        for name, rows in panel.rows.groupby("experiment", sort=False):
+            look = every[str(name)]
+            error = rows["sigma"].to_numpy() if rows["sigma"].notna().all() else None
+            ax.errorbar(
+                rows["fitted"], rows["measured"], yerr=error, fmt=look.marker, color=look.color,
+                elinewidth=0.8, markersize=4, markerfacecolor="none",
+            )  # fmt: skip
+        ends = panel.rows[["fitted", "measured"]].to_numpy()
+        low, high = np.nanmin(ends), np.nanmax(ends)
+        margin = 0.05 * (high - low or 1.0)
+        line = (low - margin, high + margin)
+        ax.plot(line, line, color="black", linewidth=0.8, zorder=1)
+        words = {"xlabel": f"{panel.name}, fitted", "ylabel": f"{panel.name}, measured"}
+        ax.set(xlim=line, ylim=line, **{k: labelled(v, unit) for k, v in words.items()})
+    legend_above(drawn, axes, experiment_handles(every, linestyle=""))
+    return Plot(drawn)
+
+
+def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
+    """Share of each quantity of each experiment in the sum of squares and in the information.
+
+    The share in the information is that of the leverages: how much of what determines the unknowns
+    these measurements tell. It is left out where leverages are unknown.
+
+    result  of `igpe.estimate`
+    axes    matplotlib axes; None makes a figure
+    """
+    values, _ = standard_residuals(result.points, result.variance)
+    table = result.points.assign(square=values**2)
+    if "leverage" not in table or not np.isfinite(table["leverage"]).any():
+        table = table.assign(leverage=np.nan)
+    several = table["experiment"].nunique() > 1
+    keys = ["name", "experiment"] if several else ["name"]
+    counted = {"square": "sum", "leverage": "sum", "measured": "size"}
+    sums = table.groupby(keys, sort=False).agg(counted)
+    names = [", ".join(map(str, np.atleast_1d(np.asarray(k, dtype=object)))) for k in sums.index]
+    ax = axes_for(1, axes, (5.5, max(0.32 * len(sums) + 1.2, 2.4)))[0]
+    at, columns = np.arange(len(sums)), ("square", "leverage", "measured")
+    words = ("sum of squares", "information (leverage)", "number of measurements")
+    for place, (column, word, color) in enumerate(
+        zip(columns, words, (BLUE, ORANGE, GREY), strict=True)
+    ):
+        whole = sums[column].sum()
+        if whole > 0:
+            ax.barh(
+                at + 0.27 * (place - 1), 100 * sums[column] / whole, 0.27, color=color, label=word
+            )
+    ax.set_yticks(at, [labelled(n) for n in names])
+    ax.set(xlabel="share [%]", ylim=(len(sums) - 0.5, -0.5))
+    legend_above([ax], axes)
+    return Plot([ax])
+
+
+def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Plot:
     """What `igpe.simulate` returns: one panel per quantity, one line per experiment."""
     names = [c for c in table.columns if c not in ("experiment", "time")]
     drawn = axes_for(len(names), axes)
+    units, every = table.attrs.get("units", {}), looks(table["experiment"])
     for ax, name in zip(drawn, names, strict=True):
-        for k, (experiment, run) in enumerate(table.groupby("experiment", sort=False)):
-            ax.plot(run["time"], run[name], color=colour(k), label=label(str(experiment)))
-        ax.set(xlabel="time", ylabel=label(name))
-    if table["experiment"].nunique() > 1:
-        drawn[0].legend(title="experiment", fontsize="small")
-    return drawn
+        for experiment, run in table.groupby("experiment", sort=False):
+            look = every[str(experiment)]
+            ax.plot(run["time"], run[name], color=look.color, linestyle=look.line)
+        ax.set(xlabel=labelled("time", units.get("time", "")))
+        ax.set_ylabel(labelled(name, units.get(name, "")))
+    legend_above(drawn, axes, experiment_handles(every, marker=""), title="experiment")
+    return Plot(drawn)
 
 
-def plot_correlation(result: ResultData, axes: Any = None) -> Any:
-    """The correlation of the estimates as a heat map; returns the axes.
+def plot_correlation(result: ResultData, axes: Any = None) -> Plot:
+    """The correlation of the estimates as a heat map.
 
     result  of `igpe.estimate`
     axes    matplotlib axes; None makes a figure
     """
     table = result.correlation
-    ax = axes_for(1, axes)[0]
+    side = float(np.clip(0.45 * len(table) + 1.6, 3.4, 12.0))
+    ax = axes_for(1, axes, (side + 0.8, side))[0]
     image = ax.imshow(table.to_numpy(), vmin=-1, vmax=1, cmap="RdBu_r")
     ticks = np.arange(len(table))
-    ax.set_xticks(ticks, list(map(label, table.columns)), rotation=45, ha="right")
+    ax.set_xticks(ticks, list(map(label, table.columns)), rotation=90)
     ax.set_yticks(ticks, list(map(label, table.index)))
     ax.figure.colorbar(image, ax=ax, label="correlation")
     for (i, j), value in np.ndenumerate(table.to_numpy()):
         if np.isfinite(value) and len(table) <= MOST:
             color = "white" if abs(value) > 0.6 else "black"  # noqa: PLR2004
             ax.text(j, i, f"{value:z.2f}", ha="center", va="center", color=color, fontsize=8)
-    return ax
+    return Plot([ax])
 
 
 def plot_ellipses(
     result: ResultData, pairs: Sequence[tuple[str, str]] | None = None, axes: Any = None
-) -> Any:
-    """Joint linearised confidence regions of pairs of unknowns; returns array of axes.
+) -> Plot:
+    """Joint linearised confidence regions of pairs of unknowns.
 
     result  of `igpe.estimate`
     pairs   None: the six most strongly correlated
@@ -132,31 +321,9 @@ def plot_ellipses(
     units, values = {p.name: p.unit for p in result.estimates}, result.parameters
     for ax, (one, other) in zip(drawn, pairs, strict=True):
         edge = result.ellipse(one, other)
-        ax.fill(edge[one], edge[other], color="tab:blue", alpha=0.25, linewidth=0)
-        ax.plot(edge[one], edge[other], color="tab:blue")
+        ax.fill(edge[one], edge[other], color=BLUE, alpha=0.25, linewidth=0)
+        ax.plot(edge[one], edge[other], color=BLUE)
         ax.plot(values[one], values[other], "k*")
         ax.set(xlabel=labelled(one, units[one]), ylabel=labelled(other, units[other]))
         ax.set_title(f"correlation {float(table.loc[one, other]):.3f}", fontsize="medium")
-    return drawn
-
-
-def plot_residuals(result: ResultData, axes: Any = None) -> Any:
-    """Standardised residuals of each quantity over time, and all of them against the normal.
-
-    result   of `igpe.estimate`
-    axes     matplotlib axes, one per quantity of each experiment and one more; None makes a figure
-    returns  array of axes; the last has the quantile-quantile plot
-    """
-    values, standard = standard_residuals(result.points, result.variance)
-    drawn, shown = panels(result.points.assign(shown=values), axes, more=1)
-    for panel in shown:
-        times, residuals = panel.rows["time"], panel.rows["shown"]
-        residual_panel(panel.axes, times, residuals, panel.name, standard=standard)
-    values = np.sort(values[np.isfinite(values)])
-    normal = special.ndtri((np.arange(len(values)) + 0.5) / len(values))
-    spread = 1.0 if standard else float(np.sqrt(np.sum(values**2) / max(len(values), 1)))
-    ax = drawn[-1]
-    ax.plot(normal, values, "o", markersize=3, color="tab:blue")
-    ax.plot(normal, spread * normal, color="black", linewidth=1)
-    ax.set(xlabel="normal quantile", ylabel="residual" + " / standard deviation" * standard)
-    return drawn
+    return Plot(drawn)

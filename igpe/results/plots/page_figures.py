@@ -2,7 +2,7 @@
 
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from html import escape
 from io import StringIO
@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.markup import folded
-from igpe.results.plots.axes import PANEL, labelled
-from igpe.results.plots.fit import BAND, draw_fit, residual_panel
+from igpe.results.plots.axes import COLOURS, GREY, PANEL, STYLE, Look, labelled, looks
+from igpe.results.plots.fit import BAND, draw_fit, draw_residuals
 
 PAGE = {
     "paper": ("#ffffff", "#14171a"),
@@ -22,13 +22,18 @@ PAGE = {
     "line": ("#d0d7de", "#3a4148"),
     "shade": ("#f3f5f7", "#1e2328"),
     "link": ("#0b5cad", "#8ab8ff"),
-    "blue": ("#1f6fb4", "#6cb6ff"),
-    "orange": ("#b65a00", "#ffab5e"),
+    "blue": ("#0072b2", "#56b4ff"),
+    "orange": ("#a07000", "#ffb84d"),
+    "green": ("#00805d", "#3ecf9e"),
+    "red": ("#d04f00", "#ff8a4c"),
+    "purple": ("#b55a8e", "#e6a3cb"),
+    "sky": ("#2e8bc0", "#a8dcf7"),
 }
-"""Name -> its colour in light and in dark."""
+"""Name -> its colour in light and in dark; `COLOURS`, with the contrast that pages need."""
 LIGHT, DARK = ({name: pair[k] for name, pair in PAGE.items()} for k in (0, 1))
-DRAWN = {"#ffffff": "paper", "#000000": "ink", "#7f7f7f": "muted", "#1f77b4": "blue"}
-DRAWN |= {"#ff7f0e": "orange", "#0072b2": "blue", "#e69f00": "orange"}
+NAMES = ("blue", "orange", "green", "red", "purple", "sky", "ink")  # of `COLOURS`
+DRAWN = {"#ffffff": "paper", GREY.lower(): "muted"}
+DRAWN |= {drawn.lower(): name for drawn, name in zip(COLOURS, NAMES, strict=True)}
 """What matplotlib draws -> its name here."""
 
 
@@ -42,39 +47,39 @@ def variables() -> str:
 
 
 SHOWN = 12  # pictures of one kind; the others are folded
-STYLE = {
+SVG: dict[Any, Any] = {
     "svg.fonttype": "none",  # texts stay texts
     "svg.hashsalt": "igpe",  # the same names in every run
-    "axes.spines.top": False,
-    "axes.spines.right": False,
 }
 Draw = Callable[[Any], None]
 NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 class Panel(NamedTuple):
-    """A measured quantity of one experiment: its rows of `Result.points` and `Result.curves`."""
+    """A measured quantity: its rows of `Result.points` and `Result.curves`.
+
+    every      experiment -> its look;  time_unit: of the times
+    """
 
     title: str
     points: pd.DataFrame
     curves: pd.DataFrame
+    every: Mapping[str, Look]
+    time_unit: str
 
 
-def panels(points: pd.DataFrame, curves: pd.DataFrame) -> list[Panel]:
-    """All of them, in their order."""
-    several = points["experiment"].nunique() > 1
+def panels(points: pd.DataFrame, curves: pd.DataFrame, time_unit: str = "") -> list[Panel]:
+    """One of each quantity, in their order."""
+    every = looks(points["experiment"])
     return [
-        Panel(f"{name}, experiment {experiment}" if several else str(name), rows, line)
-        for (experiment, name), rows in points.groupby(["experiment", "name"], sort=False)
-        for line in [curves[(curves["experiment"] == experiment) & (curves["name"] == name)]]
+        Panel(str(name), rows, curves[curves["name"] == name], every, time_unit)
+        for name, rows in points.groupby("name", sort=False)
     ]
 
 
 def fits(shown: Iterable[Panel]) -> str:
     """Measurements and the fitted model."""
-    return gallery(
-        figure(one.title, _fit_words(one), partial(_fit, one, "smoothed")) for one in shown
-    )
+    return gallery(figure(one.title, _fit_words(one), partial(_fit, one)) for one in shown)
 
 
 def smoothed(shown: Iterable[Panel]) -> str:
@@ -84,7 +89,7 @@ def smoothed(shown: Iterable[Panel]) -> str:
             one.title,
             f"{_measured(one)} and the smoothed curve from {_span(one.curves['smoothed'])} with "
             f"its band; standard error {_span(one.curves['smoothed_error'])}.",
-            partial(_fit, one, "fitted"),
+            partial(_fit, one, smoothed=True, fitted=False),
         )
         for one in shown
         if one.curves["smoothed"].notna().any()
@@ -94,14 +99,13 @@ def smoothed(shown: Iterable[Panel]) -> str:
 def residuals(shown: Iterable[Panel], *, standard: bool) -> str:
     """Residuals over time; `standard` whether they are in standard deviations."""
     drawn = []
-    for title, points, _ in shown:
-        values, times = points["residual"], points["time"]
-        words = f"{len(values)} residuals of {title} over time, from {_span(values)}"
+    for one in shown:
+        values = one.points["residual"]
+        words = f"{len(values)} residuals of {one.title} over time, from {_span(values)}"
         beyond = int(np.sum(np.abs(values) > BAND))
         words += f" standard deviations; {beyond} of them beyond {BAND}" * standard
-        draw = partial(residual_panel, times=times, values=values, standard=standard)
         if np.isfinite(values).any():
-            drawn.append(figure(title, f"{words}.", draw))
+            drawn.append(figure(one.title, f"{words}.", partial(_residuals, one, standard)))
     return gallery(drawn)
 
 
@@ -136,7 +140,7 @@ def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     written = StringIO()
-    with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+    with matplotlib.style.context(["default", STYLE, SVG]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # browsers have other fonts
         drawn = Figure(figsize=size, layout="constrained")
         draw(drawn.subplots())
@@ -149,9 +153,16 @@ def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
     return text[text.index("<svg") :].replace('<style type="text/css">', style, 1)
 
 
-def _fit(one: Panel, without: str, ax: Any) -> None:
-    draw_fit(ax, one.points, one.curves.assign(**{without: np.nan}))
-    ax.set_ylabel(labelled(one.points["name"].iloc[0], one.points["unit"].iloc[0]))
+def _fit(one: Panel, ax: Any, **parts: bool) -> None:
+    draw_fit(ax, one.points, one.curves, every=one.every, **parts)
+    ax.set_xlabel(labelled("time", one.time_unit))
+    ax.set_ylabel(labelled(one.title, one.points["unit"].iloc[0]))
+
+
+def _residuals(one: Panel, standard: bool, ax: Any) -> None:
+    draw_residuals(ax, one.points, one.points["residual"], standard=standard, every=one.every)
+    words = "residual" + " / standard deviation" * standard
+    ax.set(xlabel=labelled("time", one.time_unit), ylabel=words)
 
 
 def _span(values: Any) -> str:
@@ -161,7 +172,9 @@ def _span(values: Any) -> str:
 
 
 def _measured(one: Panel) -> str:
-    return f"Over time {_span(one.points['time'])}: {len(one.points)} measurements of {one.title}"
+    runs = f" in {len(one.every)} experiments" if len(one.every) > 1 else ""
+    many = f"{len(one.points)} measurements of {one.title}{runs}"
+    return f"Over time {_span(one.points['time'])}: {many}"
 
 
 def _fit_words(one: Panel) -> str:

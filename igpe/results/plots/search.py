@@ -10,7 +10,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.numerics.optima import is_same_objective
-from igpe.results.plots.axes import MARKERS, axes_for, colour
+from igpe.results.plots.axes import MARKERS, Plot, axes_for, colour
 
 MOST = 4  # steps of a single series whose lengths are written
 FLAT, ROOM = 1.1, 3.0  # ratio of objectives below which all look alike, and of room around them
@@ -36,12 +36,11 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
     return Series(values[order], there[order])
 
 
-def plot_waterfall(estimate: Estimate, axes: Any = None) -> Any:
+def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """The objectives that the starts of a search reached, in ascending order.
 
     estimate  of `igpe.search.MultiStart`, or of a method whose restarts were needed
     axes      matplotlib axes; None makes a figure
-    returns   the axes
     raises    ProblemError if there was one start only
     """
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
@@ -51,7 +50,7 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Any:
         )
     ax = axes_for(1, axes)[0]
     draw_waterfall(ax, {"": series(estimate.reached)})
-    return ax
+    return Plot([ax])
 
 
 def draw_waterfall(ax: Any, found: Mapping[str, Series], *, rounding: float = 0.0) -> None:

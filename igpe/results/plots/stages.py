@@ -9,15 +9,14 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate, Horizon, equivalent_iterations
-from igpe.core.markup import label
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.problem.problem import Problem
-from igpe.results.plots.axes import MARKERS, axes_for, colour, labelled
+from igpe.results.plots.axes import BLUE, MARKERS, Plot, axes_for, colour, labelled, legend_above
 
-PANEL = (3.4, 2.6)  # inches
+PANEL = (2.7, 1.9)  # inches
 MARGIN = 0.15  # around the data of what a panel shows, in their range
 INSIDE = 20  # times at which an interval is drawn
 END = 1e-9  # share of an interval by which its last time lies before the next one begins
@@ -47,14 +46,14 @@ def horizon_table(estimate: Estimate) -> str:
     )
 
 
-def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> Any:
+def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> Plot:
     """The fit of every horizon, with the measurements it fits (filled) and later ones (hollow).
 
-    Curves go on to the last measurement where the model can be integrated so far.
+    Curves go on to the last measurement where the model can be integrated so far. Axes stand in a
+    row for each quantity of each experiment, with a column for each horizon.
 
     problem   that was estimated;  estimate: of `IncrementalShooting`
-    axes      matplotlib axes, one for each horizon of each experiment; None makes a figure
-    returns   (n_experiments, n_horizons) axes
+    axes      matplotlib axes, as many; None makes a figure
     raises    ProblemError if the estimate has no horizons
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
@@ -67,21 +66,23 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> A
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
     for column, horizon in zip(drawn.T, horizons, strict=True):
         runs = simulate(problem, Sundials(), horizon.parameters, grids)
-        for k, (ax, (_, run)) in enumerate(zip(column, runs, strict=True)):
-            last = horizon.until[problem.experiments[k].name]
-            _draw(ax, problem, k, [(run.times, run.measured)], last)
-    return _with_legend(drawn, axes)
+        for ax, (k, place) in zip(column, _rows(problem), strict=True):
+            run, last = runs[k][1], horizon.until[problem.experiments[k].name]
+            _draw(ax, problem, (k, place), [(run.times, run.measured[:, place])], last)
+    legend_above(drawn, axes)
+    return Plot(drawn)
 
 
 def plot_pieces(
     problem: Problem, estimate: Estimate, axes: Any = None, *, iterates: int = 4
-) -> Any:
+) -> Plot:
     """The model's trajectory on each interval while the gaps between intervals closed.
 
+    Axes stand in a row for each quantity of each experiment, with a column for each iterate.
+
     problem   that was estimated;  estimate: of `MultipleShooting(record=True)`
-    axes      matplotlib axes, one for each iterate of each experiment; None makes a figure
+    axes      matplotlib axes, as many; None makes a figure
     iterates  at most so many are drawn: the first, the last, and others as gaps become shorter
-    returns   (n_experiments, n_iterates) axes
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
     stages = _recorded(estimate)
@@ -93,20 +94,25 @@ def plot_pieces(
     first = [next((i for i, at in enumerate(every) if at.gap <= gap), last) for gap in gaps]
     chosen = sorted({*first, last})
     drawn = _grid(problem, [f"iteration {i}, gap {every[i].gap:.1e}" for i in chosen], axes)
-    for k, row in enumerate(drawn):
+    rows = _rows(problem)
+    for k in range(len(problem.experiments)):
         nodes, ivp = every[0].nodes[k], compiled(problem).initial_value_problem(k)
         ends = nodes[1:] - END * np.diff(nodes)
         times = np.linspace(nodes[:-1], ends, INSIDE, axis=1)
         prepared = Automatic(1e-6, 1e-8).prepare(ivp, nodes, times.ravel())
-        for ax, at in zip(row, (every[i] for i in chosen), strict=True):
+        for column, at in enumerate(every[i] for i in chosen):
             values = np.array([at.parameters[n] for n in ivp.unknowns])
             run = prepared.run(at.starts[k], values, derivatives=False)
             curves = run.measured.reshape(*times.shape, -1)
-            _draw(ax, problem, k, list(zip(times, curves, strict=True)), -np.inf)
-    return _with_legend(drawn, axes)
+            for ax, (experiment, place) in zip(drawn[:, column], rows, strict=True):
+                if experiment == k:
+                    intervals = list(zip(times, curves[:, :, place], strict=True))
+                    _draw(ax, problem, (k, place), intervals, np.inf)
+    legend_above(drawn, axes)
+    return Plot(drawn)
 
 
-def plot_gaps(estimate: Estimate, axes: Any = None) -> Any:
+def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """The largest gap and the objective after every iteration, one line for each stage.
 
     Gaps are relative to the size of their state, the objective is in standard deviations; stages
@@ -114,7 +120,6 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Any:
 
     estimate  of `MultipleShooting(record=True)`
     axes      two matplotlib axes; None makes a figure
-    returns   array of axes
     raises    ProblemError if the estimate has no iterates
     """
     stages = _recorded(estimate)
@@ -130,8 +135,8 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Any:
             first += len(values) - 1  # a stage begins where the one before ended
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set(yscale="log", xlabel="iteration", ylabel=words)
-    drawn[0].legend(fontsize="small")
-    return drawn
+    legend_above(drawn, axes)
+    return Plot(drawn)
 
 
 def _recorded(estimate: Estimate) -> list[Horizon]:
@@ -150,62 +155,57 @@ def _until(horizon: Horizon) -> str:
     return ", ".join(f"{end:g}" for end in dict.fromkeys(horizon.until.values()))
 
 
+def _rows(problem: Problem) -> list[tuple[int, int]]:
+    """The experiment and the place of each measured quantity of all experiments."""
+    return [(k, i) for k, e in enumerate(problem.experiments) for i in range(len(e.measured))]
+
+
 def _grid(problem: Problem, titles: Sequence[str], axes: Any) -> Any:
-    """(n_experiments, n_titles) axes."""
-    names = [e.name for e in problem.experiments]
-    count = len(names) * len(titles)
-    given = axes_for(count, axes, PANEL, columns=len(titles), sharey="row")
-    drawn = given.reshape(len(names), len(titles))
+    """(n_quantities of all experiments, n_titles) axes."""
+    rows, several = _rows(problem), len(problem.experiments) > 1
+    count = len(rows) * len(titles)
+    given = axes_for(count, axes, PANEL, columns=len(titles), sharey="row", sharex="row")
+    drawn = given.reshape(len(rows), len(titles))
     for ax, title in zip(drawn[0], titles, strict=True):
-        ax.set_title(title, fontsize="medium")
-    for ax, name in zip(drawn[:, 0], names, strict=True):
-        if len(names) > 1:
-            ax.set_ylabel(label(f"experiment {name}"))
+        ax.set_title(title, fontsize=9)
+    for ax, (k, place) in zip(drawn[:, 0], rows, strict=True):
+        name = problem.experiments[k].measured[place]
+        run = f"experiment {problem.experiments[k].name}: " * several
+        ax.set_ylabel(labelled(f"{run}{name}", problem.unit(name)))
+    for ax in drawn[-1]:
+        ax.set_xlabel(labelled("time", problem.unit("time")))
     return drawn
 
 
 def _draw(
     ax: Any,
     problem: Problem,
-    index: int,
+    place: tuple[int, int],
     intervals: Sequence[tuple[FloatArray, FloatArray]],
     until: float,
 ) -> None:
-    """Measurements and trajectories of one experiment at one stage.
+    """Measurements and trajectories of one quantity at one stage.
 
-    intervals  times (k,) and values (k, n_measured): each is drawn on its own
+    place      of the experiment, and of the quantity in it
+    intervals  times and values (k,): each is drawn on its own
     until      measurements up to this time are filled, later ones are hollow
     """
-    experiment = problem.experiments[index]
-    every = [experiment.measurements.of(name)[:2] for name in experiment.measured]
-    for k, (name, (times, values)) in enumerate(zip(experiment.measured, every, strict=True)):
-        look: dict[str, Any] = {"color": colour(k)}
-        words: str | None = labelled(name, problem.unit(name))
-        for rows, fill in ((times <= until, "full"), (times > until, "none")):
-            if rows.any():
-                mark = {"markersize": 3, "fillstyle": fill, "label": words}
-                ax.plot(times[rows], values[rows], "o", **mark, **look)
-                words = None
-        for t, curve in intervals:
-            ax.plot(t, curve[:, k], linewidth=1.2, **look)
-        if len(intervals) > 1:
-            starts = [(t[0], curve[0, k]) for t, curve in intervals]
-            ax.plot(*np.transpose(starts), "s", markersize=2, **look)
-    if np.isfinite(until) and any((times <= until).any() for times, _ in every):
+    experiment = problem.experiments[place[0]]
+    times, values, _ = experiment.measurements.of(experiment.measured[place[1]])
+    for k, (t, curve) in enumerate(intervals):
+        ax.plot(t, curve, linewidth=1.2, color=BLUE, label="model" if k == 0 else None)
+    if len(intervals) > 1:
+        starts = [(t[0], curve[0]) for t, curve in intervals]
+        ax.plot(*np.transpose(starts), "s", markersize=3, color=BLUE, label="start of an interval")
+    late = times > until
+    for rows, fill, words in (
+        (~late, "full", "measured"),
+        (late, "none", "measured, not yet fitted"),
+    ):
+        if rows.any():
+            mark = {"markersize": 3.5, "fillstyle": fill, "color": "black", "label": words}
+            ax.plot(times[rows], values[rows], "o", **mark)
+    if np.isfinite(until) and not late.all():
         ax.axvline(until, color="gray", linewidth=0.8, linestyle=":")
-    shown = np.concatenate([values for _, values in every])
-    extra = MARGIN * (float(np.ptp(shown)) or 1.0)
-    ax.set(xlabel="time", ylim=(shown.min() - extra, shown.max() + extra))
-
-
-def _with_legend(drawn: Any, axes: Any) -> Any:
-    """Above all panels of a figure made here, where it hides nothing; else inside the last ones."""
-    if axes is not None:
-        for ax in drawn[:, -1]:
-            ax.legend(fontsize="small")
-        return drawn
-    entries = [ax.get_legend_handles_labels() for ax in drawn[:, 0]]
-    marks = {words: mark for some in entries for mark, words in zip(*some, strict=True)}
-    look = {"loc": "outside upper center", "ncols": len(marks), "frameon": False}
-    drawn[0, 0].figure.legend(marks.values(), marks.keys(), **look)
-    return drawn
+    extra = MARGIN * (float(np.ptp(values)) or 1.0)
+    ax.set_ylim(values.min() - extra, values.max() + extra)

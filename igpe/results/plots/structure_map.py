@@ -1,4 +1,4 @@
-"""The picture of a structure map. It takes axes or makes them, and returns them."""
+"""The picture of a structure map. It takes axes or makes them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.markup import label as escaped
-from igpe.results.plots.axes import axes_for
+from igpe.results.plots.axes import BLUE, GREY, ORANGE, Plot, axes_for
 from igpe.results.structure_map import (
     ALGEBRAIC,
     DYNAMIC,
@@ -27,25 +27,24 @@ LETTER = 0.6  # width of one, of its height
 LONGEST = 26  # letters of a name
 LEAST, LEGEND = 4.5, 1.3  # inches: width and height that the legend needs
 FILLED = {
-    OVER: ("tab:gray", 0.3, "///"),
-    SQUARE: ("tab:blue", 0.25, ""),
-    UNDER: ("tab:orange", 0.25, "\\\\\\"),
-    DYNAMIC: ("tab:gray", 0.12, ""),
+    OVER: (GREY, 0.3, "///"),
+    SQUARE: (BLUE, 0.25, ""),
+    UNDER: (ORANGE, 0.25, "\\\\\\"),
+    DYNAMIC: (GREY, 0.12, ""),
 }
 """Colour, strength and hatch: told apart without colour too."""
 MARKS = {
-    "estimated without the dynamics": (ALGEBRAIC, "o", "tab:blue", "tab:blue"),
-    "estimated on the dynamics": (("dynamic",), "o", "tab:orange", "none"),
+    "estimated without the dynamics": (ALGEBRAIC, "o", BLUE, BLUE),
+    "estimated on the dynamics": (("dynamic",), "o", ORANGE, "none"),
     "cannot be estimated": (("unreachable",), "x", "black", "black"),
 }
 """How parameters are reached, and how they are marked."""
 
 
-def plot_maps(maps: Sequence[StructureMap], axes: Any = None) -> Any:
+def plot_maps(maps: Sequence[StructureMap], axes: Any = None) -> Plot:
     """Each map in axes of its own, below each other in a new figure.
 
     axes     matplotlib axes, one per map; None makes a figure
-    returns  array of axes
     """
     if axes is None:
         import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import
@@ -57,7 +56,7 @@ def plot_maps(maps: Sequence[StructureMap], axes: Any = None) -> Any:
     for one, ax in zip(maps, drawn, strict=True):
         draw_map(one, ax)
         ax.set_title(escaped(one.title), fontsize="medium")
-    return drawn
+    return Plot(drawn)
 
 
 def size(one: StructureMap) -> tuple[float, float]:
@@ -89,7 +88,7 @@ def draw_map(one: StructureMap, ax: Any) -> None:
         (one.entries, np.arange(len(one.unknowns)), "black"),
         (one.known, places.measured, "none"),
     ):
-        look = {"color": "tab:gray" if face == "none" else face, "markerfacecolor": face}
+        look = {"color": GREY if face == "none" else face, "markerfacecolor": face}
         if pairs:
             ax.plot([x[j] for _, j in pairs], [places.y[i] for i, _ in pairs], "s", **look | mark)
     uses = [(i, j) for i, j in one.uses]
@@ -103,7 +102,7 @@ def draw_map(one: StructureMap, ax: Any) -> None:
     _names(ax, one, places, min(FONT, 0.75 * cell))
     for x in (places.measured, places.parameters):
         if len(x):
-            ax.axvline(x[0] - 0.5 - GAP / 2, color="tab:gray", linewidth=0.6)
+            ax.axvline(x[0] - 0.5 - GAP / 2, color=GREY, linewidth=0.6)
     ax.set(xlim=(-0.7, places.width - 0.3), ylim=(places.height - 0.5, -HEAD))
     marks, labels = ax.get_legend_handles_labels()
     ax.legend(
@@ -175,7 +174,7 @@ def _names(ax: Any, one: StructureMap, places: _Places, font: float) -> None:
     starts = {"unknown": places.x[: len(one.unknowns)], "measured": places.measured}
     for word, x in (starts | {"parameters": places.parameters}).items():
         if len(x):
-            ax.text(x[0] - 0.5, -HEAD, word, fontsize=font, va="top", color="tab:gray")
+            ax.text(x[0] - 0.5, -HEAD, word, fontsize=font, va="top", color=GREY)
 
 
 def _shown(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Plots of uncertainty and plans. Every function takes axes or makes them, and returns them."""
+"""Plots of uncertainty and plans. Every function takes axes or makes them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,37 +9,46 @@ from scipy.interpolate import PchipInterpolator
 
 from igpe.core.markup import label
 from igpe.problem.inputs import Table
-from igpe.results.plots.axes import axes_for, colour, labelled, panels
+from igpe.results.plots.axes import (
+    BLUE,
+    GREY,
+    Plot,
+    axes_for,
+    colour,
+    labelled,
+    legend_above,
+    looks,
+    panels,
+)
+from igpe.results.plots.fit import experiment_handles
 
 
-def plot_profiles(profiles: Any, axes: Any = None) -> Any:
+def plot_profiles(profiles: Any, axes: Any = None) -> Plot:
     """Rise of the least sum of squares over each unknown, in units of the level.
 
     Solid: the profile, dashed: what linearised errors assume, dotted: the level of confidence.
     profiles    of `igpe.profile`
     axes        matplotlib axes, one per profile; None makes a figure
-    returns     array of axes
     """
     drawn = axes_for(len(profiles.profiles), axes)
     for ax, one in zip(drawn, profiles.profiles, strict=True):
         rise = (one.costs - profiles.objective) / profiles.rise
         grid = np.linspace(one.values[0], one.values[-1], 200)
         smooth = _smooth(one.values, rise, one.estimate, grid)
-        ax.plot(grid, smooth, color="tab:blue", label="profile")
-        ax.plot(one.values, rise, "o", markersize=3, color="tab:blue")
+        ax.plot(grid, smooth, color=BLUE, label="profile")
+        ax.plot(one.values, rise, "o", markersize=3, color=BLUE)
         lower, upper = profiles.linearised[one.name]
         half = (upper - lower) / 2
         if np.isfinite(half) and half > 0:
             parabola = ((grid - one.estimate) / half) ** 2
-            ax.plot(grid, parabola, "--", color="tab:gray", label="linearised")
+            ax.plot(grid, parabola, "--", color=GREY, label="linearised")
         level = f"{100 * profiles.confidence:g} %"
         ax.axhline(1.0, color="black", linestyle=":", linewidth=1, label=level)
         ax.plot(one.estimate, 0.0, "k*")
         ax.set(xlabel=labelled(one.name, one.unit), ylim=(min(-0.05, 1.1 * rise.min()), 1.3))
-    for ax in drawn[:1]:
-        ax.set_ylabel("rise of squares / allowed")
-        ax.legend(fontsize="small", loc="upper center")
-    return drawn
+    drawn[0].set_ylabel("rise of squares / allowed")
+    legend_above(drawn, axes)
+    return Plot(drawn)
 
 
 def _smooth(values: Any, rise: Any, estimate: float, grid: Any) -> Any:
@@ -54,109 +63,118 @@ def _smooth(values: Any, rise: Any, estimate: float, grid: Any) -> Any:
 
 def plot_bootstrap(
     refits: pd.DataFrame, intervals: pd.DataFrame, confidence: float, axes: Any = None
-) -> Any:
+) -> Plot:
     """A histogram of the refits of each unknown, with its estimate and interval.
 
     refits      one row each, one column for each unknown
     intervals   indexed by unknown: estimate, lower, upper, unit;  confidence: of the intervals
     axes        matplotlib axes, one per unknown; None makes a figure
-    returns     array of axes
     """
     drawn = axes_for(len(intervals), axes)
     for ax, (name, one) in zip(drawn, intervals.iterrows(), strict=True):
-        ax.hist(refits[name], bins="auto", color="tab:blue", alpha=0.6)
+        ax.hist(refits[name], bins="auto", color=BLUE, alpha=0.6)
         ax.axvline(one["estimate"], color="black", label="estimate")
         for end, words in (("lower", f"{100 * confidence:g} %"), ("upper", None)):
             ax.axvline(one[end], color="black", linestyle=":", label=words)
         ax.set_xlabel(labelled(str(name), one["unit"]))
-    for ax in drawn[:1]:
-        ax.set_ylabel("refits")
-        ax.legend(fontsize="small")
-    return drawn
+    drawn[0].set_ylabel("refits")
+    legend_above(drawn, axes)
+    return Plot(drawn)
 
 
 def plot_prediction(
-    table: pd.DataFrame, measured: pd.DataFrame, confidence: float, axes: Any = None
-) -> Any:
-    """The mean with its band and that of a measurement, and the measurements themselves.
+    table: pd.DataFrame,
+    measured: pd.DataFrame,
+    axes: Any = None,
+    *,
+    confidence: float,
+    time_unit: str = "",
+) -> Plot:
+    """The mean with its band, that of a measurement, and the measurements themselves.
+
+    One panel per quantity, one colour per experiment; the band of a measurement is drawn where
+    there is one experiment.
 
     table       experiment, name, time, value, lower, upper, band_lower, band_upper, unit
-    measured    experiment, name, time, measured;  confidence: of the bands
-    axes        matplotlib axes, one per quantity of each experiment; None makes a figure
-    returns     array of axes
+    measured    experiment, name, time, measured
+    axes        matplotlib axes, one per quantity; None makes a figure
+    confidence  of the bands;  time_unit: of the times
     """
-    drawn, shown = panels(table, axes)
-    bands = (("measurement", "band_", "tab:gray", 0.25), ("mean", "", "tab:blue", 0.35))
+    drawn, shown = panels(table, axes, time_unit=time_unit)
+    every, handles = looks(table["experiment"]), {}
+    alone, level = len(every) == 1, f"{100 * confidence:g} %"
     for panel in shown:
-        ax, t = panel.axes, panel.rows
-        for of, prefix, color, alpha in bands:
-            ends = t[f"{prefix}lower"], t[f"{prefix}upper"]
-            look = {"color": color, "alpha": alpha, "linewidth": 0}
-            ax.fill_between(t["time"], *ends, label=f"{of}, {100 * confidence:g} %", **look)
-        ax.plot(t["time"], t["value"], color="tab:blue", label="fitted model")
-        points = panel.of(measured)
-        ax.plot(points["time"], points["measured"], "ko", markersize=3, label="measured")
-    for ax in drawn[:1]:
-        ax.legend(fontsize="small")
-    return drawn
+        ax, points = panel.axes, panel.of(measured)
+        for name, t in panel.rows.groupby("experiment", sort=False):
+            look = every[str(name)]
+            if alone and np.isfinite(t["band_lower"]).any():
+                grey = {"color": GREY, "alpha": 0.25, "linewidth": 0}
+                band = ax.fill_between(t["time"], t["band_lower"], t["band_upper"], **grey)
+                handles[f"measurement, {level}"] = band
+            soft = {"color": look.color, "alpha": 0.3, "linewidth": 0}
+            mean = ax.fill_between(t["time"], t["lower"], t["upper"], **soft)
+            handles.setdefault(f"mean, {level}", mean)
+            (line,) = ax.plot(t["time"], t["value"], color=look.color, linestyle=look.line)
+            own = points[points["experiment"] == name]
+            mark = {"color": "black" if alone else look.color, "markerfacecolor": "none"}
+            (dots,) = ax.plot(own["time"], own["measured"], look.marker, markersize=4, **mark)
+            handles |= {"fitted model": line, "measured": dots} if alone else {}
+    legend_above(drawn, axes, experiment_handles(every) | handles)
+    return Plot(drawn)
 
 
-def plot_region(region: Any, axes: Any = None) -> Any:
+def plot_region(region: Any, axes: Any = None) -> Plot:
     """The region by the likelihood ratio, the linearised ellipse and the estimate.
 
     region      of `igpe.region`
     axes        matplotlib axes; None makes a figure
-    returns     the axes
     """
     ax, (one, other) = axes_for(1, axes)[0], region.names
-    ax.fill(region.edge[one], region.edge[other], color="tab:blue", alpha=0.25, linewidth=0)
+    ax.fill(region.edge[one], region.edge[other], color=BLUE, alpha=0.25, linewidth=0)
     words = f"likelihood ratio, {100 * region.confidence:g} %"
-    ax.plot(region.edge[one], region.edge[other], color="tab:blue", label=words)
+    ax.plot(region.edge[one], region.edge[other], color=BLUE, label=words)
     ellipse = region.linearised
-    ax.plot(ellipse[one], ellipse[other], "--", color="tab:gray", label="linearised")
+    ax.plot(ellipse[one], ellipse[other], "--", color=GREY, label="linearised")
     ax.plot(*region.estimate, "k*")
     ax.set(xlabel=labelled(one, region.units[0]), ylabel=labelled(other, region.units[1]))
-    ax.legend(fontsize="small")
-    return ax
+    legend_above([ax], axes)
+    return Plot([ax])
 
 
-PLAN_PANEL = (4.2, 3.0)  # inches
 WIDEST = 1e3  # percent: larger errors are drawn as large
 
 
 def plot_plan(
     experiments: Sequence[Any], courses: pd.DataFrame, errors: pd.DataFrame, axes: Any = None
-) -> Any:
+) -> Plot:
     """Inputs over time, predicted courses with the samples, errors before and after.
 
     experiments  `PlannedExperiment`s
     axes         matplotlib axes: one for each input over time, one for each measured quantity, one
                  for the errors; None makes a figure
-    returns      array of the axes
     """
     varied = (n for e in experiments for n, v in e.inputs.items() if isinstance(v, Table))
     profiles, names = list(dict.fromkeys(varied)), list(dict.fromkeys(courses["name"]))
-    drawn = axes_for(len(profiles) + len(names) + 1, axes, PLAN_PANEL)
+    drawn = axes_for(len(profiles) + len(names) + 1, axes)
+    several = len(experiments) > 1
     for place, (ax, name) in enumerate(zip(drawn[:-1], [*profiles, *names], strict=True)):
         for k, e in enumerate(experiments):
-            look = {"color": colour(k), "label": label(e.name)}
+            look = {"color": colour(k), "label": label(e.name) if several else None}
             if place < len(profiles):
                 _input_profile(ax, e, e.inputs[name], float(courses["time"].max()), look)
             else:
                 own = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
                 _course(ax, e, name, own, look)
         ax.set(xlabel="time", ylabel=label(name))
-    if len(experiments) > 1:
-        drawn[len(profiles)].legend(fontsize="small")
     ax, places = drawn[-1], np.arange(len(errors))
     size = errors["value"].abs().where(errors["value"] != 0, 1.0)
-    for column, shift, color in (("before", -0.2, "tab:gray"), ("after", 0.2, "tab:blue")):
+    for column, shift, color in (("before", -0.2, GREY), ("after", 0.2, BLUE)):
         percent = (100 * errors[column] / size).clip(upper=WIDEST)
         ax.bar(places + shift, percent, 0.4, color=color, label=column)
     ax.set(yscale="log", ylabel="standard error [%]")
-    ax.set_xticks(places, list(map(label, errors.index)), rotation=60, fontsize="small")
-    ax.legend(fontsize="small")
-    return drawn
+    ax.set_xticks(places, list(map(label, errors.index)), rotation=90, fontsize="small")
+    legend_above(drawn, axes)
+    return Plot(drawn)
 
 
 def _input_profile(ax: Any, e: Any, table: Table, end: float, look: dict[str, Any]) -> None:

@@ -200,7 +200,7 @@ def test_units_of_constants_follow():
     run = igpe.Experiment(data, start=start, inputs={"T": 350.0}, units=given)
     problem = igpe.Problem(reactor, parameters=reactor.parameters, experiments=run)
     units = [problem.unit(n) for n in ("k", "Ea", "K", "vmax", "km", "n_A", "A")]
-    assert units == ["l/h/mol", "J/mol", "l/mol", "mol/h/l", "mol/l", "mol", "mol/l"]
+    assert units == ["L/h/mol", "J/mol", "L/mol", "mol/h/L", "mol/L", "mol", "mol/L"]
     table = problem.experiments[0].table()
     assert table["n_A"].tolist() == [1.0, 0.5]
 

@@ -17,7 +17,7 @@ def proof() -> igpe.DynamicCertificate:
 
 def test_all_decided_boxes_and_the_best_parameters_are_drawn(proof: igpe.DynamicCertificate):
     _, given = plt.subplots()
-    ax = proof.plot(given)
+    (ax,) = proof.plot(given)
     assert ax is given
     leaves = [box for box in proof.tree if box.reason != "split"]
     assert [p.get_xy() for p in ax.patches] == [box.lower for box in leaves]
@@ -30,7 +30,7 @@ def test_all_decided_boxes_and_the_best_parameters_are_drawn(proof: igpe.Dynamic
 
 def test_what_is_open_is_hatched(proof: igpe.DynamicCertificate):
     whole = TreeBox(proof.lower, proof.upper, "open")
-    ax = replace(proof, tree=(whole,)).plot()
+    (ax,) = replace(proof, tree=(whole,)).plot()
     assert [p.get_hatch() for p in ax.patches] == ["///"]
     plt.close(ax.figure)
 
