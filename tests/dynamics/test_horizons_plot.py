@@ -101,3 +101,15 @@ def test_experiments_at_other_times_and_curves_that_break_are_drawn():
         assert (times.min(), times.max()) == (begin, begin + 10.0)
         assert np.isfinite(values[times <= begin + 1.0]).all()
         assert np.isnan(values[-1])
+
+
+def test_several_estimates_beside_the_measurements(found):
+    other = {n: 2 * v for n, v in lotka.TRUTH.items()}
+    plot = igpe.plots.plot_estimates(PROBLEM, {"found": found, "other": other})
+    assert [ax.get_ylabel() for ax in plot] == ["y1", "y2"]
+    assert [t.get_text() for t in plot.figure.legends[0].texts] == ["found", "other", "measured"]
+    times, values, sigma = PROBLEM.experiments[0].measurements.of("y2")
+    first, second, measured = plot[1].lines
+    assert np.abs(np.interp(times, *first.get_data()) - values).max() < 5 * sigma.max()
+    assert np.abs(np.interp(times, *second.get_data()) - values).max() > 5 * sigma.max()
+    assert measured.get_ydata().tolist() == values.tolist()

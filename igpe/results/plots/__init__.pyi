@@ -1,8 +1,12 @@
+from .axes import Plot as Plot
+from .fit import plot_contributions as plot_contributions
 from .fit import plot_correlation as plot_correlation
 from .fit import plot_ellipses as plot_ellipses
+from .fit import plot_parity as plot_parity
 from .fit import plot_residuals as plot_residuals
 from .search import plot_waterfall as plot_waterfall
 from .stages import horizon_table as horizon_table
+from .stages import plot_estimates as plot_estimates
 from .stages import plot_film_strip as plot_film_strip
 from .stages import plot_gaps as plot_gaps
 from .stages import plot_pieces as plot_pieces

@@ -1,6 +1,6 @@
 """How shooting went: horizons of incremental shooting, iterates of multiple shooting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,22 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate, Horizon, equivalent_iterations
+from igpe.core.markup import label
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.problem.problem import Problem
-from igpe.results.plots.axes import BLUE, MARKERS, Plot, axes_for, colour, labelled, legend_above
+from igpe.results.plots.axes import (
+    BLUE,
+    LINES,
+    MARKERS,
+    Plot,
+    axes_for,
+    colour,
+    labelled,
+    legend_above,
+)
 
 PANEL = (2.7, 1.9)  # inches
 MARGIN = 0.15  # around the data of what a panel shows, in their range
@@ -135,6 +145,41 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
             first += len(values) - 1  # a stage begins where the one before ended
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set(yscale="log", xlabel="iteration", ylabel=words)
+    legend_above(drawn, axes)
+    return Plot(drawn)
+
+
+def plot_estimates(
+    problem: Problem, estimates: Mapping[str, Estimate | Mapping[str, float]], axes: Any = None
+) -> Plot:
+    """What several sets of values predict, beside the measurements: one colour for each set.
+
+    problem    whose experiments are drawn
+    estimates  name -> what an estimation returned, or unknown -> value
+    axes       matplotlib axes, one for each quantity of each experiment; None makes a figure
+    """
+    rows, several = _rows(problem), len(problem.experiments) > 1
+    drawn = axes_for(len(rows), axes)
+    grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
+    for number, (name, one) in enumerate(estimates.items()):
+        values: Any = getattr(one, "parameters", one)
+        runs = simulate(problem, Sundials(), values, grids)
+        for ax, (k, place) in zip(drawn, rows, strict=True):
+            run, line = runs[k][1], LINES[number % len(LINES)]
+            look = {"color": colour(number), "linestyle": line, "label": label(name)}
+            ax.plot(run.times, run.measured[:, place], **look)
+    for ax, (k, place) in zip(drawn, rows, strict=True):
+        experiment = problem.experiments[k]
+        quantity = experiment.measured[place]
+        times, measured, _ = experiment.measurements.of(quantity)
+        ax.plot(times, measured, "ko", markersize=4, markerfacecolor="none", label="measured")
+        extra = MARGIN * (float(np.ptp(measured)) or 1.0)
+        run_name = f"experiment {experiment.name}: " * several
+        ax.set_ylabel(labelled(f"{run_name}{quantity}", problem.unit(quantity)))
+        ax.set_xlabel(labelled("time", problem.unit("time")))
+        low, high = ax.get_ylim()  # estimates that run away do not flatten the measurements
+        far = 2 * np.ptp(measured) + extra
+        ax.set_ylim(max(low, measured.min() - far), min(high, measured.max() + far))
     legend_above(drawn, axes)
     return Plot(drawn)
 
