@@ -1,5 +1,7 @@
 """Tables as laboratories write them: separators, code pages, empty cells, names of their own."""
 
+from hashlib import sha256
+
 import pandas as pd
 import pytest
 
@@ -86,3 +88,15 @@ def test_several_runs_in_a_table_with_names_of_its_own():
     assert list(again.measurements.value) == [0.5, 0.5, 0.2, 0.8]
     again = runs[1].with_data(SHEET, one_of_several=True)
     assert list(again.measurements.value) == [0.6, 0.3]
+
+
+def test_the_source_of_data_is_named_with_its_checksum(tmp_path):
+    text = "time,A,experiment\n0,1,a\n1,0.5,a\n0,2,b\n1,1,b\n"
+    (tmp_path / "runs.csv").write_bytes(text.encode())
+    runs = igpe.read_experiments(tmp_path / "runs.csv")
+    checksum = sha256(text.encode()).hexdigest()
+    assert [r.source for r in runs] == [f"runs.csv, SHA-256 {checksum}"] * 2
+    table = pd.DataFrame({"time": [0.0, 1.0], "A": [1.0, 0.5]})
+    checksum = sha256(b"time,name,value\n0.0,A,1.0\n1.0,A,0.5\n").hexdigest()
+    assert igpe.Experiment(table).source == f"table of measurements, SHA-256 {checksum}"
+    assert runs[0].with_data(table).source.startswith("table of measurements")

@@ -53,7 +53,9 @@ def profile(
 def report(
     result: Annotated[Path, typer.Argument(help="Stored result (JSON), of estimate --json.")],
     page: Annotated[Path, typer.Argument(callback=page_file, help="The page to write (.html).")],
+    *,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Estimated parameters",
+    author: Annotated[str, typer.Option(help="Stands below the heading.")] = "",
     date: Annotated[str, typer.Option(help="Stands below the heading as it is given.")] = "",
     json: JsonFile = None,
 ) -> None:
@@ -61,7 +63,7 @@ def report(
     from igpe.results.result import Result
 
     stored = Result.from_json(result)
-    stored.report(page, title=title, date=date)
+    stored.report(page, title=title, author=author, date=date)
     body = {"file": str(page), "table": rows(stored.to_frame(), "name")}
     answer("report", f"Written: {page}", body, json)
 

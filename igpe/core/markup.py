@@ -154,6 +154,15 @@ def label(text: str) -> str:
     return printable(text).replace("$", r"\$")
 
 
+TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
+TEX |= {"^": r"\textasciicircum{}", "±": r"$\pm$", "∞": r"$\infty$"}
+
+
+def tex(text: str) -> str:
+    """The text for LaTeX."""
+    return one_line(text).translate({ord(c): t for c, t in TEX.items()})
+
+
 def cell(text: str) -> str:
     """The text for a cell of a spreadsheet: an apostrophe before what would be a formula."""
     if text.startswith(FORMULA):

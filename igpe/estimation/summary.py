@@ -27,6 +27,7 @@ from igpe.estimation.settings import Settings
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability, root
+from igpe.problem.card import problem_equations
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
@@ -287,6 +288,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
             *_notes(steps, free.known),
         ),
         other_optima=others,
+        equations=tuple(problem_equations(problem)),
+        sources={e.name: e.source for e in problem.experiments},
         criterion=_criterion(problem),
         time_unit=problem.unit("time"),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -25,6 +26,7 @@ from igpe.problem.noise.sigma import (
     sigma_of,
 )
 from igpe.problem.tables import (
+    SOURCE,
     Data,
     experiments_in,
     read_table,
@@ -196,6 +198,7 @@ class Experiment:
         times = time_column(table, replicates=replicates)
         chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, chosen, sigma)
+        self._file = str(table.attrs.get(SOURCE, ""))
         self.error_models: Mapping[str, NoiseModel] = MappingProxyType(error_models(chosen, sigma))
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
         self.sigma_known = sigma is not None and not self.estimated_sigma
@@ -253,6 +256,16 @@ class Experiment:
     def told(self) -> tuple[str, ...]:
         """What the model must tell: the measured columns, then estimated standard deviations."""
         return tuple(dict.fromkeys((*self.measured, *self.estimated_sigma.values())))
+
+    @property
+    def source(self) -> str:
+        """File of the data with its SHA-256; of a DataFrame that of time, name, value as CSV."""
+        if self._file:
+            return self._file
+        m = self.measurements
+        columns = {"time": m.times[m.row], "name": np.array(m.names)[m.column], "value": m.value}
+        text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
+        return f"table of measurements, SHA-256 {sha256(text.encode()).hexdigest()}"
 
     def table(self) -> pd.DataFrame:
         """The measurements, one column per name, indexed by time; replicates are averaged."""

@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from igpe.core.arguments import closest, closest_file
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.files import read
+from igpe.core.markup import cell
 
 MOST = 64 * 2**20  # bytes of all parts, unpacked
 MOST_CELLS = 500_000  # in all sheets; more take minutes
@@ -28,6 +30,7 @@ LAST_ROW, LAST_COLUMN = 2**20, 2**14  # of the format
 CELL = re.compile(r"([A-Z]{1,4})(\d{1,20})")
 CHUNK = 2**16
 LONGEST = 100  # letters of another package's message
+SOURCE = "igpe_source"  # attribute of a table: the file that it was read from
 FEW = 3  # entries that are shown
 SEPARATORS = (",", ";", "\t")
 LINES = 20  # of a CSV file that are looked at
@@ -246,7 +249,9 @@ def _read_file(data: str | Path) -> pd.DataFrame:
             f"it and save it again as {path.suffix}."
         ) from error
     nameless = [c for c in table.columns if str(c).startswith("Unnamed:") and table[c].isna().all()]
-    return table.drop(columns=nameless).dropna(how="all", ignore_index=True)
+    found = table.drop(columns=nameless).dropna(how="all", ignore_index=True)
+    found.attrs[SOURCE] = f"{path.name}, SHA-256 {sha256(path.read_bytes()).hexdigest()}"
+    return found
 
 
 def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
@@ -365,3 +370,19 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
             "of the model (times since the start), leave missing ones empty, or leave the column "
             "out with only=[...]."
         ) from None
+
+
+def workbook(sheets: Mapping[str, pd.DataFrame]) -> bytes:
+    """Tables as the sheets of an Excel file; what would be taken for a formula is a text.
+
+    raises DataError without openpyxl
+    """
+    content = BytesIO()
+    try:
+        with pd.ExcelWriter(content, engine="openpyxl") as writer:
+            for name, table in sheets.items():
+                texts = table.map(lambda v: cell(v) if isinstance(v, str) else v)
+                texts.rename(columns=cell).to_excel(writer, sheet_name=name, index=False)
+    except ImportError:
+        raise DataError("An Excel file needs a package: pip install openpyxl") from None
+    return content.getvalue()

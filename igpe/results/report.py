@@ -11,12 +11,13 @@ from functools import partial
 from html import escape
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from igpe.core.markup import bullets, folded, paragraph, preformatted, table
+from igpe.core.mathml import mathml
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.plots.axes import COLOURS
 from igpe.results.plots.page_figures import (
@@ -43,7 +44,9 @@ from igpe.results.result_data import (
     verdict,
 )
 
+MOST_COLUMNS = 10  # side by side, so that paper is wide enough
 LONG = 15  # rows; a longer table is folded
+MOST = 30  # equations that are not folded
 MARKS = {
     "measured": '<circle cx="14" cy="6" r="4" fill="none" stroke="var(--ink)" stroke-width="1.5"/>',
     "fitted model": '<path d="M0 6h28" stroke="var(--blue)" stroke-width="2"/>',
@@ -69,7 +72,14 @@ def wide_table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str
     """A table in a frame that scrolls, folded if it is long."""
     if not rows:
         return ""
-    written = wide(table(heads, rows, caption), caption)
+    blocks = [
+        range(i, min(i + MOST_COLUMNS, len(heads))) for i in range(1, len(heads), MOST_COLUMNS)
+    ]
+    written = "".join(
+        table([heads[i] for i in (0, *b)], [[row[i] for i in (0, *b)] for row in rows], caption)
+        for b in blocks
+    )
+    written = wide(written, caption)
     return folded(f"{caption} ({len(rows)} rows)", written) if len(rows) > LONG else written
 
 
@@ -122,6 +132,23 @@ def answer(result: ResultData) -> Section:
         bullets(result.notes),
     )
     return Section("The answer", "".join(parts))
+
+
+def model(result: ResultData) -> Section:
+    """The equations typeset, and where the data come from."""
+    written = [_typeset(tree) for tree in result.equations]
+    first, rest = "".join(written[:MOST]), "".join(written[MOST:])
+    more = folded(f"{len(written) - MOST} more equations", rest) if rest else ""
+    data = wide_table(("experiment", "data"), list(result.sources.items()), "Data and checksums")
+    return Section("Model and data", f"{first}{more}{data}")
+
+
+def _typeset(tree: Any) -> str:
+    """One equation; what a stored result holds instead is named."""
+    try:
+        return f"<p>{mathml(tree)}</p>"
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
+        return paragraph("(An equation of the stored result could not be read.)")
 
 
 def fit(result: ResultData) -> Section:
@@ -195,7 +222,11 @@ def reproduction(result: ResultData) -> Section:
         f"time limit cut short. Seed of the search: {result.seed}."
     )
     bounds = [(p.name, *map(number, p.bounds), p.unit) for p in result.estimates]
-    settings = folded("Settings", preformatted(result.settings)) if result.settings else ""
+    settings = (
+        folded("Settings", preformatted(" ".join(result.settings.split())))
+        if result.settings
+        else ""
+    )
     return Section(
         "To reproduce this",
         paragraph(words)
@@ -282,7 +313,7 @@ def _certificate(one: Certificate) -> tuple[str, ...]:
 
 Write = Callable[[ResultData], Section]
 
-SECTIONS: tuple[Write, ...] = (answer, fit, residual, identifiability, candidates, steps)
+SECTIONS: tuple[Write, ...] = (answer, model, fit, residual, identifiability, candidates, steps)
 SECTIONS += (reproduction,)
 
 TITLE = "Estimated parameters"

@@ -6,11 +6,13 @@ from typing import Any
 
 from igpe.core.files import write
 from igpe.core.json_form import Stored
+from igpe.core.markup import tex
+from igpe.problem.tables import workbook
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.fit import plot_fit
 from igpe.results.report import TITLE, page
 from igpe.results.residual_table import standard_residuals
-from igpe.results.result_data import ResultData, html, text, verdict
+from igpe.results.result_data import ResultData, estimates, html, text, verdict
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Result(ResultData, Stored, name="result", number=1):
                   likelihood ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     what the objective is, where it is not a sum of squares
     time_unit     of the times; empty if it is not known
+    equations     of the first experiment's model, as `igpe.core.mathml` typesets them
+    sources       experiment -> file of its data, and its SHA-256 checksum
     """
 
     def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:
@@ -59,15 +63,42 @@ class Result(ResultData, Stored, name="result", number=1):
         }
         return plot_fit(self.points, self.curves, axes, residuals=values, **how)
 
-    def report(self, path: str | Path | None = None, *, title: str = TITLE, date: str = "") -> str:
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str = TITLE,
+        author: str = "",
+        date: str = "",
+    ) -> str:
         """One self-contained page of HTML, also written to `path` if given.
 
-        title  its heading;  date: stands below it as given, none by itself
+        title  its heading;  author, date: stand below it as given, none by itself
         """
-        written = page(self, title, date)
+        written = page(self, title, ", ".join(filter(None, (author, date))))
         if path is not None:
             write(path, written)
         return written
+
+    def to_latex(self) -> str:
+        """The table of estimates as a LaTeX tabular; names are escaped."""
+        heads, *rows = ([tex(cell) for cell in row] for row in estimates(self))
+        lines = [" & ".join(row) + r" \\" for row in (heads, *rows)]
+        head = rf"\begin{{tabular}}{{{'l' * len(heads)}}}", r"\hline"
+        return "\n".join([*head, lines[0], r"\hline", *lines[1:], r"\hline", r"\end{tabular}"])
+
+    def to_excel(self, path: str | Path) -> None:
+        """A workbook: estimates, measurements with the fit, fit by quantity, correlation.
+
+        raises DataError without openpyxl (pip install 'igpe[excel]')
+        """
+        sheets = {
+            "estimates": self.to_frame().reset_index(),
+            "measurements": self.points,
+            "fit": self.fit().reset_index(),
+            "correlation": self.correlation.rename_axis("name").reset_index(),
+        }
+        write(path, workbook(sheets))
 
     def entries(self) -> dict[str, Any]:
         """The fields, and what follows from them for readers of the JSON."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -119,6 +119,8 @@ class ResultData:
     other_optima: tuple[Optimum, ...] = ()
     criterion: str = ""
     time_unit: str = ""
+    equations: tuple[Any, ...] = field(default=(), repr=False)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[str, float]:

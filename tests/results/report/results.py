@@ -104,6 +104,8 @@ def result(unknowns=("k1", "k2"), runs=("1",), names=("A", "B"), **changes):
         notes=("A sentence worth reading.",),
         settings="Settings(confidence=0.95)",
         maps=(MAP,),
+        equations=tuple(["=", ["d", n], ["-", ["*", "k1", n]]] for n in names),
+        sources={run: "runs.csv, SHA-256 0a1b" for run in runs},
     )
     return replace(ordinary, **changes)
 

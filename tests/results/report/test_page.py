@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import html5lib
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from results import EVIL, KINDS, MAP, result
@@ -236,6 +237,32 @@ def test_standard_deviations_that_are_known_scale_the_residuals():
     standard = known.points["residual"].iloc[:8] / 0.005
     assert f"{np.sum(np.abs(standard) > 1.96)} of them beyond 1.96" in alt
     assert np.sum(np.abs(standard) > 1.96) > 0
+
+
+def test_model_and_data_are_named():
+    tree, lost = ["=", ["d", EVIL], ["-", "k1"]], ["no operation", 1.0]
+    made = result(equations=(tree, lost, {}, ["f"]), sources={EVIL: "runs.csv, SHA-256 0a1b"})
+    words = {"title": "T", "author": "A <b>", "date": "2026"}
+    page = made.report(**words)
+    assert "<p>A &lt;b&gt;, 2026</p>" in page
+    assert "<script>" not in page
+    said = "".join(parsed(page).find(".//section[2]").itertext())
+    assert "runs.csv, SHA-256 0a1b" in said
+    assert said.count("could not be read") == 3
+    assert type(made).from_json(made.to_json()).report(**words) == page
+
+
+def test_tables_for_latex_and_excel(tmp_path):
+    made = result(("k_1 & more", "=k2"))
+    rows = made.to_latex().splitlines()
+    assert rows[0] == r"\begin{tabular}{llllll}"
+    assert rows[4].startswith(r"k\_1 \& more & 1.000 & $\pm$ 0.01 & [0.9800, 1.0200] & 1/h & ")
+    made.to_excel(tmp_path / "r.xlsx")
+    sheets = pd.read_excel(tmp_path / "r.xlsx", sheet_name=None)
+    assert list(sheets) == ["estimates", "measurements", "fit", "correlation"]
+    assert sheets["estimates"]["estimate"].tolist() == [1.0, 2.0]
+    assert sheets["estimates"]["name"].tolist() == ["k_1 & more", "'=k2"]
+    assert len(sheets["measurements"]) == made.measurements
 
 
 def test_further_sections_are_functions():

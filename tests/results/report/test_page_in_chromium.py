@@ -93,6 +93,29 @@ def test_on_paper_it_is_light(opened):
     assert tab.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_paper_loses_nothing(kind, opened):
+    """What is folded on the screen has its height on paper, and nothing is wider than A4."""
+    tab, _, _ = opened(KINDS[kind]().report(), viewport={"width": 718, "height": 900})
+    tab.emulate_media(media="print")
+    heights = "all => all.map(d => d.getBoundingClientRect().height)"
+    folded = tab.eval_on_selector_all("details", heights)
+    tab.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
+    assert folded == pytest.approx(tab.eval_on_selector_all("details", heights))
+    assert not folded or min(folded) > 30
+    inside = "all => all.every(e => e.getBoundingClientRect().right <= 719)"
+    assert tab.eval_on_selector_all("table, math, img, pre", inside)
+
+
+def test_equations_are_typeset(opened):
+    tree = ["=", ["d", "A"], ["-", ["/", ["*", "k1", "A"], ["+", 1.0, "K<b>"]]]]
+    tab, complaints, _ = opened(result(equations=(tree,)).report())
+    assert complaints == []
+    assert tab.locator("math mfrac").count() == 2
+    ratio, lower = (tab.locator(f"math {e}").last.bounding_box() for e in ("mfrac", "mn"))
+    assert lower["y"] > ratio["y"] + ratio["height"] / 3  # below the line
+
+
 def test_the_keyboard_leads_past_the_contents(opened):
     tab, _, _ = opened(result().report())
     tab.keyboard.press("Tab")
