@@ -267,6 +267,13 @@ class Experiment:
         text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
         return f"table of measurements, SHA-256 {sha256(text.encode()).hexdigest()}"
 
+    def reporting(self, names: Iterable[str]) -> "Experiment":
+        """The same experiment with further columns that have no measurements."""
+        found = copy(self)
+        columns = tuple(dict.fromkeys((*self.measured, *names)))
+        found.measurements = replace(self.measurements, names=columns)
+        return found
+
     def table(self) -> pd.DataFrame:
         """The measurements, one column per name, indexed by time; replicates are averaged."""
         m = self.measurements

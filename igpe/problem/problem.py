@@ -194,6 +194,15 @@ class Problem:
         changed = [e.with_data(table, one_of_several=several) for e in runs]
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
+    def reporting(self, names: Sequence[str]) -> "Problem":
+        """The same problem; simulations report these quantities too, of which nothing is measured.
+
+        names  of quantities of the model over time
+        """
+        found = self._copied()
+        found.experiments = tuple(e.reporting(names) for e in self.experiments)
+        return found
+
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
         """The unknown that a model parameter is in one experiment."""
         return self._own(parameter, experiment) if parameter in self.local else parameter

@@ -17,7 +17,7 @@ from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
 from igpe.core.markup import Rows, Shown
 from igpe.core.status import Status
-from igpe.results.plots.axes import Plot, plot_boxes
+from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
 
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at its time limit",
@@ -202,8 +202,9 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self.sentence]
 
     def plot(self, axes: Any = None) -> Plot:
-        """The boxes over the plane of two unknowns: `igpe.results.plots.axes.plot_boxes`."""
-        return plot_boxes(self, axes)
+        """The boxes over the plane of two unknowns; of others the lower bound over the boxes."""
+        is_plane = len(self.unknowns) == 2  # noqa: PLR2004
+        return (plot_boxes if is_plane else plot_bounds)(self, axes)
 
     def entries(self) -> dict[str, Any]:
         """What is stored; docs/certificate.md tells what each entry means."""

@@ -4,6 +4,8 @@ from .fit import plot_correlation as plot_correlation
 from .fit import plot_ellipses as plot_ellipses
 from .fit import plot_parity as plot_parity
 from .fit import plot_residuals as plot_residuals
+from .kinetics import plot_arrhenius as plot_arrhenius
+from .kinetics import plot_rates as plot_rates
 from .search import plot_waterfall as plot_waterfall
 from .stages import horizon_table as horizon_table
 from .stages import plot_estimates as plot_estimates

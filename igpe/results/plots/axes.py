@@ -1,6 +1,7 @@
 """Figures, axes, labels and colours of all plots."""
 
 from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
 from io import BytesIO
 from pathlib import Path
 from textwrap import wrap
@@ -36,6 +37,7 @@ STYLE: dict[Any, Any] = {
 }
 AUTHORS = {"png": "Software", "pdf": "Creator", "svg": "Creator", "eps": "Creator", "ps": "Creator"}
 DOTS = 200  # per inch
+FEW = 20  # boxes that are counted on a linear scale
 
 
 class Plot:
@@ -226,25 +228,50 @@ def legend_above(
 
 
 LOOKS: Mapping[str, tuple[str, str, str]] = {
-    "bound": (colour(5), "", "ruled out by its bound"),
-    "contracted": (colour(1), "", "cut off: only the box within may be better"),
+    "bound": ("#BBDFF4", "", "ruled out by its bound"),
+    "contracted": ("#FBE5B5", "", "cut off: only the box within may be better"),
     "open": ("white", "///", "not decided"),
 }
-"""Reason -> colour, hatching, words."""
+"""Reason -> colour (tints of `COLOURS`), hatching, words."""
+
+
+def plot_bounds(certificate: Any, axes: Any = None) -> Plot:
+    """Draw the proven lower bound over the number of boxes, and the least sum of squares.
+
+    The boxes count in the order of their bounds, the least first, as a search would take them.
+
+    axes  matplotlib axes; None makes a figure
+    """
+    tree = certificate.tree
+    waiting, decided, lower = [(tree[0].bound, 0)], np.inf, []
+    while waiting:
+        bound, place = heappop(waiting)
+        lower.append(min(bound, decided))
+        box = tree[place]
+        for child in box.children:
+            heappush(waiting, (max(bound, tree[child].bound), child))
+        if box.reason == "contracted":
+            decided = min(decided, max(bound, certificate.cut))
+        elif not box.children:
+            decided = min(decided, bound)
+    ax = axes_for(1, axes, (5.5, 3.5))[0]
+    places = np.arange(1, len(lower) + 1)
+    ax.axhline(certificate.objective, color="black", linestyle="--", label="least sum of squares")
+    ax.plot(places, lower, color=BLUE, drawstyle="steps-post", label="proven lower bound")
+    ax.fill_between(places, lower, certificate.objective, step="post", color=GREY, alpha=0.15)
+    ax.set(xlabel="boxes", ylabel="sum of squares", xlim=(1, max(len(lower), 2)))
+    if len(lower) > FEW:
+        ax.set_xscale("log")
+    legend_above([ax], axes)
+    return Plot([ax])
 
 
 def plot_boxes(certificate: Any, axes: Any = None) -> Plot:
     """Draw every box of a certificate over the plane of its two unknowns, and the best parameters.
 
-    axes    matplotlib axes; None makes a figure
-    raises  ProblemError for another number of unknowns
+    axes  matplotlib axes; None makes a figure
     """
     unknowns = certificate.unknowns
-    if len(unknowns) != 2:  # noqa: PLR2004 - a plane
-        raise ProblemError(
-            f"The proof is of {len(unknowns)} unknowns ({', '.join(unknowns)}); boxes are drawn "
-            "for two. See .remaining for a table, or hold others with problem.fixing."
-        )
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - slow to import
 
     ax = axes_for(1, axes, (6.0, 4.5))[0]

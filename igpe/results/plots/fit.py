@@ -25,6 +25,7 @@ from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData
 
 BAND = 1.96  # standard deviations on either side: 95 %
+LARGE_BAR = 0.3  # of the range of a panel: longer bars are cut
 MOST = 12  # unknowns whose correlations are written as numbers
 
 
@@ -100,6 +101,8 @@ def draw_fit(
     known = np.concatenate(values)
     known = known[np.isfinite(known)]
     margin = 0.08 * (np.ptp(known) or 1.0)
+    bars = np.nanmax(points["sigma"].to_numpy(dtype=float), initial=0.0)
+    margin += min(bars, LARGE_BAR * np.ptp(known))
     ax.set_ylim(known.min() - margin, known.max() + margin)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import consecutive
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 import igpe
@@ -35,7 +36,12 @@ def test_what_is_open_is_hatched(proof: igpe.DynamicCertificate):
     plt.close(ax.figure)
 
 
-def test_boxes_of_three_unknowns_are_not_drawn(proof: igpe.DynamicCertificate):
-    more = replace(proof, unknowns=("a", "b", "c"))
-    with pytest.raises(igpe.errors.ProblemError, match=r"3 unknowns \(a, b, c\).*\.remaining"):
-        more.plot()
+def test_of_other_unknowns_the_bound_is_drawn_over_the_boxes(proof: igpe.DynamicCertificate):
+    fewer = replace(proof, unknowns=("a", "b", "c"))
+    (ax,) = fewer.plot()
+    level, lower = ax.lines
+    assert set(level.get_ydata()) == {proof.objective}
+    assert len(lower.get_ydata()) == len(proof.tree)
+    assert (np.diff(lower.get_ydata()) >= 0).all()
+    assert lower.get_ydata()[-1] == pytest.approx(proof.lower_bound)
+    plt.close(ax.figure)
