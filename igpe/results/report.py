@@ -105,6 +105,8 @@ def legend(shown: Sequence[Panel], *names: str) -> str:
     """What the marks and, where there are several experiments, the colours of pictures mean."""
     every = shown[0].every if shown else {}
     marks = [(MARKS[n], n) for n in names]
+    if len(every) > 1:  # colours are those of experiments
+        marks = [(re.sub(r"--(blue|orange)", "--muted", mark), n) for mark, n in marks]
     for name, look in every.items() if len(every) > 1 else ():
         stroke = f'stroke="var(--{NAMES[COLOURS.index(look.color)]})" stroke-width="3"'
         marks.append((f'<path d="M0 6h28" {stroke}/>', f"experiment {name}"))

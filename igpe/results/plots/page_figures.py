@@ -143,7 +143,9 @@ def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
     with matplotlib.style.context(["default", STYLE, SVG]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # browsers have other fonts
         drawn = Figure(figsize=size, layout="constrained")
-        draw(drawn.subplots())
+        ax = drawn.subplots()
+        ax.locator_params(axis="x", nbins=5)  # numbers keep their distance
+        draw(ax)
         drawn.savefig(written, format="svg", metadata=NO_METADATA)
     text = written.getvalue()
     for colour, name in DRAWN.items():
