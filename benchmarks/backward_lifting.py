@@ -108,7 +108,7 @@ def gradient() -> Iterator[Row]:
     """Of one experiment, at one point."""
     for number in (10, 50, 200):
         problem, truth = posed(number, 1)
-        method = igpe.MultipleShooting(search=igpe.BackwardLifting(), **ONCE)
+        method = igpe.MultipleShooting(search=igpe.search.BackwardLifting(), **ONCE)
         prepared = method.prepare(problem)
         point = prepared.begin(1.1 * problem.box.vector(truth))
         (shooting,), (nodes,) = prepared.chains.shootings, point.nodes
@@ -152,7 +152,7 @@ def fits() -> Iterator[Row]:
         rng = np.random.default_rng(5)
         start = dict(zip(truth, rng.uniform(0.3, 2.0, number).tolist(), strict=True))
         found = {
-            "backward lifting": fitted(problem, start, igpe.BackwardLifting()),
+            "backward lifting": fitted(problem, start, igpe.search.BackwardLifting()),
             "Gauss-Newton": fitted(problem, start, igpe.MultipleShooting().search),
         }
         case = f"{number} unknowns"

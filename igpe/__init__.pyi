@@ -22,7 +22,7 @@ from .estimation.campaigns import compare as compare
 from .estimation.settings import Settings as Settings
 from .formats import kinetics as kinetics
 from .formats import petab as petab
-from .numerics.least_squares.chains.backward_lifting import BackwardLifting as BackwardLifting
+from .formats.workbooks.reading import read_workbook as read_workbook
 from .pipeline import check as check
 from .pipeline import estimate as estimate
 from .planning.design import design as design

@@ -19,7 +19,6 @@ from scipy.stats import binom
 from igpe import estimate
 from igpe.cli.model_file import load_problem
 from igpe.formats.draft.draft import draft
-from igpe.formats.draft.headers import TableOptions
 from trust.run import Answer, run
 
 CASES = tuple(f"table {i}" for i in range(300))
@@ -54,7 +53,7 @@ def work(case: str) -> Answer:
         table.insert(0, "time", TIMES)
         table.to_csv("table.csv", index=False)
         file = Path("model.py")
-        file.write_text(draft([Path("table.csv")], ["A -> B", "B -> C"], TableOptions(), file).text)
+        file.write_text(draft([Path("table.csv")], ["A -> B", "B -> C"], {}, file).text)
         result = estimate(load_problem(file))
     found = {p.name: p for p in result.estimates}
     return {

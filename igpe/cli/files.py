@@ -1,12 +1,22 @@
 """igpe new, convert: problem files from the user's tables, stored answers in other formats."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from igpe.cli.application import answer, rows
-from igpe.cli.options import Force, JsonFile, converted_file, python_file, require_new
+from igpe.cli.options import (
+    Force,
+    JsonFile,
+    converted_file,
+    merged,
+    python_file,
+    require_new,
+    resolved,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,6 +186,15 @@ def new(
         list[str] | None,
         typer.Option("--column", help="What a column is in the model, as 'educt / (mol/L)=A'."),
     ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            help="What a column holds, as 'T / K=input', 'X [%]=conversion of A', 'pH=ignore'.",
+        ),
+    ] = None,
+    decimal: Annotated[str | None, typer.Option(help="What stands before decimals: , or .")] = None,
+    dates: Annotated[str, typer.Option(help="'day first' or 'month first'.")] = "",
     force: Force = False,
     json: JsonFile = None,
 ) -> None:
@@ -186,7 +205,6 @@ def new(
     from igpe.core.errors import ProblemError
     from igpe.core.files import write
     from igpe.formats.draft.draft import draft
-    from igpe.formats.draft.headers import TableOptions
 
     if context.args:
         raise ProblemError(
@@ -199,33 +217,83 @@ def new(
             "column of times, and one for each quantity."
         )
     require_new(file, force=force)
-    options = TableOptions(time, experiment, _names(column or []))
-    made = draft(data, _reactions(reaction or []), options, file)
+    reactions = _reactions(reaction or [])
+    roles = {time: "time"} if time else {}
+    roles |= {experiment: "experiment"} if experiment else {}
+    roles |= _pairs("--role", role or [], "'T / K=input'")
+    options = {"roles": roles, "names": _names(column or []), "decimal": decimal, "dates": dates}
+    made = _drafted(lambda **more: draft(data, reactions, merged(options, more), file))
     write(file, made.text, force=force)
     text = [
         f"Written: {file}",
+        str(made.book),
+        "",
         *made.remarks,
         "",
         "Look through it, then:",
         f"  igpe check {file}",
         f"  igpe estimate {file} --report report.html",
     ]
-    columns = [c.__dict__ for c in (made.sheet.time, *made.sheet.measured)]
+    quantities = (made.book.time, *made.book.measured)
+    columns = [{"header": q.header, "name": q.name, "unit": q.unit} for q in quantities]
     body = {"file": str(file), "notes": made.remarks, "table": columns}
     answer("new", "\n".join(text), body, json)
+
+
+def _drafted(make: Callable[..., Any]) -> Any:
+    """The draft; what errors say to type in Python is said in the words of the command line."""
+    from igpe.core.errors import DataError
+    from igpe.formats.workbooks.cells import Question
+
+    try:
+        return resolved(make, _as_options)
+    except Question:
+        raise
+    except DataError as error:
+        raise DataError(_as_options(str(error))) from None
+
+
+def _as_options(text: str) -> str:
+    """Arguments of `read_workbook` in a sentence, as options of `igpe new`."""
+    entry = r"(\"[^\"]*\"|'[^']*'): ('[^']*')"
+    short = {"'time'": "--time", "'experiment'": "--experiment"}
+
+    def options(match: re.Match[str]) -> str:
+        words = []
+        for header, value in re.findall(entry, match[2]):
+            bare = f"{header[1:-1]}={value[1:-1]}"
+            option = "--role" if match[1] == "roles" else "--column"
+            is_short = match[1] == "roles" and value in short
+            words.append(f"{short[value]} {header}" if is_short else f"{option} '{bare}'")
+        return " ".join(words)
+
+    text = re.sub(rf"(roles|names)=\{{((?:{entry}(?:, )?)+)\}}", options, text)
+    return re.sub(r"\b(decimal|dates)=('[^']*')", r"--\1 \2", text)
 
 
 def _names(given: list[str]) -> dict[str, str]:
     from igpe.core.errors import ProblemError
 
-    parts = {one: one.rpartition("=") for one in given}
-    for one, (header, _, name) in parts.items():
-        if not header or not name.strip().isidentifier():
+    names = _pairs("--column", given, "'c(A) [mol/L]=A'")
+    for header, name in names.items():
+        if not name.isidentifier():
             raise ProblemError(
-                f"--column '{one}' is not of the form HEADER=NAME, with a name of letters, digits "
-                "and underscores: --column 'c(A) [mol/L]=A'."
+                f"--column '{header}={name}' is not of the form HEADER=NAME, with a name of "
+                "letters, digits and underscores: --column 'c(A) [mol/L]=A'."
             )
-    return {header: name.strip() for header, _, name in parts.values()}
+    return names
+
+
+def _pairs(option: str, given: list[str], example: str) -> dict[str, str]:
+    from igpe.core.errors import ProblemError
+
+    pairs = [one.rpartition("=") for one in given]
+    for header, _, value in pairs:
+        if not header or not value.strip():
+            raise ProblemError(
+                f"{option} '{value}' is not of the form HEADER=NAME: {option} {example}."
+            )
+    return {header: value.strip() for header, _, value in pairs}
 
 
 def _reactions(given: list[str]) -> list[str]:

@@ -1,9 +1,13 @@
 """Arguments and options of the commands: files, checked before the work."""
 
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from igpe.core.markup import printable
 
 if TYPE_CHECKING:
     from igpe.problem.problem import Problem
@@ -95,7 +99,47 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     from igpe.cli.model_file import load_problem
 
     problem = load_problem(path)
-    return problem if data is None else problem.with_data(data)
+    if data is None:
+        return problem
+    from igpe.formats.workbooks.reading import table_for
+
+    elsewhere = "Read the table in the model file, with igpe.read_workbook({})."
+
+    def table(**more: Any) -> Any:
+        return table_for(data, problem.experiments, **more)
+
+    return problem.with_data(resolved(table, elsewhere.format))
+
+
+def resolved(read: Callable[..., Any], typed: Callable[[str], str]) -> Any:
+    """What a reader of files makes of them; in a terminal the user answers what they leave open.
+
+    typed  what to type, of arguments of `read_workbook` as Python text
+    """
+    from igpe.formats.workbooks.cells import Question, arguments
+
+    answers: dict[str, Any] = {}
+    while True:
+        try:
+            return read(**answers)
+        except Question as question:
+            choices = list(question.choices.items())
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                listed = "; ".join(f"{typed(arguments(how))} ({c})" for c, how in choices)
+                raise Question(question.question, question.choices, listed) from None
+            typer.echo(printable(question.question), err=True)
+            for number, (choice, _) in enumerate(choices, start=1):
+                typer.echo(f"  {number}  {printable(choice)}", err=True)
+            number = 0
+            while not 1 <= number <= len(choices):
+                number = typer.prompt("Number", type=int, err=True)
+            answers = merged(answers, choices[number - 1][1])
+
+
+def merged(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `read_workbook` with more of them."""
+    both = {k: {**options[k], **v} for k, v in more.items() if isinstance(options.get(k), dict)}
+    return {**options, **more, **both}
 
 
 def estimated(

@@ -226,7 +226,7 @@ class Experiment:
         columns = self._conditions["columns"]
         table = renamed(read_table(data), columns)
         rows = rows_of(table, self.name) if one_of_several else table
-        return _named(rows, columns, {**self._conditions, "name": self.name})
+        return experiment_of(rows, columns, {**self._conditions, "name": self.name})
 
     def weighted(self, sigma: FloatArray) -> "Experiment":
         """The same run with standard deviations (n,) that are numbers, in measurements' order."""
@@ -246,6 +246,16 @@ class Experiment:
     def times(self) -> FloatArray:
         """(n_times,) distinct times of the table, increasing."""
         return self.measurements.times
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Column of the table -> its name in the model, where they differ."""
+        return MappingProxyType(self._conditions["columns"])
+
+    @property
+    def sigma_columns(self) -> frozenset[str]:
+        """Columns of the table that hold standard deviations."""
+        return frozenset(sigma_columns(self._conditions["sigma"]))
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -315,12 +325,18 @@ def read_experiments(
             own["units"] = {n: unit for n, unit in own["units"].items() if n not in gone}
         if own.get("only") is not None and not isinstance(own["only"], str):
             own["only"] = [n for n in own["only"] if n not in gone]
-        found.append(_named(rows, columns, own | {"name": name}))
+        found.append(experiment_of(rows, columns, own | {"name": name}))
     return found
 
 
-def _named(table: pd.DataFrame, columns: Mapping[str, str], conditions: Any) -> Experiment:
-    """An experiment of a table that has the names of the model already."""
+def experiment_of(
+    table: pd.DataFrame, columns: Mapping[str, str], conditions: Mapping[str, Any]
+) -> Experiment:
+    """An experiment of a table that has the names of the model already.
+
+    columns     column of tables with other measurements -> its name in the model
+    conditions  arguments of `Experiment`
+    """
     made = Experiment(table, **{**conditions, "columns": {}})
     made._conditions["columns"] = dict(columns)  # other measurements may come without them
     return made

@@ -7,12 +7,13 @@ last row for a million rows. How large its sheets really are is found out before
 import csv
 import re
 import zipfile
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from xml.parsers import expat
 
 import numpy as np
@@ -41,6 +42,7 @@ LARGEST_TABLE, MOST_COLUMNS = 5_000_000, 10_000  # cells and columns of any tabl
 _WITH_COMMA = re.compile(r"\s*[-+]?\d+,\d+([eE][-+]?\d+)?\s*")
 
 Data: TypeAlias = pd.DataFrame | str | Path
+Read = TypeVar("Read")
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -48,13 +50,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     separate; in UTF-8 or, if it is none, in Windows' western code page. Spaces around names and
     entries do not count.
     """
-    raw = read(path, LARGEST)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        if b"\0" in raw:  # no text at all
-            raise
-        text = raw.decode("cp1252", errors="replace")
+    text = decoded(path)
     lines = [line for line in text[:HEAD].splitlines() if line.strip()][:LINES]
     counts = {s: {len(row) for row in _rows(lines, s)} for s in SEPARATORS}
     # All lines have equally many fields, and more than one.
@@ -71,12 +67,25 @@ def read_csv(path: Path) -> pd.DataFrame:
     return table.rename(columns=str.strip)
 
 
-def require_cells(path: Path, rows: int, columns: int) -> None:
+def decoded(path: Path) -> str:
+    """The text of a file: UTF-8, UTF-16 with its mark, else Windows' western code page."""
+    raw = read(path, LARGEST)
+    if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return raw.decode("utf-16")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in raw:  # no text at all
+            raise
+        return raw.decode("cp1252", errors="replace")
+
+
+def require_cells(path: Path, rows: int, columns: int, most: int = LARGEST_TABLE) -> None:
     """Raise DataError for a table that would take more memory than any measurements need."""
-    if rows * columns > LARGEST_TABLE or columns > MOST_COLUMNS:
+    if rows * columns > most or columns > MOST_COLUMNS:
         raise DataError(
             f"'{path}' holds or promises {rows} rows of {columns} columns; igpe reads up to "
-            f"{LARGEST_TABLE:,} cells in up to {MOST_COLUMNS:,} columns. Save only measurements."
+            f"{most:,} cells in up to {MOST_COLUMNS:,} columns. Save only measurements."
         )
 
 
@@ -218,12 +227,29 @@ def read_table(data: Data) -> pd.DataFrame:
 
 
 def _read_file(data: str | Path) -> pd.DataFrame:
+    table = open_file(data, READERS)
+    nameless = [c for c in table.columns if str(c).startswith("Unnamed:") and table[c].isna().all()]
+    found = table.drop(columns=nameless).dropna(how="all", ignore_index=True)
+    found.attrs[SOURCE] = checksum(Path(data))
+    return found
+
+
+def checksum(path: Path) -> str:
+    """The name of a file and the checksum of its content, as the report shows them."""
+    return f"{path.name}, SHA-256 {sha256(path.read_bytes()).hexdigest()}"
+
+
+def open_file(data: str | Path, readers: Mapping[str, Callable[[Path], Read]]) -> Read:
+    """What the reader for its ending makes of a file.
+
+    raises DataError if it is missing, of another kind, unsound, or needs a package not installed
+    """
     is_path = isinstance(data, (str, Path))
-    if not is_path or Path(data).suffix.lower() not in READERS:
+    if not is_path or Path(data).suffix.lower() not in readers:
         what = f"'{data}' is not a table igpe reads"
         raise DataError(
             f"{what if is_path else f'The data are a {type(data).__name__}'}; wanted a DataFrame "
-            f"or the path of a file that ends in {', '.join(READERS)}."
+            f"or the path of a file that ends in {', '.join(readers)}."
         )
     path, ending = Path(data), Path(data).suffix.lower()
     if not path.is_file():
@@ -231,7 +257,7 @@ def _read_file(data: str | Path) -> pd.DataFrame:
             f"There is no file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
         )
     try:
-        table = READERS[ending](path)
+        return readers[ending](path)
     except ImportError as error:
         raise DataError(
             f"Reading '{path}' needs a package that is not installed: pip install "
@@ -241,17 +267,13 @@ def _read_file(data: str | Path) -> pd.DataFrame:
         raise
     except Exception as error:  # every package that reads files has errors of its own
         reason = f"it is no sound {path.suffix} file"  # other packages speak of their own insides
-        if ending == ".csv":
+        if ending not in PACKAGES:
             text = str(error).strip() or type(error).__name__
             reason = text.splitlines()[0][:LONGEST].rstrip(".")
         raise DataError(
             f"'{path}' could not be read as a table: {reason}. Open it in the program that wrote "
             f"it and save it again as {path.suffix}."
         ) from error
-    nameless = [c for c in table.columns if str(c).startswith("Unnamed:") and table[c].isna().all()]
-    found = table.drop(columns=nameless).dropna(how="all", ignore_index=True)
-    found.attrs[SOURCE] = f"{path.name}, SHA-256 {sha256(path.read_bytes()).hexdigest()}"
-    return found
 
 
 def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:

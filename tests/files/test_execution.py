@@ -14,7 +14,7 @@ import igpe
 from igpe.core import markup
 from igpe.dynamics.integrators import compiler
 from igpe.formats.draft.draft import draft
-from igpe.formats.draft.headers import TableOptions, identifier, known_unit
+from igpe.formats.workbooks.words import identifier, known_unit
 from igpe.problem.units import conversion
 from igpe.solvers.ipopt import Ipopt
 
@@ -62,13 +62,15 @@ def test_headers_become_no_statements(header: str, place: str, tmp_path: Path) -
     hostile.to_csv(tmp_path / "hostile.csv", index=False)
     shapes = []
     for name, asked in (
-        ("plain.csv", TableOptions(names["time"], names["experiment"])),
-        (
-            "hostile.csv",
-            TableOptions(*({**names, place: header}[p] for p in ("time", "experiment"))),
-        ),
+        ("plain.csv", names),
+        ("hostile.csv", {**names, place: header}),
     ):
-        made = draft([tmp_path / name], [], asked, tmp_path / "model.py")
+        made = draft(
+            [tmp_path / name],
+            [],
+            {"roles": {asked[r]: r for r in ("time", "experiment")}},
+            tmp_path / "model.py",
+        )
         tree = ast.parse(made.text)
         statements = (n for n in ast.walk(tree) if isinstance(n, ast.stmt))
         shapes.append([type(node).__name__ for node in statements])
@@ -83,7 +85,7 @@ def test_names_of_files_and_runs_stay_texts(tmp_path: Path) -> None:
     for name in ('a"""\nimport os\n"""', "b\\"):
         pd.DataFrame({"t": [0, 1, 2], "A": [1, 2, 4]}).to_csv(tmp_path / f"{name}.csv", index=False)
     files = sorted(tmp_path.glob("*.csv"))
-    made = draft(files, [], TableOptions(), tmp_path / 'x"""\nimport os\n"""\\.py')
+    made = draft(files, [], {}, tmp_path / 'x"""\nimport os\n"""\\.py')
     imports = [n for n in ast.walk(ast.parse(made.text)) if isinstance(n, ast.Import)]
     assert {alias.name for n in imports for alias in n.names} == {"igpe", "pyomo.environ"}
 

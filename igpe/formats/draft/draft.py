@@ -16,17 +16,12 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
 from igpe.core.markup import docstring, one_line, quoted
-from igpe.formats.draft.headers import (
-    Column,
-    Sheet,
-    TableOptions,
-    TableRun,
-    dimension,
-    identifier,
-    read_sheet,
-)
 from igpe.formats.kinetics.laws import Equation, numbered, read_equation
 from igpe.formats.kinetics.reactor import Batch, Units
+from igpe.formats.workbooks.fitting import Quantity, WorkbookRun
+from igpe.formats.workbooks.reading import read_workbook
+from igpe.formats.workbooks.words import TEMPERATURE, dimension, identifier, meant, split_header
+from igpe.formats.workbooks.workbook import Workbook
 from igpe.problem.experiment import start_time_of
 from igpe.problem.units import conversion
 
@@ -46,9 +41,10 @@ from pathlib import Path
 {imports}
 
 HERE = Path(__file__).parent
-{data}
-# Column of the table -> its name in the model.
-COLUMNS = {{
+DATA = {data}
+
+# Header in the table -> its name in the model.
+NAMES = {{
 {columns}}}
 {unused}
 # At time {begin:g}{unit}. A number is known, igpe.Unknown(low, high) is estimated.
@@ -135,24 +131,28 @@ class Draft:
     """A problem file.
 
     text   of the file, as it stands at the path it was drafted for
-    sheet  what the tables hold;  starts: the start values
+    book   what the tables hold, in the names of the model;  starts: the start values
     model  a sentence about it
     """
 
     text: str
-    sheet: Sheet
+    book: Workbook
     starts: Starts
     model: str
 
     @property
     def remarks(self) -> list[str]:
-        """What was found, and what was assumed, in sentences."""
-        sheet, names = self.sheet, ", ".join(c.name for c in self.sheet.measured)
-        runs = f"{len(sheet.runs)} experiment{'s' * (len(sheet.runs) > 1)}"
+        """What was read, and what was assumed, in sentences."""
+        book, names = self.book, ", ".join(q.name for q in self.book.measured)
+        runs = f"{len(book.runs)} experiment{'s' * (len(book.runs) > 1)}"
         return [
-            f"{sheet.size} measurements of {names} in {runs}; times from '{sheet.time.header}'.",
-            *(f"Not used: '{h}' ({why})." for h, why in sheet.left_out.items()),
-            *(f"Not used: '{h}' (a condition)." for h in sheet.conditions),
+            f"{book.size} measurements of {names} in {runs}; times from '{book.time.header}'.",
+            *book.warnings,
+            *(
+                f"Cell {m.place} holds '{m.text}', no value: it is left out, by censored=\"drop\"."
+                for m in book.marks
+            ),
+            *(f"Not used: '{h}' ({why})." for h, why in _unused(book).items()),
             *(
                 f"{n} starts at {s.value}: {s.why}."
                 for n, s in next(iter(self.starts.values())).items()
@@ -162,20 +162,22 @@ class Draft:
 
 
 def draft(
-    files: Sequence[Path], reactions: Sequence[str], options: TableOptions, path: Path
+    files: Sequence[Path], reactions: Sequence[str], options: Mapping[str, Any], path: Path
 ) -> Draft:
     """A problem file for the tables.
 
     files      of the measurements
     reactions  by which the model goes; none: equations that stand in for the user's
-    options    what the user says of the columns; the species are added
+    options    arguments of `read_workbook`: what the user says of the columns
     path       where the file is going to be
     raises     DataError for tables that do not serve, ModelError for what is no reaction, and for
                names that a reactor needs for something else
     """
     species = Batch(reactions).species if reactions else ()
-    sheet = read_sheet(files, replace(options, species=species))
-    times = [run.table["time"].to_numpy(dtype=float) for run in sheet.runs]
+    book = read_workbook(files, **options)
+    if species:
+        book = _of_species(book, species, options.get("names", {}))
+    times = [run.table["time"].to_numpy(dtype=float) for run in book.runs]
     try:
         begin = min(start_time_of(t, None) for t in times)
     except DataError:
@@ -183,32 +185,96 @@ def draft(
     shortest = min(float(np.diff(np.unique([begin, *t])).min()) for t in times)
     fastest = FASTEST / shortest  # in one over the table's time
     if reactions:
-        fields, starts, units = _by_reactions(sheet, reactions, begin, fastest)
-        sentence = f"The model: {', '.join(reactions)}, by mass action."
+        fields, starts = _by_reactions(book, reactions, begin, fastest)
+        thermal = ", with Arrhenius constants" * (_temperature(book) is not None)
+        sentence = f"The model: {', '.join(reactions)}, by mass action{thermal}."
     else:
-        fields, starts, units = _by_equations(sheet, begin, fastest)
+        fields, starts = _by_equations(book, begin, fastest)
         sentence = "The equations only stand in for yours: write these into the function model()."
-    fields |= {"begin": begin, "experiments": _experiments(sheet, begin, units, path)}
-    return Draft(_text(sheet, fields, starts, path), sheet, starts, sentence)
+    read = _call("igpe.read_workbook", _reading(book, options), "    ")
+    given = _call("experiments", _arguments(book, begin, fields["builder"]), "    ")
+    fields |= {"begin": begin, "experiments": f"{read}.{given}"}
+    return Draft(_text(book, fields, starts, path), book, starts, sentence)
 
 
-def _text(sheet: Sheet, fields: Mapping[str, Any], starts: Starts, path: Path) -> str:
+def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]) -> Workbook:
+    """The workbook with the measured columns that are species, by their names.
+
+    raises DataError if none is, or two are the same
+    """
+    headers = {q.header: q.name for q in book.measured}
+    chosen: dict[str, str] = {}
+    for header in headers:
+        one = names.get(header) or meant(split_header(header)[0], species)
+        if one and one in chosen.values():
+            other = next(h for h, s in chosen.items() if s == one)
+            raise DataError(
+                f"The columns '{other}' and '{header}' both seem to be '{one}'. Remove one from "
+                "the table, or say which is which: --column "
+                f"'{other}={one}' --column '{header}=OTHER_NAME'."
+            )
+        if one in species:
+            chosen[header] = one
+    if not chosen:
+        raise DataError(
+            f"No column is a species of the reactions: the columns are {list(headers)}, the "
+            f"species {list(species)}. Say which is which: --column "
+            f"'{[*headers, 'c(A) [mol/L]'][0]}={species[0]}'."
+        )
+    new = {headers[h]: one for h, one in chosen.items()}
+    others = [q.name for q in book.measured if q.header not in chosen]
+    runs = tuple(run.with_names(new, leave=others) for run in book.runs)
+    why = "no species of the reactions"
+    return replace(
+        book,
+        runs=runs,
+        measured=tuple(replace(q, name=new[q.name]) for q in book.measured if q.name in new),
+        left_out={
+            **book.left_out,
+            **{q.header: q.kind or why for q in book.measured if q.name not in new},
+        },
+    )
+
+
+def _unused(book: Workbook) -> dict[str, str]:
+    """What the model does not use -> why."""
+    partial = {} if len(book.sigma) == len(book.measured) else book.sigma
+    incomplete = dict.fromkeys(partial.values(), "not all measured columns have such deviations")
+    given = dict.fromkeys(n for r in book.runs for n in (*r.conditions, *r.inputs))
+    thermal = TEMPERATURE if _temperature(book) is not None else ""
+    conditions = {n: "a condition" for n in given if n != thermal}
+    return {**book.left_out, **incomplete, **conditions}
+
+
+def _temperature(book: Workbook) -> float | None:
+    """The mean temperature in kelvin, if it differs between or within runs; else None."""
+    values = []
+    for run in book.runs:
+        if TEMPERATURE in run.inputs:
+            values += list(run.table[TEMPERATURE].dropna())
+        elif TEMPERATURE in run.conditions and run.conditions[TEMPERATURE].unit == "K":
+            values.append(run.conditions[TEMPERATURE].value)
+        else:
+            return None
+    return float(np.mean(values)) if len(set(values)) > 1 else None
+
+
+def _text(sheet: Workbook, fields: Mapping[str, Any], starts: Starts, path: Path) -> str:
     """The text of the file at `path`, from where the tables are found."""
-    runs = {sheet.experiment: "experiment"} if sheet.experiment else {}
-    names = runs | {c.header: c.name for c in (sheet.time, *sheet.measured)}
-    unused = {h: f"({one_line(why)})." for h, why in sheet.left_out.items()}
-    condition = "(a condition); where the model needs it: inputs={...}."
-    unused |= dict.fromkeys(sheet.conditions, condition)
+    names = {q.header: q.name for q in sheet.measured}
+    unused = {h: f"({one_line(why)})." for h, why in _unused(sheet).items()}
     known: list[str] = []
     for run, values in starts.items():
         own = [f"{quoted(s)}: {v.value},  # {one_line(v.why)}" for s, v in values.items()]
         several = [f"{quoted(run)}: {{", *(f"    {line}" for line in own), "},"]
         known += several if len(starts) > 1 else own
+    places = [_place(file, path) for file in sheet.files]
+    data = places[0] if len(places) == 1 else f"[\n{_lines((f'{p},' for p in places), 4)}]"
     return FILE.format(**{
         **fields,
         "title": docstring(f"{fields['title']} from {' and '.join(f.name for f in sheet.files)}."),
         "file": docstring(path.name),
-        "data": f"DATA = {_place(sheet.files[0], path)}\n" if len(sheet.files) == 1 else "",
+        "data": data,
         "columns": _lines((f"{quoted(h)}: {quoted(n)}," for h, n in names.items()), 4),
         "unused": _lines((f"# Not used: {quoted(h)} {why}" for h, why in unused.items()), 0),
         "starts": _lines(known, 4),
@@ -221,7 +287,7 @@ def _lines(texts: Iterable[str], gap: int) -> str:
 
 def _call(function: str, arguments: Sequence[str], gap: str) -> str:
     """A call with one argument a line; comments stand between them."""
-    lines = (a if a.startswith("#") else f"{a}," for a in arguments)
+    lines = (a if "#" in a else f"{a}," for a in arguments)
     return f"{function}(\n{_lines(lines, len(gap) + 4)}{gap})"
 
 
@@ -238,46 +304,27 @@ def _place(file: Path, path: Path) -> str:
     return f"HERE / {quoted(Path(relative).as_posix())}"
 
 
-def _experiments(sheet: Sheet, begin: float, units: Mapping[str, str], path: Path) -> str:
-    """The experiment, or all of a table, or a list of those that have files of their own."""
-    if len(sheet.files) == 1:
-        function = "igpe.read_experiments" if sheet.experiment else "igpe.Experiment"
-        given = _conditions(sheet, begin, units, "START", sheet.measured)
-        return _call(function, ["DATA", "columns=COLUMNS", *given], "    ")
-    calls = []
-    for run in sheet.runs:
-        there = [c for c in sheet.measured if c.name in run.table.columns]
-        own = _dict({c.header: c.name for c in (sheet.time, *there)})
-        arguments = [
-            _place(run.file, path),
-            f"name={quoted(run.name)}",
-            f"columns={'COLUMNS' if len(there) == len(sheet.measured) else own}",
-            *_conditions(sheet, begin, units, f"START[{quoted(run.name)}]", there),
-        ]
-        calls.append(f"{_call('igpe.Experiment', arguments, ' ' * 8)},")
-    return f"[\n{_lines(calls, 8)}    ]"
+def _reading(book: Workbook, options: Mapping[str, Any]) -> list[str]:
+    """Arguments of `read_workbook`."""
+    said = {k: v for k, v in options.items() if k != "names" and v}
+    texts = {k: _dict(v) if isinstance(v, Mapping) else quoted(v) for k, v in said.items()}
+    return ["DATA", "names=NAMES", *(f"{k}={v}" for k, v in texts.items())]
 
 
-def _conditions(
-    sheet: Sheet, begin: float, units: Mapping[str, str], start: str, there: Sequence[Column]
-) -> list[str]:
-    """Arguments of an experiment beside its table."""
-    names = [c.name for c in there]
-    sigma, units = ({n: u for n, u in d.items() if n in names} for d in (sheet.sigma, units))
+def _arguments(book: Workbook, begin: float, builder: str) -> list[str]:
+    """Arguments of `Workbook.experiments`."""
     arguments = {
-        f"start={start}": True,
+        builder: True,
+        "start=START": True,
         f"start_time={short(begin)}": True,
-        f"only=[{', '.join(map(quoted, names))}]": sheet.left_out or sheet.conditions,
-        f"units={_dict(units)}": units,
-        f"sigma={_dict(sigma)}": sigma,
-        "replicates=True": sheet.replicated,
-        "# sigma=0.02: the standard deviation of a measurement, if you know it": not sigma,
+        'censored="drop",  # cells such as < 0.01': book.marks,
+        "# sigma=0.02: the standard deviation of a measurement, if you know it": not book.sigma,
     }
     return [argument for argument, is_needed in arguments.items() if is_needed]
 
 
 def measured_start(
-    run: TableRun, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
+    run: WorkbookRun, name: str, begin: float, factor: float = 1.0, least: float = -np.inf
 ) -> DraftStart:
     """To be estimated, from what is measured when the run starts; 0 if exactly that is measured.
 
@@ -310,7 +357,7 @@ def unmeasured_start(size: float) -> DraftStart:
     )
 
 
-def largest(runs: Iterable[TableRun], name: str) -> float:
+def largest(runs: Iterable[WorkbookRun], name: str) -> float:
     """The largest size that was measured; 1 where all is zero."""
     sizes = [np.nanmax(np.abs(r.table[name])) for r in runs if name in r.table.columns]
     return float(max(sizes)) or 1.0
@@ -330,10 +377,8 @@ def short(number: float) -> str:
     return repr(float(f"{number:.10g}"))
 
 
-def _by_equations(
-    sheet: Sheet, begin: float, fastest: float
-) -> tuple[dict[str, Any], Starts, Mapping[str, str]]:
-    """Fields of the file whose equations are still to be written, start values, and no units."""
+def _by_equations(sheet: Workbook, begin: float, fastest: float) -> tuple[dict[str, Any], Starts]:
+    """Fields of the file whose equations are still to be written, and start values."""
     rate = round_up(fastest)
     names = [c.name for c in sheet.measured]
     listed: list[str] = []
@@ -370,7 +415,7 @@ def _by_equations(
         "builder": "model",
         "parameters": f"[{', '.join(map(quoted, listed))}]",
     }
-    return fields, starts, {}
+    return fields, starts
 
 
 def _comment(unit: str) -> str:
@@ -381,7 +426,7 @@ CONCENTRATION = {"[substance]": 1.0, "[length]": -3.0}
 AMOUNT, VOLUME, TIME = {"[substance]": 1.0}, {"[length]": 3.0}, {"[time]": 1.0}
 
 
-def reactor_units(time: Column, measured: Sequence[Column]) -> Units | None:
+def reactor_units(time: Quantity, measured: Sequence[Quantity]) -> Units | None:
     """The table's units, if time has one and all columns are concentrations; else None."""
 
     def is_name(unit: str, wanted: dict[str, float]) -> bool:
@@ -396,9 +441,9 @@ def reactor_units(time: Column, measured: Sequence[Column]) -> Units | None:
 
 
 def _by_reactions(
-    sheet: Sheet, reactions: Sequence[str], begin: float, fastest: float
-) -> tuple[dict[str, Any], Starts, Mapping[str, str]]:
-    """Fields of the file of a batch reactor, start values, and units of the columns."""
+    sheet: Workbook, reactions: Sequence[str], begin: float, fastest: float
+) -> tuple[dict[str, Any], Starts]:
+    """Fields of the file of a batch reactor, and start values."""
     equations = [read_equation(r) for r in reactions]
     units = reactor_units(sheet.time, sheet.measured)
     unit = f"{units.amount}/{units.volume}" if units else ""
@@ -428,7 +473,7 @@ def _by_reactions(
         "parameters": "REACTOR.parameters",
     }
     starts = {run.name: _starts(run, equations, factors, begin) for run in sheet.runs}
-    return fields, starts, {c.name: c.unit for c in sheet.measured} if units else {}
+    return fields, starts
 
 
 def _rate(equation: Equation, place: int) -> str:
@@ -442,7 +487,7 @@ def _rate(equation: Equation, place: int) -> str:
 
 
 def _starts(
-    run: TableRun, equations: Sequence[Equation], factors: Mapping[str, float], begin: float
+    run: WorkbookRun, equations: Sequence[Equation], factors: Mapping[str, float], begin: float
 ) -> dict[str, DraftStart]:
     """Species -> start value; what is not measured but made is not there at the start."""
     made = {s for e in equations for s, n in e.net.items() if n > 0}

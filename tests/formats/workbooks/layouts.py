@@ -5,11 +5,22 @@ This list was written before the reader. No file is a copy: the layouts follow t
 exports and the kinds of supplementary files that are named, the numbers are made up.
 """
 
-from collections.abc import Mapping
+import math
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pint
+from pyomo.environ import units as pyomo_units
+
+from igpe.core.errors import DataError
+from igpe.formats.workbooks.cells import Question
+from igpe.formats.workbooks.reading import read_workbook
+from igpe.formats.workbooks.workbook import Workbook
 
 
 @dataclass(frozen=True)
@@ -242,6 +253,7 @@ LAYOUTS["plate reader"] = Layout(
         "B2": "t signal / 0 .05 / 15 .07 / 30 .09",
         "B3": "t signal / 0 .05 / 15 .06 / 30 .09",
     },
+    inputs=("T",),
 )
 LAYOUTS["plate reader, times across"] = Layout(
     "Plate reader: a kinetic read with one row of times and one row per series",
@@ -856,8 +868,78 @@ LAYOUTS["paper: pressures of a decomposition"] = Layout(
     time="s",
     runs={
         "run 1, 400 °C": "t p_A p_B / 0 10 0 / 20 8 2 / 40 6.4 3.6",
-        "run 2, 420 °C": "t p_A p_B / 0 10 0 / 20 7.5 2.5 / 40 5.6 4.4",
+        "run 2, 420 °C": "t p_A p_B / 0 10 0 / 10 7.5 2.5 / 20 5.6 4.4",
     },
     units={"p_A": "kPa"},
     given={"run 1, 400 °C": {"T": 673.15}, "run 2, 420 °C": {"T": 693.15}},
 )
+
+
+def mistakes(layout: Layout, folder: Path, name: str) -> list[str]:
+    """Where the reader's understanding of a layout differs from what it says; empty if nowhere."""
+    path = layout.write(folder, "".join(c if c.isalnum() else "_" for c in name))
+    try:
+        book = read_workbook(path)
+    except Question as question:
+        offered = str(question)
+        return [c for c in layout.choices or ["read"] if c not in offered]
+    except DataError as error:
+        return [] if layout.refused and layout.refused in str(error) else [f"refused: {error}"]
+    if layout.refused or layout.choices:
+        return ["was read"]
+    wrong = [f"{k}: {a!r}, not {b!r}" for k, a, b in _compared(layout, book) if a != b]
+    return wrong + [f"no warning: {w}" for w in layout.warns if w not in " ".join(book.warnings)]
+
+
+def _compared(layout: Layout, book: Workbook) -> Iterator[tuple[str, Any, Any]]:
+    """What is read, and what should be."""
+    yield "time", book.time.unit, layout.time
+    yield "runs", [r.name for r in book.runs], list(layout.runs)
+    units = {q.name: q.unit for q in (*book.measured, *book.inputs)}
+    for name, unit in layout.units.items():
+        yield f"unit of {name}", _same(units.get(name, ""), unit), True
+    yield "kinds", {q.name: q.kind for q in book.measured if q.kind}, dict(layout.kinds)
+    yield "inputs", sorted(q.name for q in book.inputs), sorted(layout.inputs)
+    yield "deviations", sorted(book.sigma), sorted(layout.sigma)
+    yield "marks", sorted(m.place.rpartition("!")[2] for m in book.marks), sorted(layout.marks)
+    yield "warnings", bool(book.warnings), bool(layout.warns)
+    for run in book.runs:
+        header, *rows = layout.runs.get(run.name, "").split("/")
+        names = header.split()[1:]
+        yield (
+            f"measured in {run.name}",
+            [q.name for q in book.measured if q.name in run.table],
+            names,
+        )
+        expected = [[math.nan if v == "-" else float(v) for v in row.split()] for row in rows]
+        values = run.table.reindex(columns=["time", *names]).to_numpy(dtype=float)
+        close = values.shape == (len(expected), len(names) + 1) and np.allclose(
+            values, np.array(expected), rtol=1e-9, atol=1e-9, equal_nan=True
+        )
+        yield f"values of {run.name}", values.tolist() if not close else True, True
+        given = {n: round(c.value, 6) for n, c in run.conditions.items()}
+        mine = dict(layout.given.get(run.name, {}))
+        yield (
+            f"conditions of {run.name}",
+            {n: given.get(n) for n in {*mine, *given} & {*mine, "T"}},
+            mine,
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    if "%" in one + other:
+        return one == other
+    registry = pyomo_units.pint_registry
+    try:
+        return bool(registry.Quantity(1, one).to(other).magnitude == 1.0)
+    except pint.PintError:
+        return False
+
+
+def count() -> dict[str, int]:
+    """How many layouts are read right, refused as they should be, and anything else."""
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = {n for n, layout in LAYOUTS.items() if mistakes(layout, Path(folder), n)}
+    refused = {n for n, layout in LAYOUTS.items() if layout.refused or layout.choices}
+    right = len(LAYOUTS) - len(refused | wrong)
+    return {"right": right, "refused": len(refused - wrong), "wrong": len(wrong)}

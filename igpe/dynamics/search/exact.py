@@ -1,0 +1,5 @@
+"""Searches of multiple shooting that match the segments exactly: `MultipleShooting(search=...)`."""
+
+from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
+
+__all__ = ["BackwardLifting"]

@@ -1,0 +1,378 @@
+"""Files as typed cells: numbers, limits of detection, clock times, durations, dates, texts.
+
+A number means the same in every file: decimal commas, separators of thousands, per cent and
+"0.95 ± 0.02" are resolved here. What is ambiguous is a `Question`.
+"""
+
+import csv
+import math
+import re
+import zipfile
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from enum import Enum
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from igpe.core.errors import DataError
+from igpe.core.files import read
+from igpe.problem.tables import decoded, last_row, open_file, require_cells
+
+MOST_CELLS = 1_000_000  # of a text file; Excel's files have a lower limit of their own
+MOST_SHEETS = 200
+SEPARATORS = ("\t", ";", ",")
+MISSING = {
+    "",
+    "-",
+    "--",
+    "\N{EN DASH}",
+    "\N{EM DASH}",
+    "na",
+    "n/a",
+    "n.a.",
+    "nan",
+    "null",
+    "none",
+    "#n/a",
+    "#div/0!",
+    "?",
+}
+UNDETECTED = {"n.d.", "nd", "n. d.", "n.d", "<lod", "< lod", "<loq", "< loq", "bdl", "lod", "n.n."}
+_NUMBER = r"[-+\u2212]?(?:\d+(?:[.,]\d*)*|[.,]\d+)(?:[eE][-+\u2212]?\d+)?"
+NUMBER = re.compile(_NUMBER)
+_LIMIT = re.compile(rf"[<>≤≥]\s*({_NUMBER})\s*%?")
+_WITH_ERROR = re.compile(rf"({_NUMBER})\s*(?:±|\+/-|\+-)\s*({_NUMBER})")
+_CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}(?:[.,]\d+)?))?\s*([AaPp][Mm])?")
+_DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[T ,]+(\d.*))?")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")  # 1,234: thousands or decimals
+_POINT_GROUP = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
+_ISO, _NOON, _DAY = 4, 12, 86400.0
+
+
+class Kind(Enum):
+    """What a cell holds."""
+
+    EMPTY = "nothing"
+    MISSING = "no value"
+    NUMBER = "a number"
+    LIMIT = "a limit of detection"
+    CLOCK = "a clock time or a duration"
+    DURATION = "a duration"
+    DATE = "a date"
+    TEXT = "a text"
+
+
+VALUES = {Kind.NUMBER, Kind.LIMIT, Kind.CLOCK, Kind.DURATION, Kind.DATE}
+
+
+class Cell(NamedTuple):
+    """A cell.
+
+    value    a number; seconds of clock times and durations; of dates (day first, month first), each
+             a datetime or None
+    text     as it stands in the file
+    sigma    of "0.95 ± 0.02";  per_cent: the cell says so
+    parts    of a clock time: 2 for 08:15, 3 for 08:15:00
+    """
+
+    kind: Kind
+    value: Any = None
+    text: str = ""
+    sigma: float | None = None
+    per_cent: bool = False
+    parts: int = 0
+
+
+EMPTY = Cell(Kind.EMPTY)
+
+
+@dataclass(frozen=True)
+class CellGrid:
+    """A sheet: its file and name, and the cells of its rows. All rows are equally long."""
+
+    file: Path
+    sheet: str
+    rows: list[list[Cell]]
+
+    def place(self, row: int, column: int) -> str:
+        """A cell as spreadsheets name it: "B7"; with its sheet, if the sheet has a name."""
+        letters, number = "", column + 1
+        while number:
+            number, rest = divmod(number - 1, 26)
+            letters = chr(ord("A") + rest) + letters
+        return f"{f'{self.sheet}!' if self.sheet else ''}{letters}{row + 1}"
+
+
+class Question(DataError):
+    """What a file leaves open.
+
+    choices  what the user may mean -> arguments of `read_workbook` that say so
+    """
+
+    def __init__(self, message: str, choices: dict[str, dict[str, Any]], listed: str = "") -> None:
+        listed = listed or "; ".join(f"{arguments(how)} ({c})" for c, how in choices.items())
+        super().__init__(f"{message} Say which: {listed}.")
+        self.question, self.choices, self.listed = message, choices, listed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.question, self.choices, self.listed)
+
+
+def arguments(given: dict[str, Any]) -> str:
+    """Arguments of `read_workbook` as one types them."""
+    return ", ".join(f"{name}={value!r}" for name, value in given.items())
+
+
+def read_grids(path: Path, decimal: str | None, marked: Collection[str]) -> list[CellGrid]:
+    """The sheets of a file, as typed cells; a text file is one sheet without a name.
+
+    decimal  "," or "."; None to find out
+    marked   texts that stand for no value
+    raises   DataError for files that are too large, or of no kind that igpe reads; `Question`
+    """
+    sheets = open_file(path, _RAW)
+    if len(sheets) > MOST_SHEETS:
+        raise DataError(f"'{path}' has {len(sheets)} sheets; igpe reads up to {MOST_SHEETS}.")
+    texts = [c for rows in sheets.values() for row in rows for c in row if isinstance(c, str)]
+    comma = _has_decimal_comma(path, texts, decimal, bool(sheets.pop(_SEMICOLONS, None)))
+    parse = _Parser(comma, {m.strip().lower() for m in marked})
+    return [CellGrid(path, name, _rectangle(map(parse.row, rows))) for name, rows in sheets.items()]
+
+
+_SEMICOLONS = "\0;"  # stands beside the one sheet of a text file
+Rows = list[list[Any]]
+
+
+def _rectangle(rows: Iterable[list[Cell]]) -> list[list[Cell]]:
+    made = list(rows)
+    width = max(map(len, made), default=0)
+    return [row + [EMPTY] * (width - len(row)) for row in made]
+
+
+def _text_rows(path: Path) -> dict[str, Rows]:
+    text = decoded(path)
+    lines = text.splitlines()
+    separator = _separator([line for line in lines[:2000] if line.strip()])
+    require_cells(path, len(lines), 1 + text.count(separator) // max(len(lines), 1), MOST_CELLS)
+    rows = [list(row) for row in csv.reader(StringIO(text), delimiter=separator)]
+    require_cells(path, len(rows), max(map(len, rows), default=0), MOST_CELLS)
+    for row in rows:
+        if row and row[0].startswith("#"):
+            row[0] = row[0].lstrip("# ")
+    return {"": rows} | ({_SEMICOLONS: [["yes"]]} if separator == ";" else {})
+
+
+def _separator(lines: list[str]) -> str:
+    """What parts the longest stretch of lines into equally many fields."""
+
+    def stretch(separator: str) -> int:
+        longest = now = before = 0
+        for line in lines:
+            fields = line.count(separator)
+            now = now + 1 if fields and fields == before else int(fields > 0)
+            longest, before = max(longest, now), fields
+        return longest
+
+    lengths = {s: stretch(s) for s in SEPARATORS}
+    enough = max(lengths.values()) / 2
+    return next(s for s in SEPARATORS if lengths[s] >= enough)
+
+
+def _sheet_rows(path: Path) -> dict[str, Rows]:
+    if not zipfile.is_zipfile(path):
+        frames = pd.read_excel(BytesIO(read(path)), sheet_name=None, header=None, engine="xlrd")
+        return {str(name): _frame_cells(frame) for name, frame in frames.items()}
+    last = last_row(path)
+    content = read(path)
+    sheets = _openpyxl_rows(content, last, values=True)
+    with zipfile.ZipFile(BytesIO(content)) as archive:
+        parts = [n for n in archive.namelist() if "worksheets/" in n]
+        has_formulas = any(b"<f" in archive.read(n) for n in parts)
+    if has_formulas:
+        for name, rows in _openpyxl_rows(content, last, values=False).items():
+            _refuse_formulas(CellGrid(path, name, []), rows, sheets[name])
+    return sheets
+
+
+def _refuse_formulas(grid: CellGrid, formulas: Rows, values: Rows) -> None:
+    for r, row in enumerate(formulas):
+        for c, cell in enumerate(row):
+            if isinstance(cell, str) and cell.startswith("=") and values[r][c] is None:
+                raise DataError(
+                    f"'{grid.file}' holds formulas without values, the first in "
+                    f"{grid.place(r, c)}. Open the file in Excel or LibreOffice and save it there, "
+                    "so that it holds their results."
+                )
+
+
+def _openpyxl_rows(content: bytes, last: int, *, values: bool) -> dict[str, Rows]:
+    from openpyxl import load_workbook  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+
+    book = load_workbook(BytesIO(content), read_only=True, data_only=values, keep_links=False)
+    try:
+        return {
+            sheet.title: [
+                [_shown(cell) for cell in row] for row in sheet.iter_rows(max_row=max(last, 1))
+            ]
+            for sheet in book.worksheets
+        }
+    finally:
+        book.close()
+
+
+def _shown(cell: Any) -> Any:
+    is_ratio = isinstance(cell.value, float | int) and "%" in str(cell.number_format)
+    return f"{100 * cell.value:.15g}%" if is_ratio else cell.value
+
+
+def _frame_cells(frame: pd.DataFrame) -> Rows:
+    cells = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+    return [list(row) for row in cells]
+
+
+def _parquet_rows(path: Path) -> dict[str, Rows]:
+    from igpe.problem.tables import read_parquet  # noqa: PLC0415 - an extra
+
+    frame = read_parquet(path)
+    return {"": [list(map(str, frame.columns)), *_frame_cells(frame)]}
+
+
+_RAW = dict.fromkeys((".csv", ".txt", ".tsv", ".dat"), _text_rows)
+_RAW |= {".xlsx": _sheet_rows, ".xls": _sheet_rows, ".parquet": _parquet_rows}
+
+
+def _has_decimal_comma(
+    path: Path, texts: Iterable[str], decimal: str | None, semicolons: bool
+) -> bool:
+    """Whether commas stand before decimals; raises `Question` if they may part thousands."""
+    if decimal is not None:
+        if decimal not in (",", "."):
+            raise DataError(f"decimal is {decimal!r}; give decimal=',' or decimal='.'.")
+        return decimal == ","
+    example = ""
+    for text in texts:
+        shows = _comma_in(text.strip()) if "," in text else None
+        if isinstance(shows, bool):
+            return shows
+        example = example or shows or ""
+    if example and not semicolons:
+        raise Question(
+            f"'{path.name}' has numbers such as {example}, whose comma may part thousands or stand "
+            "before decimals.",
+            {
+                "the comma stands before decimals": {"decimal": ","},
+                "the comma parts thousands": {"decimal": "."},
+            },
+        )
+    return bool(example)
+
+
+def _comma_in(text: str) -> bool | str | None:
+    """What a text shows of commas: True: decimals; False: thousands; itself: either; None: none."""
+    if re.fullmatch(rf"{_GROUPED.pattern}\.\d*|[-+]?\d{{1,3}}(,\d{{3}}){{2,}}", text):
+        return False
+    if _GROUPED.fullmatch(text):
+        return text
+    number = re.fullmatch(rf"[<>±\s]*({_NUMBER})(\s*\S{{1,8}})?", text)
+    is_decimal = number is not None and re.fullmatch(r"[^.,]*\d,\d[^.,]*", number[1])
+    return True if is_decimal and number is not None and not _GROUPED.fullmatch(number[1]) else None
+
+
+class _Parser:
+    """Makes typed cells of what a file holds."""
+
+    def __init__(self, comma: bool, marked: set[str]) -> None:
+        self.comma, self.marked = comma, marked
+
+    def row(self, values: Iterable[Any]) -> list[Cell]:
+        return [self.cell(v) for v in values]
+
+    def cell(self, value: Any) -> Cell:  # noqa: PLR0911 - one case for each type
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return EMPTY
+        if isinstance(value, bool):
+            return Cell(Kind.TEXT, text=str(value))
+        if isinstance(value, int | float):
+            return Cell(Kind.NUMBER, float(value), f"{value:.12g}")
+        if isinstance(value, datetime | date):
+            at = value if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
+            return Cell(Kind.DATE, (at, at), str(value))
+        if isinstance(value, time):
+            seconds = value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+            return Cell(Kind.CLOCK, seconds, str(value), parts=3)
+        if isinstance(value, timedelta):
+            return Cell(Kind.DURATION, value.total_seconds(), str(value), parts=3)
+        return self._text(str(value).strip())
+
+    def _text(self, text: str) -> Cell:
+        lower = text.lower()
+        if not text:
+            return EMPTY
+        if lower in self.marked or lower in MISSING:
+            return Cell(Kind.MISSING, text=text)
+        if lower in UNDETECTED or _LIMIT.fullmatch(text):
+            return Cell(Kind.LIMIT, text=text)
+        is_ratio = text.endswith("%") and len(text) > 1
+        number = self.number(text[:-1].strip() if is_ratio else text)
+        if number is not None:
+            return Cell(Kind.NUMBER, number, text, per_cent=is_ratio)
+        if match := _WITH_ERROR.fullmatch(text):
+            value, sigma = self.number(match[1]), self.number(match[2])
+            if value is not None and sigma is not None:
+                return Cell(Kind.NUMBER, value, text, sigma)
+        return _moment(text) or Cell(Kind.TEXT, text=text)
+
+    def number(self, text: str) -> float | None:
+        """The number that a text is; None if it is none."""
+        if not NUMBER.fullmatch(text):
+            return None
+        plain = text.replace("\N{MINUS SIGN}", "-")
+        thousands, point = (".", ",") if self.comma else (",", ".")
+        if self.comma and "," not in plain and plain.count(".") == 1:
+            return None if _POINT_GROUP.fullmatch(plain) else float(plain)  # 1.234 may be 1234
+        if thousands in plain:
+            if not re.fullmatch(rf"[-+]?\d{{1,3}}(\{thousands}\d{{3}})+(\{point}\d*)?", plain):
+                return None
+            plain = plain.replace(thousands, "")
+        try:
+            return float(plain.replace(",", "."))
+        except ValueError:
+            return None
+
+
+def _moment(text: str) -> Cell | None:
+    """A clock time or a date; None if the text is neither."""
+    if match := _CLOCK.fullmatch(text):
+        hours, minutes = int(match[1]), int(match[2])
+        if match[4]:
+            hours = hours % _NOON + _NOON * (match[4].lower() == "pm")
+        seconds = float((match[3] or "0").replace(",", "."))
+        parts = 3 if match[3] or match[4] else 2
+        return Cell(Kind.CLOCK, hours * 3600 + minutes * 60 + seconds, text, parts=parts)
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    rest = _moment(match[5]) if match[5] else Cell(Kind.CLOCK, 0.0)
+    if rest is None or rest.kind is not Kind.CLOCK or rest.value >= _DAY:
+        return None
+    first, mark, second, third = int(match[1]), match[2], int(match[3]), int(match[4])
+    if len(match[1]) == _ISO:
+        ways = ((first, second, third),) * 2
+    elif len(match[4]) == _ISO:
+        ways = ((third, second, first), (third, first, second))
+        ways = (ways[0],) * 2 if mark == "." else ways  # no country writes months first with points
+    else:
+        return None
+    moments = tuple(_datetime(*ymd, rest.value) for ymd in ways)
+    return Cell(Kind.DATE, moments, text) if any(moments) else None
+
+
+def _datetime(year: int, month: int, day: int, seconds: float) -> datetime | None:
+    try:
+        return datetime(year, month, day) + timedelta(seconds=seconds)
+    except ValueError:
+        return None

@@ -1,0 +1,186 @@
+"""From the runs of a workbook to what a model needs: names, units, inputs, concentrations."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arguments import is_finite
+from igpe.core.errors import DataError
+from igpe.formats.workbooks import words
+from igpe.formats.workbooks.conditions import Condition
+from igpe.formats.workbooks.reader import Mark
+from igpe.formats.workbooks.words import split_header
+from igpe.problem.inputs import linear_input
+from igpe.problem.units import conversion, unit_name
+
+PER_CENT = 100.0
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A column of the table as it was understood.
+
+    header     in the file;  name: in the model;  unit: as Pyomo understands it, or ""
+    kind       what it means if it is no state: "conversion of A", "yield", "area"; else ""
+    deviation  header of its standard deviations; "" if there are none
+    """
+
+    header: str
+    name: str
+    unit: str
+    kind: str = ""
+    deviation: str = ""
+
+
+@dataclass(frozen=True)
+class WorkbookRun:
+    """One experiment.
+
+    table       `time`, the measured quantities, what was set and changes with time, and `sd_...`
+    conditions  name -> what holds for the whole run;  inputs: columns that were set
+    places      name -> cells of its values
+    """
+
+    name: str
+    file: Path
+    sheet: str
+    table: pd.DataFrame
+    conditions: Mapping[str, Condition]
+    inputs: tuple[str, ...]
+    marks: tuple[Mark, ...]
+    places: Mapping[str, tuple[str, ...]]
+
+    def with_names(self, names: Mapping[str, str], leave: Collection[str]) -> "WorkbookRun":
+        """The run with other names of quantities, without those in `leave`."""
+        both = {**names, **{f"sd_{n}": f"sd_{m}" for n, m in names.items()}}
+        gone = [c for c in self.table.columns if c.removeprefix("sd_") in leave]
+        table = self.table.drop(columns=gone).rename(columns=both)
+        return replace(
+            self, table=table, places={both.get(n, n): p for n, p in self.places.items()}
+        )
+
+
+class ModelNames:
+    """The components of a model, by name, to which quantities and conditions belong."""
+
+    def __init__(self, model: Callable[..., Any] | None) -> None:
+        self.model = model
+        self.components: dict[str, Any] = {}
+        if model is not None:
+            built = model([0.0, 1.0])
+            self.components = {c.local_name: c for c in built.component_objects()}
+
+    def of(self, quantity: Quantity) -> str:
+        """The name of a quantity in the model; its own without a model; "" if there is none."""
+        if self.model is None or quantity.name in self.components:
+            return quantity.name
+        return words.meant(split_header(quantity.header)[0], self.components)
+
+    def unit(self, name: str) -> str:
+        """The unit of a component, as text; "time" is that of the times."""
+        if name == "time":
+            sets = [c for c in self.components.values() if c.ctype.__name__ == "ContinuousSet"]
+            return unit_name(sets[0]) if sets else ""
+        component = self.components.get(name)
+        if component is None:
+            return ""
+        return unit_name(next(iter(component.values())) if component.is_indexed() else component)
+
+    def given(self, name: str, run: WorkbookRun, unit: str) -> Any:
+        """An input of a run, in the model's unit."""
+        if name in run.inputs:
+            points = run.table[["time", name]].dropna().drop_duplicates("time")
+            values: Any = points[name].to_numpy(dtype=float)
+        else:
+            value, unit, written = run.conditions[name]
+            if name == words.TEMPERATURE and not unit and value != round(value + 0.35) - 0.35:
+                raise DataError(
+                    f"The temperature {written} of run '{run.name}' has no unit. Say which: "
+                    f"units={{'{name}': 'degC'}} or units={{'{name}': 'K'}} in read_workbook(...)."
+                )
+            values = value
+        wanted = self.unit(name)
+        if wanted and unit and unit != wanted:
+            factor, offset = conversion(name, unit, wanted)
+            values = factor * values + offset
+        is_table = name in run.inputs
+        return linear_input(points["time"].to_numpy(dtype=float), values) if is_table else values
+
+
+# Conversions and yields -------------------------------------------------------------------------
+
+
+def subject_of(quantity: Quantity) -> str | None:
+    """The text after conversion of, yield of; None if the quantity is neither."""
+    kind, _, of = quantity.kind.partition(" of ")
+    return of if kind in ("conversion", "yield") else None
+
+
+def concentrations(
+    measured: Iterable[Quantity],
+    run: WorkbookRun,
+    start: Mapping[str, Any],
+    known: ModelNames,
+    direct: Collection[str],
+) -> dict[str, tuple[Any, Any]]:
+    """Name -> values and deviations of A = A0 (1 - X), and of B = A0 Y from conversion and yield.
+
+    This holds at constant volume. Deviations are None where there are none.
+    """
+    made: dict[str, tuple[Any, Any]] = {}
+    for q in measured:
+        of = subject_of(q)
+        if of is None or known.model is None or q.name not in run.table.columns or known.of(q):
+            continue
+        product, _, reactant = of.partition(" from ")
+        factor, product = _coefficient(product)
+        other, reactant = _coefficient(reactant)
+        name = words.meant(product, known.components)
+        source = words.meant(reactant, known.components) if reactant else name
+        kind = q.kind.split()[0]
+        if not name or (kind == "yield" and not reactant) or not source:
+            example = "conversion of A" if kind == "conversion" else "yield of B from A"
+            raise DataError(
+                f"'{q.header}' is a {kind}, but the model does not say of what. Say it in "
+                f"read_workbook(...): roles={{'{q.header}': '{example}'}}."
+            )
+        begin = start.get(source)
+        if begin is None or not is_finite(begin):
+            first = f"m.{source}[m.t.first()]"
+            rule = (
+                f"1 - m.{name}[t] / {first}" if kind == "conversion" else f"m.{name}[t] / {first}"
+            )
+            raise DataError(
+                f"'{q.header}' is a {q.kind}: igpe needs the start value of '{source}' as a number "
+                f"to compute '{name}' from it, start={{'{source}': 1.0}}. Where the start value is "
+                f"estimated, add the {kind} to the model, for example m.X = pyo.Expression(m.t, "
+                f"rule=lambda m, t: {rule}), and pass names={{'{q.header}': 'X'}}."
+            )
+        if name in direct:
+            continue
+        values = run.table[q.name].to_numpy(dtype=float)
+        if q.unit != "%" and np.nanmax(np.abs(values)) > 1.5:  # noqa: PLR2004 - no fraction
+            raise DataError(
+                f"'{q.header}' has no unit and values above 1. Say units={{'{q.header}': '%'}} in "
+                "read_workbook(...)."
+            )
+        share = values / (PER_CENT if q.unit == "%" else 1.0)
+        column = run.table.get(f"sd_{q.name}")
+        scale = float(begin) * factor / other
+        deviation = (
+            None if column is None else column * scale / (PER_CENT if q.unit == "%" else 1.0)
+        )
+        made[name] = (scale * (1 - share if kind == "conversion" else share), deviation)
+    return made
+
+
+def _coefficient(text: str) -> tuple[float, str]:
+    number, _, rest = text.strip().partition(" ")
+    try:
+        return float(number), rest
+    except ValueError:
+        return 1.0, text.strip()

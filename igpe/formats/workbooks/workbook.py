@@ -1,0 +1,314 @@
+"""What users get of laboratory files: what was understood, and experiments."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from igpe.core.arguments import closest
+from igpe.core.errors import DataError
+from igpe.formats.workbooks.fitting import (
+    ModelNames,
+    Quantity,
+    WorkbookRun,
+    concentrations,
+    subject_of,
+)
+from igpe.formats.workbooks.reader import Mark
+from igpe.problem.experiment import Experiment, experiment_of
+from igpe.problem.units import conversion
+
+
+@dataclass(frozen=True, repr=False)
+class Workbook:
+    """The experiments of one or several files.
+
+    runs      one for each experiment;  time: the column of times, with its unit
+    measured  the quantities that the model is to explain;  inputs: what was set and changes
+    left_out  header -> why it is not used
+    warnings  sentences about values that are probably not meant, with their rows
+    """
+
+    runs: tuple[WorkbookRun, ...]
+    time: Quantity
+    measured: tuple[Quantity, ...]
+    inputs: tuple[Quantity, ...]
+    left_out: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files, each once."""
+        return tuple(dict.fromkeys(run.file for run in self.runs))
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Cells that hold a limit of detection."""
+        return tuple(dict.fromkeys(m for run in self.runs for m in run.marks))
+
+    @property
+    def sigma(self) -> dict[str, str]:
+        """Measured name -> column of its standard deviations in the tables of the runs."""
+        return {q.name: f"sd_{q.name}" for q in self.measured if q.deviation}
+
+    @property
+    def replicated(self) -> bool:
+        """Whether an experiment has several rows of one time."""
+        return any(bool(run.table["time"].duplicated().any()) for run in self.runs)
+
+    @property
+    def size(self) -> int:
+        """Number of measurements."""
+        names = [q.name for q in self.measured]
+        return sum(int(r.table.reindex(columns=names).notna().to_numpy().sum()) for r in self.runs)
+
+    def table(self) -> pd.DataFrame:
+        """What was understood: a row for each column of each run, and for each condition."""
+        rows = []
+        for run in self.runs:
+            at = run.table["time"]
+            rows.append([
+                run.name, self.time.header, "time", "time", self.time.unit,
+                f"{at.iloc[0]:g} to {at.iloc[-1]:g}", len(at), run.places["time"],
+            ])  # fmt: skip
+            for role, quantities in (("measured", self.measured), ("input", self.inputs)):
+                for q in quantities:
+                    if q.name in run.table.columns:
+                        values = run.table[q.name].dropna()
+                        limits = sum(m.header == q.header for m in run.marks)
+                        kind = q.kind or role
+                        kind += f", {limits} beyond a limit" * (limits > 0)
+                        kind += f" ± {self.sigma.get(q.name)}" * (q.name in self.sigma)
+                        low, high = values.min(), values.max()
+                        rows.append([
+                            run.name, q.header, q.name, kind, q.unit,
+                            f"{low:g} to {high:g}", len(values), run.places[q.name],
+                        ])  # fmt: skip
+            for name, c in run.conditions.items():
+                value = f"{c.value:g}" + f" (= {c.written})" * (
+                    c.written != f"{c.value:g} {c.unit}"
+                )
+                rows.append([run.name, "", name, "condition", c.unit, value, 1, ()])
+        for header, why in self.left_out.items():
+            rows.append(["", header, "", f"not used: {why}", "", "", 0, ()])
+        columns = ["run", "header", "name", "role", "unit", "values", "count", "cells"]
+        frame = pd.DataFrame(rows, columns=columns)
+        frame["cells"] = [f"{c[0]}:{c[-1].rpartition('!')[2]}" if c else "" for c in frame["cells"]]
+        return frame
+
+    def conditions(self) -> pd.DataFrame:
+        """The conditions of the runs: a row for each run, a column for each condition."""
+        units = {n: c.unit for run in self.runs for n, c in run.conditions.items()}
+        names = {n: f"{n} [{u}]" if u else n for n, u in units.items()}
+        rows = [{names[n]: c.value for n, c in run.conditions.items()} for run in self.runs]
+        index = pd.Index([run.name for run in self.runs], name="run")
+        return pd.DataFrame(rows, index=index, columns=list(names.values()))
+
+    def __repr__(self) -> str:
+        count = f"{len(self.runs)} experiment{'s' * (len(self.runs) > 1)}"
+        names = ", ".join(f.name for f in self.files)
+        text = self.table().to_string(index=False, max_rows=60, max_colwidth=40)
+        return "\n".join([f"{names}: {count}, {self.size} measurements", text, *self.warnings])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>{escape(w)}</p>" for w in self.warnings)
+        return f"{self.table().to_html(index=False, escape=True, max_rows=60)}{notes}"
+
+    def frame(
+        self,
+        units: Mapping[str, str] = MappingProxyType({}),
+        keep: Collection[str] | None = None,
+    ) -> pd.DataFrame:
+        """All measurements in one table: `time`, the file's headers, and `experiment` if several.
+
+        units   header or name -> unit that is wanted instead of the file's
+        keep    headers or names of the columns that are wanted; by default all
+        raises  DataError if a unit does not fit, or cells hold limits of detection
+        """
+        self._require_values(None)
+        parts = []
+        for run in self.runs:
+            columns = {"time": run.table["time"]}
+            for q in (self.time, *self.measured):
+                if q.name not in run.table.columns:
+                    continue
+                values = run.table[q.name]
+                wanted = units.get(q.name, units.get(q.header, ""))
+                factor, offset = conversion(q.name, q.unit, wanted) if wanted and q.unit else (1, 0)
+                header = "time" if q.name == "time" else q.header
+                if keep is None or {q.name, q.header} & {*keep, "time"}:
+                    columns[header] = factor * values + offset
+                for deviation in (q.deviation, f"sd_{q.name}") if q.deviation else ():
+                    if keep is not None and deviation in keep:
+                        columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
+            table = pd.DataFrame(columns)
+            parts.append(table.assign(experiment=run.name) if len(self.runs) > 1 else table)
+        return pd.concat(parts, ignore_index=True)
+
+    def experiments(
+        self,
+        model: Callable[..., Any] | None = None,
+        *,
+        start: Mapping[str, Any] = MappingProxyType({}),
+        names: Mapping[str, str] = MappingProxyType({}),
+        inputs: Iterable[str] | None = None,
+        censored: str | None = None,
+        **conditions: Any,
+    ) -> list[Experiment]:
+        """The runs as experiments.
+
+        With a model, quantities and conditions go by its names and come in its units; what it does
+        not have is left out. A conversion or a yield becomes a concentration if the start value of
+        its reactant is a number.
+
+        model       the builder that the problem gets
+        start       as for `Experiment`, or run -> such a mapping
+        names       header -> name in the model, where they differ
+        inputs      names of conditions and set quantities that the model needs; by default those
+                    that the model has
+        censored    "drop": cells such as "< 0.01" are left out. They are never replaced by a number
+        conditions  further arguments of `Experiment`; a mapping of all runs gives each its own
+        raises      DataError: cells with limits, a model without any of the quantities, conditions
+                    that differ between the runs when no model is given
+        """
+        self._require_values(censored)
+        known = ModelNames(model)
+        chosen = self._chosen(known, names)
+        given = self._inputs(known, None if inputs is None else tuple(inputs))
+        runs = [r.name for r in self.runs]
+        made = []
+        for run in self.runs:
+            own_start = start[run.name] if runs != [""] and {*start} == {*runs} else start
+            own = {k: v[run.name] if _by_run(v, runs) else v for k, v in conditions.items()}
+            made.append(
+                self._experiment(run, chosen, given, known=known, start=dict(own_start), more=own)
+            )
+        return made
+
+    def _require_values(self, censored: str | None) -> None:
+        if censored not in (None, "drop"):
+            raise DataError(f"censored is {censored!r}; give censored='drop', or leave it out.")
+        if self.marks and censored is None:
+            listed = ", ".join(f"{m.place} ('{m.text}')" for m in self.marks[:5])
+            more = f" and {len(self.marks) - 5} more" * (len(self.marks) > 5)  # noqa: PLR2004
+            raise DataError(
+                f"{len(self.marks)} cells hold a limit instead of a value: {listed}{more}. igpe "
+                "does not put a number in their place. Pass censored='drop' to "
+                "experiments(...) to fit without them, or remove them from the file."
+            )
+
+    def _chosen(self, known: ModelNames, names: Mapping[str, str]) -> dict[str, str]:
+        """Name of a quantity here -> name in the model."""
+        headers = {q.header for q in self.measured} | {q.name for q in self.measured}
+        if unknown := [h for h in names if h not in headers]:
+            raise DataError(
+                f"names={{...}} has {unknown}; the quantities are "
+                f"{[q.header for q in self.measured]}.{closest(unknown[0], headers)}"
+            )
+        chosen: dict[str, str] = {}
+        for q in self.measured:
+            name = names.get(q.header, names.get(q.name, "")) or known.of(q)
+            if not name and subject_of(q) is not None and known.model is not None:
+                continue
+            if name and name in chosen.values():
+                other = next(n for n, m in chosen.items() if m == name)
+                raise DataError(
+                    f"'{other}' and '{q.name}' both seem to be '{name}' of the model. Say which is "
+                    f"which: names={{'{q.header}': 'OTHER_NAME'}}."
+                )
+            if name:
+                chosen[q.name] = name
+        converted = [q for q in self.measured if q.kind and q.name not in chosen]
+        if not chosen and not converted:
+            raise DataError(
+                f"The model has none of the quantities {[q.header for q in self.measured]}. Say "
+                f"which is which: names={{'{self.measured[0].header}': 'A'}}."
+            )
+        return chosen
+
+    def _inputs(self, known: ModelNames, inputs: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Names of conditions and set quantities that experiments get."""
+        there = dict.fromkeys(n for r in self.runs for n in (*r.conditions, *r.inputs))
+        if inputs is not None:
+            if unknown := [n for n in inputs if n not in there]:
+                raise DataError(
+                    f"inputs={list(inputs)}: {unknown} are no conditions of "
+                    f"'{self.files[0].name}', which has {list(there)}.{closest(unknown[0], there)}"
+                )
+            return inputs
+        if known.model is not None:
+            return tuple(n for n in there if n in known.components)
+        differ = [
+            n
+            for n in there
+            if len({c.value if (c := r.conditions.get(n)) else None for r in self.runs}) > 1
+            or any(n in r.inputs for r in self.runs)
+        ]
+        if differ:
+            raise DataError(
+                f"The conditions {differ} are not the same at all times and in all runs. Pass the "
+                "model, book.experiments(model), and it gets those it has; or name them: "
+                f"inputs={differ}; or leave them out: inputs=[]."
+            )
+        return ()
+
+    def _experiment(
+        self,
+        run: WorkbookRun,
+        chosen: Mapping[str, str],
+        given: Iterable[str],
+        *,
+        known: ModelNames,
+        start: dict[str, Any],
+        more: dict[str, Any],
+    ) -> Experiment:
+        table = run.table[["time", *(n for n in chosen if n in run.table.columns)]].copy()
+        units = {q.name: q.unit for q in (self.time, *self.measured) if q.unit not in ("", "%")}
+        if known.model is not None:
+            has = {n: known.unit(chosen.get(n, n)) for n in units}
+            units = {n: u for n, u in units.items() if has[n]}
+        columns = dict(chosen)
+        deviations = {n: d for n, d in self.sigma.items() if d in run.table.columns}
+        made = concentrations(self.measured, run, start, known, set(chosen.values()))
+        for name, (values, sigma) in made.items():
+            table[name], columns[name] = values, name
+            if sigma is not None:
+                deviations[name] = f"sd_{name}"
+                table[f"sd_{name}"] = sigma
+        for name, column in deviations.items():
+            if column not in table.columns and name in table.columns:
+                table[column] = run.table[column]
+        measured = [n for n in columns if n in table.columns]
+        if not measured:
+            raise DataError(
+                f"Run '{run.name}' has none of the model's quantities {list(chosen.values())}."
+            )
+        sigma = {columns[n]: d for n, d in deviations.items() if n in measured}
+        arguments: dict[str, Any] = {
+            "start": start,
+            "inputs": {n: known.given(n, run, self._unit(n)) for n in given if _has(run, n)},
+            "units": {columns.get(n, n): u for n, u in units.items() if n in (*measured, "time")},
+            "only": [columns[n] for n in measured],
+            "replicates": bool(table["time"].duplicated().any()),
+        }
+        if len(sigma) == len(measured):
+            arguments["sigma"] = sigma
+        empty = table[measured].isna().all(axis=1)
+        headers = {q.header: columns[q.name] for q in self.measured if q.name in columns}
+        arguments = {"name": run.name, **arguments, **more}
+        return experiment_of(table[~empty].rename(columns=columns), headers, arguments)
+
+    def _unit(self, name: str) -> str:
+        return next((q.unit for q in self.inputs if q.name == name), "")
+
+
+def _has(run: WorkbookRun, name: str) -> bool:
+    return name in run.conditions or name in run.inputs
+
+
+def _by_run(value: Any, runs: Sequence[str]) -> bool:
+    return isinstance(value, Mapping) and runs != [""] and {*value} == {*runs}
