@@ -97,12 +97,8 @@ def test_the_examples_of_a_page_run_as_written(page, folder):
     ran("\n".join(found), folder)
 
 
-COMMANDS = [
-    line
-    for kind, text in BLOCKS
-    if kind == "sh" and text.startswith("igpe ")
-    for line in commands(text)
-]
+COMMAND_LINE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+COMMANDS = commands(COMMAND_LINE.split("\n## Examples\n")[1].split("```")[1].removeprefix("sh\n"))
 MADE = {shlex.split(line)[2] for line in COMMANDS if line.startswith("igpe new ")}
 
 
@@ -155,4 +151,4 @@ def test_the_number_of_models_is_right():
     words = {12: "twelve", 13: "thirteen", 14: "fourteen", 15: "fifteen", 16: "sixteen"}
     words |= {17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
     count = len(list((ROOT / "models").glob("*.py")))
-    assert f"`models/` holds {words[count]} published ones" in README
+    assert f"{words[count]} published [models](models)" in README
