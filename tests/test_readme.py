@@ -10,6 +10,7 @@ import tomllib
 from itertools import pairwise
 from pathlib import Path
 
+import outputs
 import pandas as pd
 import pytest
 
@@ -57,44 +58,25 @@ def test_the_quick_start_is_two_commands():
     assert all(line.startswith("python3 -m venv .venv && .venv/bin/pip install") for line in found)
 
 
-def ran(code, folder):
-    """What Python code prints, which runs without a warning."""
-    done = run([sys.executable, "-W", "error", "-c", code], folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
-
-
-def test_the_examples_of_a_fit_and_its_proof_run_as_written(folder):
-    first, proof, *_ = blocks("python", "igpe")
-    said = ran(f"{first}\n{proof}", folder)
-    assert igpe.Result.from_json(folder / "result.json").parameters.keys() == {"k1", "k2"}
-    assert (folder / "fit.png").exists()
-    assert "<h1>" in (folder / "report.html").read_text(encoding="utf-8")
-    assert "k1  from the slope" in said
-    assert "step 3, linear least squares" in said
-    assert "proved of the differential equations themselves" in said
-    assert "\nVerified: no parameters in the box" in said
-
-
-def test_the_examples_of_a_method_alone_and_its_uncertainty_run_as_written(folder):
-    _, _, *examples = blocks("python", "igpe")
-    said = ran("import igpe\n" + "\n".join(examples), folder)
-    assert "equivalent iterations" in said
-    assert (folder / "horizons.png").exists()
-    assert "95 % interval" in said
-
-
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
-def test_the_examples_of_a_page_run_as_written(page, folder):
+@pytest.mark.parametrize("page", outputs.PAGES, ids=lambda p: p.stem)
+def test_the_examples_of_a_page_print_what_it_says(page):
     """All Python blocks of a page that use igpe, one after the other."""
-    text = page.read_text(encoding="utf-8")
-    found = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    if not any("import igpe" in block for block in found):
+    examples = outputs.examples(page)
+    if not any("import igpe" in code for code, _ in examples):
         pytest.skip(f"{page.name} has no examples")
-    ran("\n".join(found), folder)
+    said = outputs.run([code for code, _ in examples])
+    for (_, stored), now in zip(examples, said, strict=True):
+        assert stored is None or outputs.difference(stored, now) == ""
+
+
+def test_outputs_that_differ_are_seen():
+    stored = "k1  5.93e-05  5.70e-05 … 6.15e-05\nTime 1.2 s, 9 boxes"
+    assert outputs.difference(stored, stored.replace("1.2", "7.9").replace("9 b", "11 b")) == ""
+    assert outputs.difference(stored, stored.replace("5.93", "5.934")) == ""
+    for wrong in ("5.93e-04", "6.93e-05", "59300000", "-5.93e-05"):
+        assert outputs.difference(stored, stored.replace("5.93e-05", wrong)) != ""
+    assert outputs.difference(stored, stored.replace("boxes", "trees")) != ""
+    assert outputs.difference(stored, stored + "\nmore") != ""
 
 
 COMMAND_LINE = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
