@@ -1,0 +1,11 @@
+"""The picture of README: `python docs/pictures/alpha_pinene.py` writes it beside this file."""
+
+from pathlib import Path
+
+from models import alpha_pinene
+
+import igpe
+
+if __name__ == "__main__":
+    result = igpe.estimate(alpha_pinene.problem())
+    result.plot().save(Path(__file__).with_suffix(".png"))
