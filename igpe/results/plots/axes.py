@@ -140,7 +140,7 @@ def axes_for(
 
     _, most, usual = next(layout for layout in LAYOUTS if count <= layout[0])
     width, height = size or usual
-    columns = min(columns or most, max(count, 1))
+    columns = min(columns or (2 if count == 4 else most), max(count, 1))  # noqa: PLR2004 - square
     rows = max(-(-count // columns), 1)
     with mpl.rc_context(STYLE):
         shape = (width * columns, height * rows * (1.35 if strips else 1.0))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label
 from igpe.results.plots.axes import (
@@ -25,7 +26,7 @@ from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData
 
 BAND = 1.96  # standard deviations on either side: 95 %
-LARGE_BAR = 0.3  # of the range of a panel: longer bars are cut
+LARGE = 0.3  # of the range of a panel: longer bars and wider bands are cut
 MOST = 12  # unknowns whose correlations are written as numbers
 
 
@@ -77,7 +78,7 @@ def draw_fit(
     every   experiment -> its look
     """
     every = looks(points["experiment"]) if every is None else every
-    values = [points["measured"]]
+    values, bands = [points["measured"]], []
     for name, rows in points.groupby("experiment", sort=False):
         look, course = every[str(name)], curves[curves["experiment"] == name]
         t, alone = course["time"], len(every) == 1
@@ -91,6 +92,7 @@ def draw_fit(
             if "lower" in course and np.isfinite(course["lower"]).any():
                 ends = course["lower"], course["upper"]
                 ax.fill_between(t, *ends, color=look.color, alpha=0.2, linewidth=0)
+                bands += ends
             ax.plot(t, course["fitted"], color=look.color, linestyle=look.line)
             values.append(course["fitted"])
         error = rows["sigma"].to_numpy() if rows["sigma"].notna().all() else None
@@ -98,12 +100,19 @@ def draw_fit(
             rows["time"], rows["measured"], yerr=error, fmt=look.marker, elinewidth=0.8,
             color="black" if alone else look.color, markersize=4, markerfacecolor="none",
         )  # fmt: skip
-    known = np.concatenate(values)
-    known = known[np.isfinite(known)]
-    margin = 0.08 * (np.ptp(known) or 1.0)
+    low, high = _limits(np.concatenate(values))
+    more = LARGE * (high - low)
+    if bands:
+        bottom, top = _limits(np.concatenate(bands))
+        low, high = max(min(low, bottom), low - more), min(max(high, top), high + more)
     bars = np.nanmax(points["sigma"].to_numpy(dtype=float), initial=0.0)
-    margin += min(bars, LARGE_BAR * np.ptp(known))
-    ax.set_ylim(known.min() - margin, known.max() + margin)
+    margin = 0.08 * ((high - low) or 1.0) + min(bars, more)
+    ax.set_ylim(low - margin, high + margin)
+
+
+def _limits(values: FloatArray) -> tuple[float, float]:
+    known = values[np.isfinite(values)]
+    return float(known.min()), float(known.max())
 
 
 def _handles(
