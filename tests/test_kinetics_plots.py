@@ -60,6 +60,10 @@ def test_units_are_those_of_the_user_and_time_has_its_own(problem, result):
     (ax,) = result.plot()
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("time [h]", "A [mol/L]")
     assert igpe.Result.from_json(result.to_json()).time_unit == "h"
+    simulated = igpe.simulate(problem, {"k": FACTOR, "E": ENERGY}, TIMES)
+    assert simulated.attrs["units"] == {"time": "h", "A": "mol/L", "B": "mol/L"}
+    (drawn,) = igpe.predict(problem, result, TIMES, names="B").plot()
+    assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("time [h]", "B [mol/L]")
 
 
 def test_the_band_of_the_fit_is_that_of_the_prediction(problem, result):

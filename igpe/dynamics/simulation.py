@@ -32,7 +32,8 @@ def simulate(
     parameters  unknown -> value, for every free unknown of the problem
     times       where to report; by default 200 times and those measured
     integrator  with its tolerances
-    returns     columns experiment, time, the states, and what is measured beside them
+    returns     columns experiment, time, the states, and what is measured beside them; units of the
+                columns are in `.attrs["units"]`, as far as they are known
     raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
                 finite, the times are no finite numbers, or one lies before the start,
                 EstimationFailed if the integration breaks down, saying when
@@ -71,7 +72,10 @@ def simulate(
         columns |= {n: run.states[:, i] for i, n in enumerate(ivp.states)}
         columns |= {n: run.measured[:, i] for i, n in enumerate(e.measured)}
         tables.append(pd.DataFrame(columns))
-    return pd.concat(tables, ignore_index=True)
+    found = pd.concat(tables, ignore_index=True)
+    names = [n for n in found.columns if n != "experiment"]
+    found.attrs["units"] = {n: unit for n in names if (unit := problem.unit(n))}
+    return found
 
 
 def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, float]) -> str:

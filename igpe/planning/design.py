@@ -120,6 +120,14 @@ def report(posed: DesignProblem, search: DesignSearch, found: BestDesign) -> Pla
         after=relative[1],
         efficiency=found.chosen._replace(value=value).efficiency,
         courses=courses,
+        units={
+            n: posed.full.unit(n)
+            for n in (
+                "time",
+                *courses["name"].unique(),
+                *(i for e in experiments for i in e.inputs),
+            )
+        },
         sigma_known=posed.sigma_known,
         deviations=posed.deviations,
         starts=tuple(sorted(float(np.exp(-v / 2)) for v in found.values)),

@@ -122,6 +122,7 @@ class Plan(Shown, Stored, name="plan", number=2):
                  experiments carry none, like those of the problem
     starts       exp(-Φ/2) of the local searches, best first
     seed         of the random experiments;  notes: sentences worth reading
+    units        of inputs, measured quantities and "time", as far as they are known
     deviations   measured quantity -> its error model, where standard deviations follow the model or
                  are estimated; the planned experiments carry it
     """
@@ -141,6 +142,7 @@ class Plan(Shown, Stored, name="plan", number=2):
     seed: int = 0
     notes: tuple[str, ...] = ()
     deviations: Mapping[str, Deviation] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> pd.DataFrame:
@@ -219,7 +221,7 @@ class Plan(Shown, Stored, name="plan", number=2):
 
     def plot(self, axes: Any = None) -> Plot:
         """Inputs, predicted courses with the samples, errors before and after."""
-        return plot_plan(self.experiments, self.courses, self.errors, axes)
+        return plot_plan(self.experiments, self.courses, self.errors, axes, units=self.units)
 
     def entries(self) -> dict[str, Any]:
         """The fields; inputs that are functions of time by their name."""

@@ -1,6 +1,7 @@
 """Plots of uncertainty and plans. Every function takes axes or makes them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -145,13 +146,19 @@ WIDEST = 1e3  # percent: larger errors are drawn as large
 
 
 def plot_plan(
-    experiments: Sequence[Any], courses: pd.DataFrame, errors: pd.DataFrame, axes: Any = None
+    experiments: Sequence[Any],
+    courses: pd.DataFrame,
+    errors: pd.DataFrame,
+    axes: Any = None,
+    *,
+    units: Mapping[str, str] = MappingProxyType({}),
 ) -> Plot:
     """Inputs over time, predicted courses with the samples, errors before and after.
 
     experiments  `PlannedExperiment`s
     axes         matplotlib axes: one for each input over time, one for each measured quantity, one
                  for the errors; None makes a figure
+    units        of inputs, quantities and "time"
     """
     varied = (n for e in experiments for n, v in e.inputs.items() if isinstance(v, Table))
     profiles, names = list(dict.fromkeys(varied)), list(dict.fromkeys(courses["name"]))
@@ -165,7 +172,8 @@ def plot_plan(
             else:
                 own = courses[(courses["experiment"] == e.name) & (courses["name"] == name)]
                 _course(ax, e, name, own, look)
-        ax.set(xlabel="time", ylabel=label(name))
+        ax.set_xlabel(labelled("time", units.get("time", "")))
+        ax.set_ylabel(labelled(name, units.get(name, "")))
     ax, places = drawn[-1], np.arange(len(errors))
     size = errors["value"].abs().where(errors["value"] != 0, 1.0)
     for column, shift, color in (("before", -0.2, GREY), ("after", 0.2, BLUE)):
