@@ -78,7 +78,8 @@ def draw_fit(
     every   experiment -> its look
     """
     every = looks(points["experiment"]) if every is None else every
-    values, bands = [points["measured"]], []
+    values: list[Any] = [points["measured"]]
+    bands: list[Any] = []
     for name, rows in points.groupby("experiment", sort=False):
         look, course = every[str(name)], curves[curves["experiment"] == name]
         t, alone = course["time"], len(every) == 1
