@@ -19,7 +19,15 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def __getattr__(name: str) -> Any:
     import_scipy_alone()
-    return _load(name)
+    try:
+        return _load(name)
+    except AttributeError:
+        if name.startswith("_"):
+            raise
+        from igpe.core.names import closest  # noqa: PLC0415 - only where it is needed
+
+        hint = closest(name, __all__) or f" It has {', '.join(__all__)}."
+        raise AttributeError(f"igpe has no '{name}'.{hint}", name=name) from None
 
 
 __version__ = "0.2.0"

@@ -45,7 +45,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import with_other_optima, with_proof
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result
 from igpe.structure.identifiability.identifiability import MOST_WORK, Access
 from igpe.structure.structure import Structure, analyse
@@ -68,6 +68,7 @@ SLOW = (
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
 
+@takes_problem
 @with_bar
 def estimate(
     problem: Problem,
@@ -101,6 +102,9 @@ def estimate(
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
+    is_settings = isinstance(settings, Settings | None)
+    wanted = "igpe.Settings(...) there, or None; measurements belong to igpe.Experiment(data)"
+    require(is_settings, "estimate", "settings", settings, wanted)
     clock, backend = Clock(teller(progress)), Backend(executor, store, timeout)
     with session(time_limit) as now:
         try:
@@ -162,6 +166,7 @@ def _estimate(
     return with_proof(steps, settings, result, clock) if certify and not stopped() else result
 
 
+@takes_problem
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
     """Step 2 alone: what can be estimated from these measurements, and why not.
 

@@ -294,7 +294,7 @@ def test_a_proof_that_is_interrupted_before_it_begins_leaves_the_result(monkeypa
     found = igpe.estimate(CASE.problem(0.02, 1), certify=True)
     assert found.status is Status.CONVERGED
     assert found.proof is None
-    assert "Nothing was proved: it was interrupted." in found.notes
+    assert "Not proved: the proof was interrupted." in found.actions
 
 
 def test_certify_names_the_parameters_it_had(monkeypatch):

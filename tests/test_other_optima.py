@@ -22,7 +22,6 @@ from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import Landscape, distinct, has_same_values, is_same_objective
 from igpe.results.dynamic_certificate import DynamicCertificate
-from igpe.results.result_data import verdict
 
 SEED = 11  # not one of the benchmark's
 SEARCH = GaussNewton()
@@ -61,10 +60,10 @@ def test_mirror_minima_of_measured_data_are_in_everything_a_result_writes(twins)
     of = {p.name: p for p in twins.estimates}
     for p in other.estimates:
         assert p.lower == pytest.approx(of[mirrored[p.name]].lower, rel=1e-3)
-    told = str(twins)
-    assert "Two sets of values explain the data alike" in told
-    for written in (told, twins._repr_html_(), twins.report()):
-        assert "Set 2 of 2 that explain the data alike, sum of squares 34.3765" in written
+    for written in (str(twins), twins._repr_html_(), twins.report(), twins.to_json()):
+        assert "2 sets of values explain the data alike" in written
+    for written in (twins.details.text, twins._repr_html_(), twins.report()):
+        assert "Set 2 of 2 that explain the data alike: sum of squares 34.3765" in written
 
 
 def _squared(constrained):
@@ -94,7 +93,7 @@ def test_candidates_that_are_other_optima_are_reported_where_constraints_forbid_
     assert other.parameters["a"] == pytest.approx(-result.parameters["a"], rel=1e-4)
     assert other.estimates[0].found_by == "another candidate of step 3"
     assert np.isfinite(other.estimates[0].lower)
-    assert "Two sets of values explain the data alike" in str(result)
+    assert "2 sets of values explain the data alike" in str(result)
 
 
 def test_a_real_certificate_and_all_that_is_written_agree():
@@ -102,10 +101,10 @@ def test_a_real_certificate_and_all_that_is_written_agree():
     assert result.proof is not None
     assert result.proof.closed
     assert len(result.other_optima) == 1
-    for written in (str(result), result.to_dict()["message"], result.report()):
-        assert "Proved best within the bounds" in written
-        assert "Other values are as good, see below." in written
-        assert "Not proved" not in written
+    for written in (str(result), result.to_json(), result.report()):
+        assert "proved best within the bounds" in written
+        assert "2 sets of values explain the data alike" in written
+        assert "ot proved" not in written
         assert "Nothing is proved" not in written
     for known in (result.objective, result.other_optima[0].objective):
         assert result.proof.lower_bound <= known <= result.proof.objective * (1 + 1e-3)
@@ -130,8 +129,8 @@ def test_the_estimate_is_fitted_again_where_the_proof_meets_something_better(mon
     assert result.parameters["k"] == pytest.approx(-1.63, rel=0.1)
     assert result.estimates[0].standard_error > 0
     assert result.candidates[0].origin == "the proof of the optimum"
-    assert "Not the best" not in str(result)
-    assert "Proved best within the bounds" in str(result)
+    assert "not the best" not in str(result)
+    assert "proved best within the bounds" in str(result)
     assert result.points["fitted"].iloc[-1] == pytest.approx(
         result.points["measured"].iloc[-1], abs=0.05
     )
@@ -261,26 +260,29 @@ def proved():
 
 
 def test_the_verdict_is_that_of_the_proof(proved):
-    assert verdict(proved) == "Proved best within the bounds (gap 0.1 %)."
+    assert proved.verdict["optimum"] == "proved best within the bounds (gap 0.1 %)"
     for written in (str(proved), proved.report(), proved.to_json()):
-        assert "may exist" not in written
-        assert "Proved best within the bounds" in written
+        assert "ot proved" not in written
+        assert "proved best within the bounds" in written
     assert escape(proved.proof.sentence) in proved.report()
 
 
 def test_without_a_proof_the_verdict_says_so(proved):
     alone = replace(proved, proof=None)
-    assert "Not proved: a better optimum may exist. Run igpe.certify(" in verdict(alone)
+    said = alone.verdict["optimum"]
+    assert said.endswith("searches agree; not proved: run igpe.certify(problem, result)")
     stopped = replace(proved.proof, status=igpe.Status.TIME_LIMIT)
-    assert "Not proved" in verdict(replace(proved, proof=stopped))
-    better = replace(stopped, objective=0.5 * proved.objective)
-    assert verdict(replace(proved, proof=better)).startswith("Not the best: igpe.certify met")
+    assert "not proved" in replace(proved, proof=stopped).verdict["optimum"]
+    better = replace(proved, proof=replace(stopped, objective=0.5 * proved.objective))
+    assert better.verdict["optimum"].startswith("not the best: igpe.certify met")
+    assert "igpe.certify met better values; see result.details" in str(better)
+    assert any(s.startswith("igpe.certify met sum of squares") for s in better.details.sentences)
 
 
 def test_a_bound_that_is_no_number_proves_nothing(proved):
     lost = replace(proved.proof, lower_bound=np.nan)
     assert lost.sentence.startswith("Nothing is proved")
-    assert "Proved" not in verdict(replace(proved, proof=lost))
+    assert "not proved" in replace(proved, proof=lost).verdict["optimum"]
     with pytest.raises(igpe.errors.DataError, match="not a finite number"):
         DynamicCertificate.from_json(lost.to_json())
 
@@ -289,10 +291,9 @@ def test_a_bound_that_is_no_number_proves_nothing(proved):
 def test_a_candidate_without_an_answer_is_no_next_best(proved, lost):
     first = proved.candidates[0]
     failed = replace(first, objective=lost, status=igpe.Status.INTEGRATION_BROKE)
-    told = verdict(replace(proved, proof=None, candidates=(first, failed)))
-    assert "1 of 2 candidates" in told
-    assert "nan" not in told
-    assert "inf" not in told
+    result = replace(proved, proof=None, candidates=(first, failed))
+    assert result.verdict["optimum"].startswith("1 of 2 searches agree")
+    assert [s for s in result.details.sentences if "nan" in s or "inf " in s] == []
 
 
 def test_notes_of_inner_searches_reach_the_result():

@@ -25,7 +25,7 @@ def test_the_name_loads_and_says_what_it_is(name: str) -> None:
 
 
 def test_no_other_name_is_there() -> None:
-    with pytest.raises(AttributeError, match="igpe attribute Solver"):
+    with pytest.raises(AttributeError, match=r"igpe has no .Solver.\. Did you mean .solvers.?"):
         igpe.Solver  # noqa: B018 - looking is the test
 
 

@@ -98,7 +98,8 @@ def test_a_command_works(line, folder):
     before = {p.name for p in folder.iterdir()}
     name, *words = shlex.split(line)
     done = run([sys.executable, "-m", name, *words], folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("Written: ") for line in done.stderr.splitlines())
     assert done.stdout
     promised = {w for option, w in pairwise(words) if option in OUTPUT} | (MADE & set(words))
     assert {p.name for p in folder.iterdir()} - before == promised

@@ -14,7 +14,8 @@ from pyomo import dae
 from zoo import ZOO
 
 import igpe
-from igpe.results.result_data import number, verdict
+from igpe.core.markup import number
+from igpe.results.answer import WIDTH, estimates
 
 CASE = {c.name: c for c in ZOO}
 TIMES = np.linspace(0.25, 5.0, 20)
@@ -83,30 +84,55 @@ KINDS = ["chain", "known_sigma", "on_bound", "unreachable", "product"]
 
 
 def test_the_printed_result(chain):
-    """The estimates, then how sure it is."""
-    text = str(chain)
-    lines = text.splitlines()
-    heads = ["estimate", "± standard error", "interval", "first found by"]
-    assert re.split(r" {2,}", lines[0].strip()) == heads
-    assert [line.split()[0] for line in lines[1:3]] == ["k1", "k2"]
+    """Three lines of verdict, then the estimates; no line is longer than 80 characters."""
+    lines = str(chain).splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["Fit", "Parameters", "Optimum"]
+    assert lines[0].startswith("Fit         good: residuals consistent with noise (p = ")
+    assert "R² ≥ 0.9" in lines[0]
+    assert lines[1] == "Parameters  both determined"
+    assert lines[2].endswith("searches agree; not proved: run igpe.certify(problem, result)")
     assert lines[3] == ""
-    for words in (
-        "candidates of step 3 led",
-        "Sum of squares",
-        "over 60 measurements, 58 degrees of freedom",
-        f"Standard deviation of a residual {np.sqrt(chain.variance):.3g}",
-        "Intervals: 95 %, linearised.",
-        max(chain.seconds, key=chain.seconds.get),
-    ):
-        assert words in text
-    assert "Chi squared" not in text
+    assert re.split(r" {2,}", lines[4].strip()) == ["value", "95 % interval"]
+    assert [line.split()[0] for line in lines[5:]] == ["k1", "k2"]
     assert repr(chain).startswith(f"Result(k1={chain.parameters['k1']:.6g}, k2=")
     assert len(repr(chain).splitlines()) == 1
 
 
+def test_the_details(chain):
+    text = " ".join(str(chain.details).split())
+    for words in (
+        "k1, k2: first estimated by step 3",
+        "candidates of step 3 ended at these",
+        "Sum of squares",
+        "over 60 measurements, 58 degrees of freedom",
+        f"Standard deviation of a residual {np.sqrt(chain.variance):.3g}",
+        "Intervals: 95 %, linearised.",
+        *chain.seconds,
+    ):
+        assert words in text
+    assert "Chi squared" not in text
+    assert repr(chain.details) == str(chain.details) == chain.details.text
+
+
+def test_long_names_and_units_are_shortened_and_stay_different(chain):
+    long = [
+        replace(
+            chain.estimates[0],
+            name=f"reactor.rate_constant_of_the_reaction[number_{k}]",
+            unit="mol**2/(L**2*s*K**0.5)*1000",
+            remark="not determined by the data",
+        )
+        for k in range(12)
+    ]
+    result = replace(chain, estimates=tuple(long))
+    assert max(map(len, str(result).splitlines())) <= WIDTH
+    assert len({row[0] for row in estimates(result)[1:]}) == 12
+    assert all(p.name in result._repr_html_() for p in long)
+
+
 def test_the_certificate_is_a_sentence(chain):
     (whole,) = chain.certificates
-    assert whole.sentence in str(chain)
+    assert f"Step 3: {whole.sentence}" in chain.details.sentences
     assert whole.sentence.startswith(
         "k1, k2 in [0, 10], fitted to slopes of smoothed data of A, B, C: globally optimal by "
         "convexity (linear least squares"
@@ -138,17 +164,22 @@ def test_what_a_search_has_proved(chain, bound, status, words):
 def test_html_is_well_formed_and_says_the_same(kind, request):
     result = request.getfixturevalue(kind)
     page = ElementTree.fromstring(f"<div>{result._repr_html_()}</div>")
-    rows = [[cell.text or "" for cell in row] for row in page.iter("tr")]
-    assert [" ".join(row).split() for row in rows] == [
-        line.split() for line in str(result).splitlines()[: len(rows)]
+    said = ["".join(p.itertext()).split() for p in page.findall("p")]
+    said += [
+        [w for cell in row for w in (cell.text or "").split()]
+        for row in next(page.iter("table")).iter("tr")
     ]
-    assert [row[0] for row in rows[1:]] == list(result.parameters)
-    assert [item.text for item in page.iter("li")] == str(result).splitlines()[len(rows) + 1 :]
+    said += [(item.text or "").split() for item in page.findall("ul/li")]
+    assert [w for words in said for w in words] == str(result).split()
+    behind = [(item.text or "") for item in page.find("details").iter("li")]
+    assert behind == list(result.details.sentences)
 
 
 def test_html_is_escaped(chain):
     evil = replace(chain, notes=("k1 < k2 & <script>",))
     assert "k1 &lt; k2 &amp; &lt;script&gt;" in evil._repr_html_()
+    loud = replace(chain, actions=("<script>",))
+    assert "<script>" not in loud._repr_html_()
 
 
 def test_the_table_of_estimates(chain):
@@ -188,13 +219,14 @@ def test_known_standard_deviations_are_put_to_the_test(known_sigma):
     assert known_sigma.variance == 1.0
     assert known_sigma.reduced_chi_squared == pytest.approx(known_sigma.objective / 19)
     assert 0.01 < known_sigma.probability < 0.99
-    assert "Chi squared per degree of freedom" in str(known_sigma)
-    assert "Weighted sum of squares" in str(known_sigma)
+    said = str(known_sigma.details)
+    assert "Chi squared per degree of freedom" in said
+    assert "Weighted sum of squares" in said
     weights = known_sigma.points["residual"] / 0.01
     assert known_sigma.fit()["sum_of_squares"].iloc[0] == pytest.approx(weights @ weights)
     assert fitted("k1", sigma=0.002).probability < 1e-6
     assert known_sigma.to_frame().loc["k1", "unit"] == "1/h"
-    assert "1/h" in str(known_sigma).splitlines()[1]
+    assert str(known_sigma).splitlines()[-1].endswith("  1/h")
     assert set(known_sigma.points["unit"]) == {"mol/L"}
 
 
@@ -203,8 +235,10 @@ def test_a_parameter_on_its_bound(on_bound):
     assert k1["estimate"] == pytest.approx(0.0, abs=1e-6)
     assert k1["remark"] == "on its lower bound"
     assert np.isnan(k1["standard_error"])
-    assert "on its lower bound" in str(on_bound)
-    assert "Intervals" not in str(on_bound)
+    assert "Parameters  k1 at a bound" in str(on_bound)
+    assert "  at bound" in str(on_bound)
+    assert "At a bound: k1." in str(on_bound)
+    assert "Intervals" not in str(on_bound.details)
     assert on_bound.degrees == 20
 
 
@@ -213,7 +247,8 @@ def test_an_unreachable_parameter_is_held_and_named(unreachable):
     assert (q["estimate"], q["found_by"]) == (2.0, "held")
     assert q["remark"] == "nothing measured depends on it"
     assert any(n.startswith("q not identifiable") for n in unreachable.notes)
-    assert "Measuring D would free it." in str(unreachable)
+    assert "Parameters  k1 determined; q not determined" in str(unreachable)
+    assert "Nothing measured depends on q, which was held. Measure D as well" in str(unreachable)
     table = unreachable.correlation
     assert table.loc["k1", "k1"] == pytest.approx(1.0)
     assert table["q"].isna().all()
@@ -224,7 +259,8 @@ def test_only_a_product_is_determined(product):
     assert table["estimate"].prod() == pytest.approx(0.5, abs=0.02)
     assert list(table["remark"]) == ["not determined by the data"] * 2
     assert np.isinf(table["standard_error"]).all()
-    assert "not determined by the data" in str(product)
+    assert "Parameters  k1 and k2 only as k1*k2\n" in str(product)
+    assert str(product).count("  not determined\n") == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -236,6 +272,7 @@ def test_json_keeps_everything(kind, request, tmp_path):
     for back in (igpe.Result.from_json(written), igpe.Result.from_json(str(path))):
         assert back.to_dict() == result.to_dict()
         assert str(back) == str(result)
+        assert str(back.details) == str(result.details)
         assert back.certificates == result.certificates
         assert back.candidates == result.candidates
         np.testing.assert_array_equal(back.covariance, result.covariance)
@@ -278,7 +315,9 @@ def test_the_front_of_the_json(known_sigma):
     found = known_sigma.to_dict()
     assert found["format"] == 1
     assert found["parameters"] == known_sigma.parameters
-    assert (found["status"], found["message"]) == ("CONVERGED", verdict(known_sigma))
+    assert found["status"] == "CONVERGED"
+    assert found["verdict"] == known_sigma.verdict
+    assert list(found["verdict"]) == ["fit", "parameters", "optimum"]
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from models import alpha_pinene
-
 import igpe
+from models import alpha_pinene
 
 if __name__ == "__main__":
     result = igpe.estimate(alpha_pinene.problem())

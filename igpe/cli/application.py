@@ -1,7 +1,9 @@
 """The application, how errors end it, and what the commands write and show while they work."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -72,8 +74,9 @@ def answer(
     json: Path | None,
     *,
     picture: tuple[Callable[[], Any], Path | None] | None = None,
-    page: Callable[[], Any] | None = None,
+    page: tuple[Callable[[], Any], Path] | None = None,
     unfinished: str = "",
+    marks: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print the answer, or write it as JSON, or both; and a picture where one is asked for.
 
@@ -83,12 +86,17 @@ def answer(
     body        has `table`
     json        file; - is standard output, which then has nothing else; None: no JSON
     picture     what draws it, and the file
-    page        what writes a page besides
+    page        what writes a page besides, and its file
     unfinished  what to say of the rest after Ctrl-C, which ends with its exit code; empty if all
                 was done
+    marks       words of the text -> their colour, where the terminal has colours (and NO_COLOR is
+                not set)
     """
     if str(json) != "-":
-        typer.echo(printable(text))
+        shown = printable(text)
+        for words, colour in {} if os.environ.get("NO_COLOR") else marks.items():
+            shown = shown.replace(words, typer.style(words, fg=colour, bold=True), 1)
+        typer.echo(shown)
     if json is not None:
         from igpe.cli.versions import own_version
         from igpe.core.files import write
@@ -101,13 +109,20 @@ def answer(
             typer.echo(written)
         else:
             write(json, written + "\n")
+            _written(json)
     if picture is not None and picture[1] is not None:
         _save(picture[0], picture[1])
+        _written(picture[1])
     if page is not None:
-        page()
+        page[0]()
+        _written(page[1])
     if unfinished:
         typer.echo(f"Interrupted. {unfinished}", err=True)
         raise typer.Exit(INTERRUPTED)
+
+
+def _written(file: Path) -> None:
+    typer.echo(f"Written: {file}", err=True)
 
 
 def rows(table: Any, index: str = "") -> list[dict[str, Any]]:

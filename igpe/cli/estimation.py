@@ -20,6 +20,8 @@ from igpe.cli.options import (
 )
 from igpe.core.progress import reported
 
+COLOURS = {"good": "green", "fair": "yellow", "bad": "red"}
+
 if TYPE_CHECKING:
     from igpe.estimation.campaigns import Comparison
     from igpe.problem.problem import Problem
@@ -65,6 +67,7 @@ def estimate(
     """
     from igpe.cli.model_file import is_petab
     from igpe.core.status import Status
+    from igpe.results.answer import verdict
 
     problem = problem_of(model, data)
     if petab is not None and not is_petab(model):
@@ -89,8 +92,9 @@ def estimate(
         body,
         json,
         picture=(result.plot, plot),
-        page=None if report is None else lambda: result.report(report),
+        page=None if report is None else (lambda: result.report(report), report),
         unfinished="The estimates are the best so far." if is_interrupted else "",
+        marks={line.head: COLOURS[line.grade] for line in verdict(result)},
     )
 
 
@@ -141,6 +145,10 @@ def compare(
     starts: Annotated[
         int, typer.Option(min=1, help="How many starts, spread over the bounds.")
     ] = 10,
+    between: Annotated[
+        tuple[float, float],
+        typer.Option(help="Where starts of unknowns without bounds lie, as --between 0 100."),
+    ] = (0.0, 10.0),
     data: DataFile = None,
     plot: PlotFile = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the starts.")] = 0,
@@ -150,9 +158,13 @@ def compare(
 
     Ctrl-C ends with the runs that are finished, if there are any.
     """
+    from igpe.core.markup import filled
+
     problem = problem_of(model, data)
+    points, remarks = _starts(problem, starts, seed, between)
     with reported(True) as tell:
-        found, notes = _compared(problem, method or [], (starts, seed), tell)
+        found, notes = _compared(problem, method or [], points, tell)
+    notes = [*remarks, *notes]
     if not found.complete and found.runs.empty:
         raise KeyboardInterrupt
     body = {
@@ -161,13 +173,43 @@ def compare(
         "runs": found.runs.to_dict("list"),
         "notes": notes,
     }
-    text, unfinished = "\n".join([str(found), *notes]), f"{len(found.runs)} runs had been made."
+    text = "\n".join([str(found), *map(filled, notes)])
+    unfinished = f"{len(found.runs)} runs had been made."
     picture, unfinished = (found.plot, plot), "" if found.complete else unfinished
     answer("compare", text, body, json, picture=picture, unfinished=unfinished)
 
 
+def _starts(
+    problem: "Problem", count: int, seed: int, between: tuple[float, float]
+) -> tuple[list[dict[str, float]], list[str]]:
+    """Starts spread over the bounds, and what to say of unknowns that have none."""
+    import numpy as np
+
+    from igpe.core.box import Box
+    from igpe.core.errors import ProblemError
+
+    box = problem.box
+    low, high = (np.clip(end, box.lower, box.upper) for end in between)
+    lower = np.where(np.isfinite(box.lower), box.lower, low)
+    upper = np.where(np.isfinite(box.upper), box.upper, high)
+    loose = {
+        n: f"[{a:g}, {b:g}]"
+        for n, a, b, known in zip(box.names, lower, upper, box.finite, strict=True)
+        if not known
+    }
+    if any(lower > upper):
+        raise ProblemError(
+            f"--between {between[0]:g} {between[1]:g} leaves no values within the bounds; give a "
+            "lower and a higher number: --between 0 100."
+        )
+    starts = Box(box.names, lower, upper, box.logarithmic).sobol(count, seed)
+    where = ", ".join(f"{n} in {ends}" for n, ends in loose.items())
+    remark = f"Starts without bounds: {where}. Choose with --between LOW HIGH."
+    return [box.mapping(x) for x in starts], [remark] * bool(loose)
+
+
 def _compared(
-    problem: "Problem", named: list[MethodName], search: tuple[int, int], tell: Any
+    problem: "Problem", named: list[MethodName], starts: list[dict[str, float]], tell: Any
 ) -> tuple["Comparison", list[str]]:
     """What the methods found, and why some of them were left out.
 
@@ -182,12 +224,11 @@ def _compared(
 
     kinds = (SingleShooting, IncrementalShooting, MultipleShooting, Collocation)
     known: dict[str, Any] = {kind.__name__: kind for kind in kinds}
-    starts, seed = search
     found, notes = [], []
     for name in (one.value for one in dict.fromkeys(named or MethodName)):
         try:
             methods = {name: known[name]()}
-            found.append(compare(problem, methods, starts, seed=seed, progress=tell))
+            found.append(compare(problem, methods, starts, progress=tell))
         except Unsupported as error:
             if named:
                 raise

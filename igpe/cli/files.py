@@ -1,6 +1,7 @@
 """igpe new, convert: problem files from the user's tables, stored answers in other formats."""
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,8 +165,8 @@ def _content(frame: "pd.DataFrame", target: Path) -> bytes:
 def new(
     context: typer.Context,
     file: Annotated[
-        Path, typer.Argument(callback=python_file, help="The problem file to write (.py).")
-    ],
+        Path | None, typer.Argument(callback=python_file, help="The problem file to write (.py).")
+    ] = None,
     *,
     data: Annotated[
         list[Path] | None,
@@ -200,6 +201,8 @@ def new(
 ) -> None:
     """Write a problem file to start from: your table, start values, and a model to adapt.
 
+    In a terminal it asks for what is not given.
+
     igpe new my_problem.py --data my.csv --reaction "A -> B" --reaction "B -> C"
     """
     from igpe.core.errors import ProblemError
@@ -211,6 +214,10 @@ def new(
             f"'{' '.join(context.args)}' is one word too many. Reactions stand in quotes, as "
             "--reaction 'A -> B': the shell takes > for a file."
         )
+    if sys.stdin.isatty() and (file is None or not data):
+        file, data, reaction = _answers(file, data, reaction)
+    if file is None:
+        raise ProblemError("Say which file to write: igpe new my_problem.py --data my.csv.")
     if not data:
         raise ProblemError(
             f"Say which table holds the measurements: igpe new {file} --data my.csv. It needs a "
@@ -269,6 +276,34 @@ def _as_options(text: str) -> str:
 
     text = re.sub(rf"(roles|names)=\{{((?:{entry}(?:, )?)+)\}}", options, text)
     return re.sub(r"\b(decimal|dates)=('[^']*')", r"--\1 \2", text)
+
+
+def _answers(
+    file: Path | None, data: list[Path] | None, reaction: list[str] | None
+) -> tuple[Path, list[Path], list[str]]:
+    """The file, the table and the reactions, asked for as far as they are not given."""
+    if file is None:
+        file = typer.prompt(
+            "Problem file to write",
+            default=Path("my_problem.py"),
+            value_proc=lambda text: python_file(Path(text)),
+        )
+    if not data:
+        data = [typer.prompt("Table of measurements (CSV, Excel, Parquet)", value_proc=_table_file)]
+        words = "Reactions, as A -> B; B -> C (empty: equations that you replace by yours)"
+        given = typer.prompt(words, default="", show_default=False) if not reaction else ""
+        reaction = reaction or [given]
+    return file, data, reaction or []
+
+
+def _table_file(text: str) -> Path:
+    """The path of a file that is there; else it is asked for again."""
+    from igpe.core.names import closest_file
+
+    path = Path(text.strip().strip("'\""))
+    if not path.is_file():
+        raise typer.BadParameter(f"there is no file '{path}'.{closest_file(path)}")
+    return path
 
 
 def _names(given: list[str]) -> dict[str, str]:

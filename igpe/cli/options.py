@@ -58,9 +58,8 @@ def converted_file(path: Path | None) -> Path | None:
     return writable(_ending(path, CONVERTED))
 
 
-def python_file(path: Path) -> Path:
-    writable(_ending(path, (".py",)))
-    return path
+def python_file(path: Path | None) -> Path | None:
+    return writable(_ending(path, (".py",)))
 
 
 def _ending(path: Path | None, known: tuple[str, ...]) -> Path | None:

@@ -1,10 +1,8 @@
 """Checks of what a caller gives, with helpful messages; a hash of values for every session."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,22 +39,6 @@ def shown(value: Any) -> str:
         return f"{float(value):g}"
     written = repr(value)
     return written if len(written) <= LONGEST else f"{written[:LONGEST]}..."
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """A sentence, after a space, with the known name that was probably meant; empty if none was."""
-    lower = {k.lower(): k for k in known}
-    found = get_close_matches(name.lower(), lower, n=1)
-    return f" Did you mean '{lower[found[0]]}'?" if found else ""
-
-
-def closest_file(path: Path) -> str:
-    """The same for a file that is not there, from its neighbours."""
-    try:
-        beside = [p.name for p in path.parent.iterdir() if p.is_file()]
-    except OSError:
-        return ""
-    return closest(path.name, beside)
 
 
 def require_mapping(role: str, given: Any, example: str, error: type[IgpeError]) -> None:

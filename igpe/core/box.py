@@ -28,9 +28,14 @@ class Box:
         return len(self.names)
 
     @property
+    def finite(self) -> BoolArray:
+        """(n,) which unknowns have finite bounds on both sides."""
+        return np.isfinite(self.lower) & np.isfinite(self.upper)
+
+    @property
     def bounded(self) -> bool:
         """Whether all bounds are finite, as a global search needs them."""
-        return bool(np.isfinite(self.lower).all() and np.isfinite(self.upper).all())
+        return bool(self.finite.all())
 
     def clip(self, values: FloatArray) -> FloatArray:
         """The nearest point inside."""

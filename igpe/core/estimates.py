@@ -1,5 +1,6 @@
 """What every estimation method returns, and how it becomes plain values for JSON and back."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -10,6 +11,9 @@ from igpe.core.arrays import FloatArray
 from igpe.core.json_form import plain, restored
 from igpe.core.markup import Rows, Shown
 from igpe.core.status import Status
+
+AGREEING = 1e-3  # relative difference of objectives that count as the same optimum
+ROUNDING = 1e-12  # of the largest objective: below it differences are rounding
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +70,11 @@ class Estimate(Shown):
         proved = f", at least {self.lower_bound:.6g} proved" * bool(np.isfinite(self.lower_bound))
         by = f"By {self.method}, {self.seconds:.3g} s." if self.method else ""
         known = f"Objective {self.objective:.6g}{proved}."
-        return [values], [known, self.status.value, *filter(None, [by]), *self.notes]
+        reached = [r for r in self.reached if math.isfinite(r)]
+        least, most = min(reached, default=0.0), max(reached, default=0.0)
+        near = sum(r <= least + AGREEING * abs(least) + ROUNDING * abs(most) for r in reached)
+        starts = f" {near} of {len(self.reached)} starts agree." if len(self.reached) > 1 else ""
+        return [values], [known, f"{self.status.value}{starts}", *filter(None, [by]), *self.notes]
 
 
 class Iterate(NamedTuple):

@@ -14,6 +14,7 @@ from inspect import get_annotations
 from typing import Annotated, Any, NamedTuple, TypeAlias, get_args
 
 from igpe.core.arguments import is_count, is_finite, require
+from igpe.core.names import Suggesting
 
 
 class Rule(NamedTuple):
@@ -60,7 +61,7 @@ CountFrom1: TypeAlias = Annotated[int, count_from(1)]
 CountOrNone: TypeAlias = Annotated[int | None, or_none(count_from(1))]
 
 
-class Checked:
+class Checked(Suggesting):
     """Base of dataclasses whose annotated rules are checked when an object is made."""
 
     def __post_init__(self) -> None:

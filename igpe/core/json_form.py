@@ -30,6 +30,7 @@ import pandas as pd
 from igpe.core.errors import DataError
 from igpe.core.files import read_json, write
 from igpe.core.markup import printable
+from igpe.core.names import Suggesting
 
 NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf}
 INFINITE: dict[float, Any] = {number: {"number": name} for name, number in NUMBERS.items()}
@@ -173,7 +174,7 @@ class Columns(NamedTuple):
         return found.set_index(self.key) if self.key else found
 
 
-class Stored:
+class Stored(Suggesting):
     """A dataclass that is kept as JSON: written by its fields, read by the types they declare.
 
     Give the name in a sentence and the number of the format: `class Plan(Stored, name="plan",

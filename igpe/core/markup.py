@@ -1,4 +1,4 @@
-"""Tables and lists as HTML and as text: notebooks, reports, print. Every text is escaped here.
+"""Numbers, tables and lists as text and as HTML: every text is escaped here.
 
 Names and texts of others, made safe for where they are shown: one function for each target.
 
@@ -8,18 +8,37 @@ HTML is escaped in `igpe.core.markup`. A target that is not listed here gets no 
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 from unicodedata import category
 
+from igpe.core.names import Suggesting
+
 LONG = 40  # characters; what is longer may be broken into lines
+WIDTH = 80  # characters of a line of text
 LEFT = ' style="text-align:left"'  # of texts: notebooks put all cells to the right
 NUMERIC = re.compile(r"(± |-)?(\d.*|∞|)", re.DOTALL)
 Rows = Sequence[Sequence[str]]  # of a table: the heads, then as many texts in each row
 
 
-class Shown:
+def number(value: float, error: float = math.nan) -> str:
+    """A value with as many digits as its error allows (six significant ones without an error)."""
+    if not math.isfinite(value):
+        return "" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    if value == 0 or not math.isfinite(error) or error <= 0:
+        return f"{value:.6g}"
+    digits = math.ceil(math.log10(max(abs(value) / error, 1e-9))) + 2
+    return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names as in a sentence: "a, b and c"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+class Shown(Suggesting):
     """Base of results: tables above sentences, as text where printed and as HTML in notebooks.
 
     A dataclass says `repr=False`, else it would be written by its fields.
@@ -62,6 +81,22 @@ def _text(value: Any, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}g}"
 
 
+def filled(text: str, label: str = "", indent: str = "") -> str:
+    """The text in lines of at most 80 characters, behind a label; no word or "p = 1" is broken.
+
+    indent  of the lines after the first
+    """
+    held = re.sub(r" ([=<>≥±]) ", "\u00a0\\1\u00a0", text)
+    return textwrap.fill(
+        held,
+        WIDTH,
+        initial_indent=label,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).replace("\u00a0", " ")
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
     """A table whose first column names the rows, without columns that are empty.
 
@@ -77,6 +112,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = ""
     body = "".join(f"<tr>{_row(row, left)}</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def wide(inside: str, label: str) -> str:
+    """Room to scroll sideways on a page, with the keyboard too."""
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</div>'
+    )
 
 
 def bullets(texts: Iterable[str]) -> str:
@@ -155,7 +197,7 @@ def label(text: str) -> str:
 
 
 TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
-TEX |= {"^": r"\textasciicircum{}", "±": r"$\pm$", "∞": r"$\infty$"}
+TEX |= {"^": r"\textasciicircum{}", "±": r"$\pm$", "∞": r"$\infty$", "…": r"\dots{}"}
 
 
 def tex(text: str) -> str:

@@ -14,11 +14,12 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import fine_grid
 from igpe.dynamics.shooting.residuals import simulate as integrate
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 
 MOST_STATES = 4  # that a sentence lists
 
 
+@takes_problem
 def simulate(
     problem: Problem,
     parameters: Mapping[str, float],

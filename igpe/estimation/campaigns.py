@@ -31,7 +31,7 @@ from igpe.dynamics.search.engine import (
 from igpe.dynamics.shooting.base import Estimator, spread_of
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.optima import is_same_objective
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot, axes_for
 from igpe.results.plots.search import draw_waterfall, series
 from igpe.tasks.executors import Workers
@@ -123,9 +123,13 @@ class Comparison(Shown):
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         ended = [] if self.complete else ["Interrupted: not all runs were made."]
-        return [frame_rows(self.table, 3)], [f"Best objective {self.best:.8g}.", *ended]
+        best = f"Best objective {self.best:.8g}."
+        if not np.isfinite(self.best):
+            best = "No run reached an optimum. Give bounds, or starts nearer to the optimum."
+        return [frame_rows(self.table, 3)], [best, *ended]
 
 
+@takes_problem
 @with_bar
 @session()
 def compare(
@@ -282,6 +286,7 @@ class Campaign(Shown):
         return [[("", "starts"), *ends]], [*lines, *self.notes]
 
 
+@takes_problem
 @with_bar
 @session()
 def campaign(

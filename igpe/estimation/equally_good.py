@@ -139,14 +139,14 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
         try:
             proof = certify(steps.problem, result).without_tree()
         except IgpeError as error:
-            why = f". {error}"
+            why = f"Not proved. {error}"
         except KeyboardInterrupt:  # before there is a bound
-            why = ": it was interrupted."
+            why = "Not proved: the proof was interrupted."
         if proof is not None and has_better(result, proof) and not stopped():
             values = dict(zip(proof.unknowns, proof.parameters, strict=True))
             result = summarise(led_by(steps, settings, values), settings)
-    notes = (*result.notes, f"Nothing was proved{why}") if proof is None else result.notes
-    return replace(result, proof=proof, notes=notes, seconds=dict(clock.seconds))
+    actions = (*result.actions, *[why] * (proof is None))
+    return replace(result, proof=proof, actions=actions, seconds=dict(clock.seconds))
 
 
 def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Steps:

@@ -7,6 +7,7 @@ from typing import Any
 from igpe.algebraic.base import ResidualWeights, StateErrors
 from igpe.algebraic.step import RouteSelection
 from igpe.core.errors import SolverMissing
+from igpe.core.names import Suggesting
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
@@ -19,7 +20,7 @@ from igpe.smoothing.spline_curve import Interpolation
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Suggesting):
     """The methods of the five steps.
 
     ladder       step 1: the first smoother is the paper's, the others give further candidates

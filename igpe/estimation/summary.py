@@ -16,6 +16,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
+from igpe.core.markup import listed
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
@@ -32,51 +33,25 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
-from igpe.results.result_data import Candidate, Optimum, Parameter
+from igpe.results.result_data import Candidate, Combined, Optimum, Parameter
 from igpe.structure.identifiability.identifiability import (
     Access,
+    Identifiability,
     Identifiable,
     identifiability,
 )
 from igpe.structure.identifiability.posed import of_errors_alone, pose
 from igpe.structure.identifiability.solutions import Alternatives
-from igpe.structure.report import sentence
+from igpe.structure.report import either, sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
 
-MOST = 5  # other sets of values that a sentence lists
-COUNTS = ("Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 UNEVEN = 100.0  # ratio of two columns' largest numbers beyond which their weights matter
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
-
-
-def several(parameters: Sequence[Parameter], others: Sequence[Optimum]) -> list[str]:
-    """Whether several sets of values explain the measurements alike.
-
-    Intervals tell of the neighbourhood of one optimum only. Another that fits as well says that
-    confidence is low, though no interval shows it (Michalik et al. 2009, IGPE, section 5).
-
-    parameters  the estimates, with intervals;  others: further optima
-    """
-    if not others:
-        return []
-
-    def words(values: Mapping[str, float]) -> str:
-        return ", ".join(f"{n} = {v:.4g}" for n, v in values.items())
-
-    count = COUNTS[len(others) - 1] if len(others) <= len(COUNTS) else str(len(others) + 1)
-    sets = [words({p.name: p.value for p in parameters})]
-    sets += [f"{words(o.parameters)} (sum of squares {o.objective:.6g})" for o in others[:MOST]]
-    more = f" and {len(others) - MOST} more" if len(others) > MOST else ""
-    return [
-        f"{count} sets of values explain the data alike: {'; or '.join(sets)}{more}. Each interval "
-        "holds around its own set only. Other measurements, or narrower bounds, can tell the sets "
-        "apart. igpe.check(problem) says how many sets perfect measurements would leave."
-    ]
 
 
 def passed(count: int) -> list[str]:
@@ -98,10 +73,17 @@ def uneven(problem: Problem) -> list[str]:
     if problem.sigma_known or problem.sigma_estimated or size[large] <= UNEVEN * size[small]:
         return []
     return [
-        f"Without standard deviations every number counts alike, so {large} (up to "
-        f"{size[large]:.3g}) rules the fit and {small} (up to {size[small]:.3g}) hardly counts; "
-        "give sigma={...}."
+        f"{large} (up to {size[large]:.3g}) dominates the fit over {small} (up to "
+        f"{size[small]:.3g}) because no standard deviations were given. Pass "
+        f"sigma={{'{large}': ..., '{small}': ...}}."
     ]
+
+
+class Ranked(NamedTuple):
+    """What structure says beside the errors: sentences, and combinations that are determined."""
+
+    notes: tuple[str, ...] = ()
+    combined: tuple[Combined, ...] = ()
 
 
 def rank_notes(
@@ -111,7 +93,7 @@ def rank_notes(
     free: Uncertainty,
     *,
     sets: Sequence[FloatArray] = (),
-) -> list[str]:
+) -> Ranked:
     """Compare what the errors call undetermined with the verdicts of `igpe.check`.
 
     jacobian  (n_residuals, n) of the weighted residuals, priors included
@@ -121,16 +103,16 @@ def rank_notes(
               not compared with the number of sets that `igpe.check` counts
     """
     if not np.isfinite(jacobian).all() or problem.time_varying:
-        return []
+        return Ranked()
     # Of the unknowns that were estimated: others are held.
     estimated = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
     posed = [pose(estimated, i) for i in range(len(estimated.experiments))]
     verdicts = partial(identifiability, estimated, posed, most_work=MOST_WORK)
     exact = verdicts(count=False)
 
-    def listed(chosen: BoolArray, verdict: Identifiable | None = None) -> str:
+    def those(chosen: BoolArray, verdict: Identifiable | None = None) -> str:
         names = [n for n, k in zip(problem.box.names, chosen, strict=True) if k]
-        return _listed([n for n in names if verdict in (None, exact.verdicts.get(n))])
+        return listed([n for n in names if verdict in (None, exact.verdicts.get(n))])
 
     open_ = errors.undetermined | (free.undetermined & errors.held)
     apart = free.undetermined & ~open_
@@ -139,23 +121,23 @@ def rank_notes(
     singular = _smallest(jacobian) if lost and is_plain else 0.0
     lines = [
         (
-            listed(open_, Identifiable.YES),
+            those(open_, Identifiable.YES),
             "identifiable by structure (igpe.check), but the Jacobian at the optimum has no full "
             "rank: these measurements do not determine them. More or other measurements of the "
             "same quantities may.",
         ),
         (
-            listed(open_, Identifiable.NO),
+            those(open_, Identifiable.NO),
             "not identifiable by structure (igpe.check), and the Jacobian at the optimum has no "
             "full rank: more measurements of the same kind do not help.",
         ),
         (
-            listed(apart) if errors.held.any() else "",
-            f"the errors hold with {listed(errors.held)} on the bound. Off it, the measurements do "
+            those(apart) if errors.held.any() else "",
+            f"the errors hold with {those(errors.held)} on the bound. Off it, the measurements do "
             "not determine them.",
         ),
         (
-            _listed(lost) if singular > CLEAR else "",
+            listed(lost) if singular > CLEAR else "",
             "igpe.check finds no way to identify them, but the Jacobian at the optimum has full "
             f"rank (smallest singular value {singular:.1g} of the largest). The two disagree: do "
             "not rely on either.",
@@ -164,7 +146,18 @@ def rank_notes(
     notes = [f"{names}: {line}" for names, line in lines if names]
     if sets and exact.names(Identifiable.YES) and not exact.doubtful:
         notes += [_fewer(one, problem.box, sets) for one in verdicts(count=True).alternatives]
-    return [note for note in notes if note]
+    return Ranked(tuple(note for note in notes if note), _combined(exact))
+
+
+def _combined(exact: Identifiability) -> tuple[Combined, ...]:
+    """Unknowns that cannot be told apart, where that is not in doubt."""
+    if exact.doubtful or exact.left_out:
+        return ()
+    freeing = [{exact.measure.get(n, ()) for n in one.unknowns} for one in exact.combinations]
+    return tuple(
+        Combined(one.unknowns, one.functions, one.nothing, *sets if len(sets) == 1 else ())
+        for one, sets in zip(exact.combinations, freeing, strict=True)
+    )
 
 
 def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
@@ -177,7 +170,7 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     several = "sets of " * (len(one.unknowns) > 1)
     alike = f" The same for all: {', '.join(one.functions)}." * bool(one.functions)
     return (
-        f"{_listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
+        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
         f"(igpe.check), complex ones and those out of bounds included. This result has "
         f"{len(kept)} of them; no other was met within the bounds.{alike}"
     )
@@ -190,10 +183,6 @@ def _smallest(jacobian: FloatArray) -> float:
         return 0.0
     singular = np.linalg.svd(jacobian / size, compute_uv=False)
     return float(singular[-1] / singular[0])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 class CandidatePath(NamedTuple):
@@ -244,9 +233,10 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     origins = _origins(steps)
     parameters = _parameters(problem, x, errors, origins)
     others = tuple(_optimum(problem, one, confidence, origins) for one in steps.others)
-    rank: list[str] | None = []
+    rank: Ranked | None = Ranked()
     if at is not None and status not in {Status.INTERRUPTED, Status.TIME_LIMIT}:
         rank = if_in_time(lambda: _rank(steps, x, at, errors, free))
+    rank = Ranked((NOT_COMPARED,)) if rank is None else rank
     probability = np.nan
     if at is not None and problem.sigma_known and minimises_squares(problem):
         probability = chi_squared_probability(at.cost, errors.degrees)
@@ -282,16 +272,14 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         versions=dict(_versions()),
         seed=settings.seed,
         settings=pformat(settings, width=80),
-        notes=(
-            *several(parameters, others),
-            *([NOT_COMPARED] if rank is None else rank),
-            *_notes(steps, free.known),
-        ),
+        notes=(*rank.notes, *_notes(steps, free.known)),
         other_optima=others,
         equations=tuple(problem_equations(problem)),
         sources={e.name: e.source for e in problem.experiments},
         criterion=_criterion(problem),
         time_unit=problem.unit("time"),
+        actions=_actions(steps),
+        combined=rank.combined,
     )
     plain = None if at is None else of_measurements(problem, at)
     return with_findings(result, problem, plain, free.rows)
@@ -299,7 +287,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
 
 def _rank(
     steps: Steps, x: FloatArray, at: Linearised, errors: Uncertainty, free: Tangent
-) -> list[str]:
+) -> Ranked:
     problem, off_bounds = steps.problem, errors
     if errors.held.any():
         none = np.zeros(len(x), dtype=bool)
@@ -507,13 +495,27 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     before = dict.fromkeys(note for note in best.complete.notes if note not in last)
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
-        *steps.structure.warnings,
         *last,
         *(f"Step 4: {note}" for note in before),
-        *uneven(problem),
         *[f"Errors and intervals take no account of the constraints {kept}."] * bool(kept),
         *passed(steps.first.passed),
         *(() if is_one else steps.ladder[0].notes(problem)),
+    )
+
+
+def _actions(steps: Steps) -> tuple[str, ...]:
+    """What the user should look at: implausible numbers, weights, and what nothing depends on."""
+    problem, structure = steps.problem, steps.structure
+    lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
+    return (
+        *structure.warnings,
+        *uneven(problem),
+        *(
+            f"Nothing measured depends on {n}, which was held. Measure "
+            f"{either(structure[n].measure)} as well, or fix it."
+            for n in lost
+            if structure[n].measure
+        ),
     )
 
 

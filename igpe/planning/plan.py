@@ -13,7 +13,7 @@ import pandas as pd
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.json_form import Columns, Stored, made, restored
-from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.markup import Rows, Shown, frame_rows, number
 from igpe.planning.information import AOptimal, Criterion, DOptimal, EOptimal, ModifiedE
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
@@ -22,7 +22,6 @@ from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.tables import Data, read_table, rows_of
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_plan
-from igpe.results.result_data import number
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
+from igpe.core.names import Suggesting
 from igpe.problem.card import experiment_html
 from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
 from igpe.problem.noise.sigma import (
@@ -81,7 +82,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
 
 
 @dataclass(frozen=True)
-class Unknown:
+class Unknown(Suggesting):
     """A start value that is to be estimated.
 
     lower, upper  bounds, in the unit of the state
@@ -136,7 +137,7 @@ class Measurements:
         return self.times[self.row[mine]], self.value[mine], self.sigma[mine]
 
 
-class Experiment:
+class Experiment(Suggesting):
     """Measurements of one run, and the conditions it was run under.
 
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the

@@ -1,8 +1,9 @@
 """The estimation problem: a model, its experiments, and the parameters to be found."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from igpe.core.arguments import is_finite, require_mapping
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
+from igpe.core.names import Suggesting
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
@@ -33,7 +35,7 @@ from igpe.problem.units import time_unit, unit_name
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-class Problem:
+class Problem(Suggesting):
     """What is to be estimated, from which measurements.
 
     model         the user's builder: `model(times)` or `model(times, experiment)` returns an
@@ -289,3 +291,34 @@ def _made_again(
     problem = Problem(**given).fixing(fixed)
     problem.systems.update(dict.fromkeys(read))
     return problem if weights is None else problem.weighted(weights)
+
+
+EXAMPLE = (
+    "igpe.Problem(model, parameters=['k'], experiments=[igpe.Experiment(data, start={'A': 1.0})])"
+)
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def takes_problem(function: Call) -> Call:
+    """Let a function say how to make an `igpe.Problem` where its first argument is none."""
+
+    @wraps(function)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        given = arguments[:1] or ([named["problem"]] if "problem" in named else [])
+        for one in given:
+            if not isinstance(one, Problem):
+                raise ProblemError(
+                    f"igpe.{function.__name__} needs an igpe.Problem first; got {_kind(one)}. Make "
+                    f"one: problem = {EXAMPLE}, then call igpe.{function.__name__}(problem)."
+                )
+        return function(*arguments, **named)
+
+    return checked  # type: ignore[return-value]
+
+
+def _kind(given: Any) -> str:
+    """What was given instead, for a message."""
+    if callable(given) and hasattr(given, "__name__"):
+        return f"the function `{given.__name__}`"
+    kind = type(given).__name__
+    return f"{'an' if kind[:1] in 'AEIO' else 'a'} {kind}"

@@ -13,10 +13,11 @@ import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
 
-from igpe.core.arguments import closest, require_mapping, shown
+from igpe.core.arguments import require_mapping, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
+from igpe.core.names import closest
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Instance

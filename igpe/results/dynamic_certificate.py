@@ -16,6 +16,7 @@ from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
 from igpe.core.markup import Rows, Shown
+from igpe.core.names import Suggesting
 from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
 
@@ -31,7 +32,7 @@ STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Suggesting):
     """What step 3 proved about one algebraic problem.
 
     unknowns      it estimated, within these `bounds`;  undetermined: those its data do not tell

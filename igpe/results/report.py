@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.core.markup import bullets, folded, paragraph, preformatted, table
+from igpe.core.markup import folded, number, paragraph, preformatted, table, wide
 from igpe.core.mathml import mathml
+from igpe.results.answer import front
+from igpe.results.details import details
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.plots.axes import COLOURS
 from igpe.results.plots.page_figures import (
@@ -34,15 +36,7 @@ from igpe.results.plots.page_figures import (
 from igpe.results.plots.search import draw_waterfall, series, words
 from igpe.results.plots.structure_map import draw_map, size
 from igpe.results.residual_table import standard_residuals
-from igpe.results.result_data import (
-    ResultData,
-    estimates,
-    fitness,
-    number,
-    other_tables,
-    quality,
-    verdict,
-)
+from igpe.results.result_data import ResultData
 
 MOST_COLUMNS = 10  # side by side, so that paper is wide enough
 LONG = 15  # rows; a longer table is folded
@@ -83,13 +77,6 @@ def wide_table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str
     return folded(f"{caption} ({len(rows)} rows)", written) if len(rows) > LONG else written
 
 
-def wide(inside: str, label: str) -> str:
-    """Room to scroll sideways, with the keyboard too."""
-    return (
-        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</div>'
-    )
-
-
 def frame_table(frame: pd.DataFrame, caption: str) -> str:
     """A DataFrame as such a table; its first column names the rows, one experiment is not named."""
     if "experiment" in frame and frame["experiment"].nunique() == 1:
@@ -119,21 +106,8 @@ def legend(shown: Sequence[Panel], *names: str) -> str:
 
 
 def answer(result: ResultData) -> Section:
-    """All that a reader in a hurry needs."""
-    caption = f"Estimated unknowns, with {100 * result.confidence:g} % intervals"
-    tables = [(caption, estimates(result)), *other_tables(result)]
-    proved = [c.sentence for c in result.certificates]
-    proved += [] if result.proof is None else [result.proof.sentence]
-    parts = (
-        *(f'<p class="verdict">{escape(s)}</p>' for s in (*fitness(result), verdict(result))),
-        *(wide(table(rows[0], rows[1:], title), title) for title, rows in tables),
-        bullets(quality(result)),
-        "<h3>What is proved</h3>",
-        bullets(proved or ["Step 3 proved nothing: no unknown was estimated algebraically."]),
-        "<h3>Worth knowing</h3>" if result.notes else "",
-        bullets(result.notes),
-    )
-    return Section("The answer", "".join(parts))
+    """The verdict, the estimates, what needs action; the rest is folded."""
+    return Section("The answer", front(result) + folded("Details", details(result).html))
 
 
 def model(result: ResultData) -> Section:

@@ -1,4 +1,4 @@
-"""What an estimation found: plain numbers, tables and sentences, without the model."""
+"""The result of an estimation: plain numbers, tables and sentences, without the model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,16 +8,21 @@ from igpe.core.files import write
 from igpe.core.json_form import Stored
 from igpe.core.markup import tex
 from igpe.problem.tables import workbook
+from igpe.results.answer import estimates, html, text, verdict
+from igpe.results.details import Details, details
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.fit import plot_fit
 from igpe.results.report import TITLE, page
 from igpe.results.residual_table import standard_residuals
-from igpe.results.result_data import ResultData, estimates, html, text, verdict
+from igpe.results.result_data import ResultData
 
 
 @dataclass(frozen=True)
 class Result(ResultData, Stored, name="result", number=1):
     """Estimates with their uncertainty and how they came about.
+
+    Printed, it begins with a verdict of three lines: fit, parameters, optimum. The rest is in
+    `details`.
 
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration
@@ -34,7 +39,8 @@ class Result(ResultData, Stored, name="result", number=1):
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
                   and upper end of the linearised band of the fitted model, where errors are known
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
-    notes         sentences worth reading;  settings: how the steps were carried out, as text
+    notes         remarks, shown in `details`;  settings: how the steps were carried out, as text
+    actions       sentences on what to do, shown below the estimates
     maps          which equations give what, and which parameters: as `Structure.maps`
     proof         what `igpe.certify` proved, without its boxes; None if it was not asked for
     adequacy      whether the model fits: one verdict by all tests of the residuals; None in results
@@ -45,7 +51,18 @@ class Result(ResultData, Stored, name="result", number=1):
     time_unit     of the times; empty if it is not known
     equations     of the first experiment's model, as `igpe.core.mathml` typesets them
     sources       experiment -> file of its data, and its SHA-256 checksum
+    combined      unknowns of which perfect measurements determine functions only
     """
+
+    @property
+    def verdict(self) -> dict[str, str]:
+        """Whether the model fits, what the data determine, how good the optimum is, in words."""
+        return verdict(self).words()
+
+    @property
+    def details(self) -> Details:
+        """Errors, origins, other sets of values, proofs, remarks and times; shown when printed."""
+        return details(self)
 
     def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:
         """Measurements and fitted model: one panel per quantity, one colour per experiment.
@@ -82,7 +99,7 @@ class Result(ResultData, Stored, name="result", number=1):
 
     def to_latex(self) -> str:
         """The table of estimates as a LaTeX tabular; names are escaped."""
-        heads, *rows = ([tex(cell) for cell in row] for row in estimates(self))
+        heads, *rows = ([tex(cell) for cell in row] for row in estimates(self, width=None))
         lines = [" & ".join(row) + r" \\" for row in (heads, *rows)]
         head = rf"\begin{{tabular}}{{{'l' * len(heads)}}}", r"\hline"
         return "\n".join([*head, lines[0], r"\hline", *lines[1:], r"\hline", r"\end{tabular}"])
@@ -102,7 +119,7 @@ class Result(ResultData, Stored, name="result", number=1):
 
     def entries(self) -> dict[str, Any]:
         """The fields, and what follows from them for readers of the JSON."""
-        return super().entries() | {"parameters": self.parameters, "message": verdict(self)}
+        return super().entries() | {"parameters": self.parameters, "verdict": self.verdict}
 
     def __repr__(self) -> str:
         found = ", ".join(f"{p.name}={p.value:.6g}" for p in self.estimates)

@@ -1,7 +1,7 @@
-"""The result of an estimation as plain data and as text, without pages and plots."""
+"""The result of an estimation as plain data: fields, and tables made from them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
@@ -10,9 +10,8 @@ import pandas as pd
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
-from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Columns
-from igpe.core.markup import aligned, bullets, table
+from igpe.core.names import Suggesting
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import combinations, correlation, ellipse
@@ -28,7 +27,7 @@ from igpe.results.structure_map import StructureMap
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(Suggesting):
     """One estimated unknown, in the model's unit.
 
     standard_error  linearised; NaN on a bound, infinite where undetermined
@@ -50,6 +49,21 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Combined:
+    """Unknowns of which perfect measurements determine functions only (`igpe.check`).
+
+    functions  what is determined: "k1*k2"; empty if nothing is, or if it has no simple form
+    nothing    whether nothing of them is
+    measure    sets of quantities; to measure one of the sets as well would determine all of them
+    """
+
+    unknowns: tuple[str, ...]
+    functions: tuple[str, ...] = ()
+    nothing: bool = False
+    measure: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One way through steps 3 to 5.
 
@@ -68,7 +82,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Optimum:
+class Optimum(Suggesting):
     """Another set of values that explains the data within the statistical threshold.
 
     estimates   one `Parameter` per free unknown, with intervals around this optimum
@@ -121,6 +135,8 @@ class ResultData:
     time_unit: str = ""
     equations: tuple[Any, ...] = field(default=(), repr=False)
     sources: Mapping[str, str] = field(default_factory=dict)
+    actions: tuple[str, ...] = ()
+    combined: tuple[Combined, ...] = ()
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -155,6 +171,22 @@ class ResultData:
             rms_residual=("residual", lambda r: float(np.sqrt(np.mean(np.square(r))))),
         )
         return pd.DataFrame(table)
+
+    def r_squared(self) -> "pd.Series[float]":
+        """Share of each quantity's weighted scatter about its mean that the model explains.
+
+        1 - sum w (measured - fitted)^2 / sum w (measured - mean)^2 over all experiments, with
+        w = 1 / sigma^2 (1 where sigma is unknown). NaN for a quantity that does not vary.
+        """
+        weight = 1.0 / self.points["sigma"].fillna(1.0) ** 2
+        shares = {}
+        for name, rows in self.points.groupby("name", sort=False):
+            w, y = weight[rows.index], rows["measured"]
+            mean = (w * y).sum() / w.sum() if w.sum() > 0 else math.nan
+            scatter = float((w * (y - mean) ** 2).sum(skipna=False))
+            left = float((w * rows["residual"] ** 2).sum())
+            shares[str(name)] = 1 - left / scatter if scatter > 0 else math.nan
+        return pd.Series(shares, dtype=float)
 
     def residual_tests(self) -> pd.DataFrame:
         """Whether residuals look like independent normal errors; a sentence for each test.
@@ -200,180 +232,16 @@ class ResultData:
         return pd.DataFrame(edge + np.array([values[one], values[other]]), columns=[one, other])
 
 
-SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
-HEADS = ("", "estimate", "± standard error", "interval", "unit", "first found by")
-
-
-def text(result: ResultData) -> str:
-    """The answer first, then how sure it is, then how it came about."""
-    lines = []
-    for title, rows in [("", estimates(result)), *other_tables(result)]:
-        lines += ["", title] if title else []
-        lines += aligned(rows)
-    return "\n".join([*lines, "", *_sentences(result)])
-
-
-def html(result: ResultData) -> str:
-    """The same as a table and a list."""
-    tables = [("", estimates(result)), *other_tables(result)]
-    written = (table(heads, rows, title) for title, (heads, *rows) in tables)
-    return "".join(written) + bullets(_sentences(result))
-
-
-def other_tables(result: ResultData) -> list[tuple[str, list[list[str]]]]:
-    """A title, and heads and rows, of every other set of values that explains the data alike."""
-    return [
-        (
-            f"Set {k} of {len(result.other_optima) + 1} that explain the data alike, "
-            f"{_word(result)} {other.objective:.6g}:",
-            _rows(other.estimates),
-        )
-        for k, other in enumerate(result.other_optima, 2)
-    ]
-
-
-def number(value: float, error: float = math.nan) -> str:
-    """A value with as many digits as its error allows (six significant ones without an error)."""
-    if not math.isfinite(value):
-        return "" if math.isnan(value) else "∞" if value > 0 else "-∞"
-    if value == 0 or not math.isfinite(error) or error <= 0:
-        return f"{value:.6g}"
-    digits = math.ceil(math.log10(max(abs(value) / error, 1e-9))) + 2
-    return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
-
-
-def estimates(result: ResultData) -> list[list[str]]:
-    """Heads and one row for each unknown, without columns that say nothing."""
-    return _rows(result.estimates)
-
-
-def _rows(estimated: Sequence[Parameter]) -> list[list[str]]:
-    rows = [_cells(p) for p in estimated]
-    kept = [i for i in range(len(HEADS)) if any(row[i] for row in rows)]
-    return [[row[i] for i in kept] for row in (HEADS, *rows)]
-
-
-def _cells(p: Parameter) -> tuple[str, ...]:
-    error = math.nan if p.remark else p.standard_error
-    interval = f"[{number(p.lower, error)}, {number(p.upper, error)}]"
-    if p.remark:
-        spread, on_bound = p.remark, math.isnan(p.standard_error)
-        known = on_bound and math.isfinite(p.lower) and math.isfinite(p.upper)
-    else:
-        spread = f"± {error:.2g}" if math.isfinite(error) else "unknown"
-        known = math.isfinite(p.lower)
-    return p.name, number(p.value, error), spread, interval if known else "", p.unit, p.found_by
-
-
-def _sentences(result: ResultData) -> Sequence[str]:
-    whole = f"Time {sum(result.seconds.values()):.1f} s"
-    longest = max(result.seconds, key=lambda k: result.seconds[k], default="")
-    step = f" (step {longest}: {result.seconds[longest]:.1f} s)" if longest else ""
-    return [
-        *fitness(result),
-        verdict(result),
-        *quality(result),
-        *(f"Step 3: {c.sentence}" for c in result.certificates),
-        *([result.proof.sentence] if result.proof else []),
-        *result.notes,
-        f"{whole}{step}.",
-    ]
-
-
-def fitness(result: ResultData) -> list[str]:
-    """Whether the model fits the measurements."""
-    return [result.adequacy.sentence] if result.adequacy else []
-
-
-def quality(result: ResultData) -> list[str]:
-    """How good the fit is, and what the intervals are."""
-    weighted = result.points["sigma"].notna().any()
-    words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
-    sentences = [
-        f"{words} {result.objective:.6g} over {result.measurements} measurements, "
-        f"{result.degrees} degrees of freedom."
-    ]
-    if math.isfinite(result.probability):
-        sentences.append(
-            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
-            f"standard deviations are right a larger one has probability {result.probability:.2g}."
-        )
-    elif not result.criterion and math.isfinite(result.variance):
-        spread = math.sqrt(result.variance)
-        sentences.append(f"Standard deviation of a residual {spread:.3g} (from the residuals).")
-    elif not result.criterion:
-        sentences.append("There are not more measurements than unknowns, so errors cannot be told.")
-    if any(math.isfinite(p.lower) and not p.remark for p in result.estimates):
-        sentences.append(_intervals(result))
-    return sentences
-
-
-def _intervals(result: ResultData) -> str:
-    """What the intervals are, and what they assume."""
-    cut = any(
-        math.isfinite(p.standard_error) and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
-        for p in result.estimates
-    )
-    one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)
-    words = ["cut at the bounds"] * cut + ["one-sided on a bound"] * one_sided
-    more = f", {' and '.join(words)}" if words else ""
-    contradicted = result.adequacy is not None and result.adequacy.lacks
-    warning = " They assume that the model is right, which the residuals contradict."
-    return f"Intervals: {100 * result.confidence:g} %, linearised{more}.{warning * contradicted}"
-
-
-def verdict(result: ResultData) -> str:
-    """How good the optimum is, from all that is known: the proof, the candidates, the status."""
-    proof = result.proof
-    if not result.status.usable or result.status not in SEARCHED:
-        return result.status.value
-    if proof is not None and has_better(result, proof):
-        pairs = zip(proof.unknowns, proof.parameters, strict=True)
-        values = ", ".join(f"{n} = {number(v)}" for n, v in pairs)
-        return (
-            f"Not the best: igpe.certify met a smaller sum of squares, {proof.objective:.6g}, at "
-            f"{values}. Fit again from there: igpe.SingleShooting().estimate(problem, {{...}})."
-        )
-    if proof is not None and proof.closed:
-        gap = max(relative_gap(result.objective, proof.lower_bound), 0.0)
-        exact = (
-            f"gap {100 * gap:.2g} %"
-            if proof.lower_bound > 0
-            else "the sum of squares is 0 but for rounding"
-        )
-        others = " Other values are as good, see below." if result.other_optima else ""
-        return f"Proved best within the bounds ({exact}).{others}"
-    advice = " Run igpe.certify(problem, result) to find out." if proof is None else ""
-    return f"{_agreement(result)}Not proved: a better optimum may exist.{advice}"
 
 
 def has_better(result: ResultData, proof: DynamicCertificate) -> bool:
     """Return True if the proof met parameters with a smaller sum of squares than the estimate's."""
     least, mine = proof.objective, result.objective
-    return least < mine and not is_same_objective(least, mine, _rounding(result))
+    return least < mine and not is_same_objective(least, mine, rounding(result))
 
 
-def _agreement(result: ResultData) -> str:
-    """How many candidates of step 3 led to the estimate; empty where there was only one."""
-    ends = [c.objective for c in result.candidates]
-    if len(ends) <= 1:
-        return ""
-    rounding = _rounding(result)
-    others = [e for e in ends if not is_same_objective(e, result.objective, rounding)]
-    if not others:
-        return f"All {len(ends)} candidates of step 3 led to this {_word(result)}. "
-    worse = [e for e in others if math.isfinite(e)]
-    rest = f"the next best has {min(worse):.6g}" if worse else "the others could not be fitted"
-    led = len(ends) - len(others)
-    return f"{led} of {len(ends)} candidates led to this {_word(result)}, {rest}. "
-
-
-def _word(result: ResultData) -> str:
-    return "objective" if result.criterion else "sum of squares"
-
-
-def _rounding(result: ResultData) -> float:
+def rounding(result: ResultData) -> float:
     """Differences of the sum of squares that mean nothing."""
     weighted = result.points["measured"] / result.points["sigma"].fillna(1.0)
     return ROUNDING * float((weighted**2).sum())

@@ -74,7 +74,7 @@ def sentence(finding: Finding) -> str:
 def _reached(finding: Finding) -> str:
     """How the measurements reach the unknown, and what else to measure."""
     equations = _named("equation", finding.equations)
-    more = _either(finding.measure) if finding.measure else ""
+    more = either(finding.measure) if finding.measure else ""
     if finding.reach is Access.ALGEBRAIC:
         form = f" ({finding.form.value})" if finding.form else ""
         return f"from the {_named('slope', finding.states, ' of')}: {equations}{form}"
@@ -141,8 +141,8 @@ def _freeing(own: Sequence[Finding]) -> str:
     """By measuring what all of them become identifiable, or else each."""
     sets = {f.unknown: f.freeing for f in own if f.freeing}
     if len(set(sets.values())) == 1 and len(sets) == len(own):
-        return f"; measuring {_either(own[0].freeing)} as well would free them"
-    return "".join(f"; measuring {_either(v)} as well would free {n}" for n, v in sets.items())
+        return f"; measuring {either(own[0].freeing)} as well would free them"
+    return "".join(f"; measuring {either(v)} as well would free {n}" for n, v in sets.items())
 
 
 def _certainty(exact: Identifiability) -> list[str]:
@@ -199,8 +199,8 @@ def _cut(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _either(options: Sequence[tuple[str, ...]]) -> str:
-    """x1, x2 or x3; with pairs: x1 and x2, or x3 and x4."""
+def either(options: Sequence[tuple[str, ...]]) -> str:
+    """Sets as text: x1, x2 or x3; with pairs: x1 and x2, or x3 and x4."""
     words = [_both(option) for option in options[:MOST_NAMED]]
     if len(options) > MOST_NAMED:
         words.append(f"one of {len(options) - MOST_NAMED} more")

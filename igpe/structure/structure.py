@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
+from igpe.core.names import Suggesting
 from igpe.equations.incidence import blocks, incidence, matching, parts
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
@@ -140,7 +141,7 @@ def rows_of_slopes(pattern: Any, is_slope: Any) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Structure:
+class Structure(Suggesting):
     """What the structure of a problem says before any fitting. Print it.
 
     findings    one for each free unknown, in the problem's order

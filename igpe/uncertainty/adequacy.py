@@ -81,7 +81,7 @@ def with_findings(
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
     if not problem.loss.is_squares:
         robust = replace(result, adequacy=Adequacy(UNJUDGED, reasons=(ROBUST,)))
-        return replace(robust, notes=(*result.notes, *clear_failures(robust.residual_tests())))
+        return replace(robust, actions=(*result.actions, *clear_failures(robust.residual_tests())))
     held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
     for m in (e.measurements for e in problem.experiments):
         order.append(begin + np.lexsort((m.times[m.row], m.column)))
@@ -97,7 +97,8 @@ def with_findings(
     notes = weak_sentences(
         [p.name for p in free], np.array([p.value for p in free]), result.covariance
     )
-    return replace(judged, notes=(*result.notes, *notes, *clear_failures(judged.residual_tests())))
+    odd = clear_failures(judged.residual_tests())
+    return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
 
 
 def adequacy(points: pd.DataFrame, linear: LinearisedFit, degrees: int, seed: int = 0) -> Adequacy:

@@ -18,15 +18,14 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import session
 from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns, Stored, plain, restored
-from igpe.core.markup import Rows, Shown
+from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, teller, with_bar
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_bootstrap
-from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, Row, Work
@@ -259,6 +258,7 @@ def _columns(base: Likelihood) -> dict[str, IntArray]:
     return {name: np.concatenate(own) for name, own in parts.items()}
 
 
+@takes_problem
 @with_bar
 @session()
 def bootstrap(

@@ -25,7 +25,7 @@ from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.shooting.residuals import Run, fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_prediction
 from igpe.uncertainty.bootstrap import UNBIASED, Bootstrapped
@@ -167,6 +167,7 @@ class Prediction(Shown, Stored, name="prediction", number=1):
         return [frame_rows(self.table)], [f"{100 * self.confidence:g} % bands, {self.kind}."]
 
 
+@takes_problem
 def predict(
     problem: Problem,
     estimate: Any,

@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
-from igpe.core.markup import Rows, Shown
+from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
@@ -26,10 +26,9 @@ from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_profiles
-from igpe.results.result_data import number
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
@@ -272,6 +271,7 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     )
 
 
+@takes_problem
 @with_bar
 @session()
 def profile(

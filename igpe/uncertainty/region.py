@@ -16,7 +16,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.markup import Rows, Shown
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import allowed_rise, ellipse
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_region
 from igpe.uncertainty.likelihood import (
@@ -72,6 +72,7 @@ class Region(Shown):
         return plot_region(self, axes)
 
 
+@takes_problem
 def region(
     problem: Problem,
     estimate: Any,

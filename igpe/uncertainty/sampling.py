@@ -26,7 +26,7 @@ from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence, size_of
 
 HALVINGS = 40  # of the distance from the estimate, until there is a density
@@ -164,6 +164,7 @@ class Samples(Shown):
         return [frame_rows(self.to_frame())], [drawn, *self.notes]
 
 
+@takes_problem
 @with_bar
 @session()
 def sample(

@@ -35,7 +35,11 @@ def estimated(tmp_path_factory):
 def test_estimate_prints_the_result_and_writes_files(estimated):
     done, folder = estimated
     assert done.exit_code == 0
-    assert done.stdout.splitlines()[1].startswith("p1  5.00")
+    assert done.stdout.startswith("Fit         good: ")
+    assert "\np1  5.00" in done.stdout
+    assert [line.split("/")[-1] for line in done.stderr.splitlines()] == [
+        "result.json", "fit.png", "one.html",
+    ]  # fmt: skip
     found = json.loads((folder / "result.json").read_text())
     assert found["parameters"] == pytest.approx(consecutive.OPTIMUM, rel=1e-4)
     assert found["objective"] == pytest.approx(1.186e-6, rel=1e-2)

@@ -63,13 +63,13 @@ def notes(case, jacobian, held=(False, False)):
             x, residual, jacobian, held=np.array(held), sigma_known=True, bounds=bounds
         )
 
-    return rank_notes(problem, jacobian, errors(held), errors((False, False)))
+    return rank_notes(problem, jacobian, errors(held), errors((False, False))).notes
 
 
 def test_rank_of_the_data_and_verdicts_are_compared():
     good, lost = CASES["two rates, one step"], CASES["two rates, step after the last measurement"]
     full, deficient = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [2.0, 2.0]]
-    assert notes(good, full) == []
+    assert notes(good, full) == ()
     assert "identifiable by structure" in notes(good, deficient)[0]
     assert "more measurements of the same kind do not help" in notes(lost, deficient)[0]
     assert "disagree" in notes(lost, full)[0]

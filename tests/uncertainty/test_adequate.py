@@ -48,8 +48,9 @@ def test_pooled_temperatures_are_shouted_and_named(pooled):
     verdict = pooled.adequacy
     assert verdict.verdict == "lack of fit"
     assert verdict.p < 0.01
-    said = str(pooled)
-    assert said.split("\n\n")[1].startswith("LACK OF FIT: ")
+    assert pooled.verdict["fit"].startswith("lack of fit: residuals are not noise alone (p < 0.01)")
+    assert "The experiments disagree: A is" in " ".join(str(pooled).split())
+    said = " ".join(str(pooled.details).split())
     assert "The experiments disagree: A is measured above the model in experiment T300" in said
     assert re.search("below it in experiment (T320, )?T340; a condition that differs", said)
     assert "between them (temperature?)" in said
@@ -64,7 +65,7 @@ def test_the_right_model_of_the_same_data_is_adequate():
     found = igpe.estimate(decays(dict.fromkeys(RATES, 0.5)))
     assert found.adequacy.verdict == "adequate"
     assert found.adequacy.p > 0.05
-    assert "Fit adequate: no lack of fit was detected (p = " in str(found)
+    assert "Fit         good: residuals consistent with noise (p = " in str(found)
     assert not found.adequacy.reasons
 
 
@@ -76,7 +77,7 @@ def test_the_verdict_survives_json_and_older_results_have_none(pooled):
     del stored["adequacy"]
     older = igpe.Result.from_dict(stored)
     assert older.adequacy is None
-    assert "LACK OF FIT" not in str(older)
+    assert "Fit         not judged" in str(older)
     unjudged = replace(pooled, adequacy=Adequacy("cannot be judged", reasons=("Why.",)))
     again = igpe.Result.from_json(unjudged.to_json()).adequacy
     assert again.sentence == "Whether the model fits cannot be judged. Why."

@@ -85,7 +85,7 @@ def test_a_wrong_model_has_no_support_and_odd_residuals():
     found = compare_models({"Michaelis-Menten": right, "first order": wrong}, nested={})
     assert found.table.index[0] == "Michaelis-Menten"
     assert "first order has no support" in str(found)
-    assert "LACK OF FIT" in str(wrong)
+    assert "Fit         lack of fit" in str(wrong)
     tests = wrong.residual_tests().set_index("test")
     assert tests.loc["chi squared", "p"] < 1e-6
     assert "Residuals are larger" in tests.loc["chi squared", "verdict"]

@@ -8,9 +8,9 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from igpe.core.arguments import closest
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
+from igpe.core.names import closest
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable, clean, find_blocks
 from igpe.formats.workbooks.cells import CellGrid, read_grids

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from igpe.core.arguments import closest
 from igpe.core.errors import DataError
+from igpe.core.names import closest
 from igpe.formats.workbooks.fitting import (
     ModelNames,
     Quantity,

@@ -310,20 +310,29 @@ def combinations(x: FloatArray, covariance: FloatArray) -> list[Combination]:
     return result
 
 
-def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) -> list[str]:
-    """Unknowns that the data hardly tell apart, and the poorest combination."""
+def strongly_correlated(covariance: FloatArray) -> list[tuple[list[int], str]]:
+    """Groups of unknowns with correlations beyond 0.99, and the strongest one in each.
+
+    With digits up to the first that is no nine: 0.998, 0.99993.
+    """
     related = np.abs(np.nan_to_num(correlation(covariance)))
     pairs = np.argwhere(np.triu(related, 1) > TWINS).tolist()
-    groups = sorted(sorted(group) for group in connected(pairs))
-    sentences = []
-    for members in groups[:MOST]:
+    groups = []
+    for members in sorted(sorted(group) for group in connected(pairs)):
         strongest = np.max(np.triu(related[np.ix_(members, members)], 1))
-        # digits up to the first that is no nine: 0.998, 0.99993
         digits = max(2, int(np.ceil(-np.log10(max(1 - strongest, 1e-12)))))
-        sentences.append(
-            f"The data hardly tell {' and '.join(names[i] for i in members)} apart (correlation "
-            f"{strongest:.{digits}f}); what they determine is a combination."
-        )
+        groups.append((members, f"{strongest:.{digits}f}"))
+    return groups
+
+
+def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) -> list[str]:
+    """Unknowns that are strongly correlated, and the poorest combination."""
+    groups = strongly_correlated(covariance)
+    sentences = [
+        f"{' and '.join(names[i] for i in members)} are strongly correlated ({strongest}): the "
+        "data determine a combination of them better than each one."
+        for members, strongest in groups[:MOST]
+    ]
     if len(groups) > MOST:
         sentences.append(
             f"{len(groups) - MOST} more groups of unknowns are as strongly correlated."
@@ -331,8 +340,8 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
     every = combinations(x, covariance)
     if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:
         sentences.append(
-            f"Poorest determined: {_moved(names, every[0])} together (one standard error); best "
-            f"determined: {_moved(names, every[-1])}."
+            f"Largest standard error: {_moved(names, every[0])} together. Smallest: "
+            f"{_moved(names, every[-1])}."
         )
     return sentences
 

@@ -26,7 +26,7 @@ from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Profile, require_start
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import posed
@@ -252,6 +252,7 @@ class BranchAndBound(Checked):
         )
 
 
+@takes_problem
 @with_bar
 @session()
 def certify(

@@ -14,6 +14,7 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
+from igpe.core.names import Suggesting
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.integrators.sundials import Sundials
@@ -69,7 +70,7 @@ class Identifiable(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Suggesting):
     """One unknown, and how the measurements reach it.
 
     unknown    its name in the problem

@@ -17,9 +17,9 @@ def covariance(correlation, errors=(0.4, 0.8, 3.0)):
 
 def test_twins_are_named_with_their_correlation():
     told = weak_sentences(NAMES, np.array([2.0, 4.0, 100.0]), covariance(0.998))
-    assert told[0].startswith("The data hardly tell k2 and kc apart (correlation 0.998)")
-    assert told[1].startswith("Poorest determined: k2 +20 %, kc +20 % together (one standard error")
-    assert told[1].endswith("best determined: k2 +0.63 %, kc -0.63 %.")
+    assert told[0].startswith("k2 and kc are strongly correlated (0.998)")
+    assert told[1].startswith("Largest standard error: k2 +20 %, kc +20 % together.")
+    assert told[1].endswith("Smallest: k2 +0.63 %, kc -0.63 %.")
 
 
 def test_a_negative_correlation_has_its_sign_in_the_direction():

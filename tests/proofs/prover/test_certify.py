@@ -231,7 +231,7 @@ def test_estimate_appends_the_proof() -> None:
     assert result.proof is not None
     assert result.proof.closed
     assert result.proof.lower_bound <= result.objective
-    assert result.proof.sentence in str(result)
+    assert result.proof.sentence in result.details.sentences
     assert "No parameters with" in result.report()
     assert igpe.Result.from_json(result.to_json()).proof == result.proof
     assert "certificate" in result.seconds
@@ -240,5 +240,5 @@ def test_estimate_appends_the_proof() -> None:
 def test_estimate_tells_why_there_is_no_proof() -> None:
     result = igpe.estimate(CASES["dimer"].problem(), certify=True)
     assert result.proof is None
-    assert any(note.startswith("Nothing was proved. igpe.certify needs") for note in result.notes)
+    assert any(line.startswith("Not proved. igpe.certify needs") for line in result.actions)
     assert igpe.Result.from_json(result.to_json()).proof is None

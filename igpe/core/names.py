@@ -1,0 +1,37 @@
+"""Wrong names, answered with the nearest right one."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """A sentence, after a space, with the known name that was probably meant; empty if none was."""
+    lower = {k.lower(): k for k in known}
+    found = get_close_matches(name.lower(), lower, n=1)
+    return f" Did you mean '{lower[found[0]]}'?" if found else ""
+
+
+def closest_file(path: Path) -> str:
+    """The same for a file that is not there, from its neighbours."""
+    try:
+        beside = [p.name for p in path.parent.iterdir() if p.is_file()]
+    except OSError:
+        return ""
+    return closest(path.name, beside)
+
+
+class Suggesting:
+    """Base of public classes: a wrong attribute name is answered with the nearest right one."""
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if name.startswith("_") or hasattr(kind, name):  # of a property: its own error
+                return object.__getattribute__(self, name)
+            known = [n for n in dir(self) if not n.startswith("_")]
+            hint = closest(name, known) or f" It has {', '.join(known)}."
+            # With an object, Python would add a suggestion of its own.
+            raise AttributeError(f"{kind.__name__} has no attribute '{name}'.{hint}", name=name)

@@ -1,0 +1,355 @@
+"""The answer of an estimation: a verdict of three lines, the estimates, and what needs action.
+
+All else that is known of a result stands in `igpe.results.details`.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from igpe.core.estimates import relative_gap
+from igpe.core.markup import WIDTH, aligned, bullets, filled, folded, listed, number, table, wide
+from igpe.core.status import Status
+from igpe.numerics.optima import is_same_objective
+from igpe.numerics.statistics.covariance import strongly_correlated
+from igpe.results.details import details, word
+from igpe.results.residual_table import ADEQUATE, DOUBTFUL, UNJUDGED, probability
+from igpe.results.result_data import Parameter, ResultData, has_better, rounding
+
+Grade = Literal["good", "fair", "bad"]
+
+SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
+LABEL = 12  # characters of the column of labels
+MOST_NAMED = 6  # unknowns; of more the number is given
+EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
+UNCERTAIN = 0.5  # relative standard error beyond which an unknown is not called determined
+SURE = 0.1  # relative standard error of a ratio or product that is
+NINES = 6  # digits of R²
+NOT_DETERMINED, AT_BOUND, FIXED = "not determined", "at bound", "fixed"
+MARKS = {
+    "": "",
+    "on its lower bound": AT_BOUND,
+    "on its upper bound": AT_BOUND,
+    "not determined by the data": NOT_DETERMINED,
+    "nothing measured depends on it": NOT_DETERMINED,
+    "given": FIXED,
+}
+"""Remark of a `Parameter` -> its mark in the table."""
+COLOURS = {"good": "#009e73", "fair": "#e69f00", "bad": "#d55e00"}  # Okabe and Ito
+
+
+class Line(NamedTuple):
+    """One line of the verdict."""
+
+    label: str
+    words: str
+    grade: Grade
+
+    @property
+    def text(self) -> str:
+        """In lines of at most 80 characters."""
+        return filled(self.words, f"{self.label:<{LABEL}}", " " * LABEL)
+
+    @property
+    def head(self) -> str:
+        """How the text begins, up to the first pause."""
+        return f"{self.label:<{LABEL}}" + re.split(r"[:;,(]", self.words)[0].rstrip()
+
+
+class Headline(NamedTuple):
+    """Whether the model fits, what the data determine, and how good the optimum is."""
+
+    fit: Line
+    parameters: Line
+    optimum: Line
+
+    def words(self) -> dict[str, str]:
+        """fit, parameters and optimum in words."""
+        return {name: line.words for name, line in self._asdict().items()}
+
+
+def verdict(result: ResultData) -> Headline:
+    """The three lines."""
+    fit, optimum = _fit(result), _optimum(result)
+    return Headline(Line("Fit", *fit), Line("Parameters", *_parameters(result)), optimum)
+
+
+def text(result: ResultData) -> str:
+    """Verdict, estimates and what needs action, on 80 columns."""
+    lines = [line.text for line in verdict(result)]
+    lines += ["", *aligned(estimates(result))] if result.estimates else []
+    needed = actions(result)
+    lines += ["", *map(filled, needed)] if needed else []
+    return "\n".join(lines)
+
+
+def html(result: ResultData) -> str:
+    """The same for notebooks, with the details to be opened."""
+    return front(result) + folded("Details", details(result).html)
+
+
+def front(result: ResultData) -> str:
+    """Verdict, estimates and what needs action, as HTML."""
+    heads, *rows = estimates(result, width=None)
+    lines = "".join(
+        f'<p class="verdict" style="border-left:4px solid {COLOURS[line.grade]};'
+        f'padding-left:.6em;margin:.2em 0"><b>{line.label}</b> {escape(line.words)}</p>'
+        for line in verdict(result)
+    )
+    caption = f"Estimates, with {100 * result.confidence:g} % intervals"
+    return (
+        lines
+        + (wide(table(heads, rows, caption), caption) if rows else "")
+        + bullets(actions(result))
+    )
+
+
+def estimates(result: ResultData, width: int | None = WIDTH) -> list[list[str]]:
+    """Heads, and one row for each unknown: name, value, interval, unit, mark.
+
+    Columns that say nothing are left out. Names and units are shortened until the table fits.
+
+    width  characters; None: as wide as it is
+    """
+    heads = ("", "value", f"{100 * result.confidence:g} % interval", "unit", "")
+    rows = [heads, *map(_cells, result.estimates)]
+    kept = [i for i in range(len(heads)) if i == 0 or any(row[i] for row in rows[1:])]
+    columns = [[row[i] for row in rows] for i in kept]
+    if width is not None:
+        _narrow(columns, width)
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _cells(p: Parameter) -> tuple[str, ...]:
+    error = (p.upper - p.lower) / 4 if math.isnan(p.standard_error) else p.standard_error
+    interval = f"{number(p.lower, error)} … {number(p.upper, error)}"
+    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(error)
+    return p.name, number(p.value, error), interval if known else "", p.unit, MARKS[p.remark]
+
+
+def _narrow(columns: list[list[str]], width: int) -> None:
+    """Shorten the texts of the widest of names and units until all columns fit."""
+    sizes = [max(map(len, column)) for column in columns]
+    over = sum(sizes) + 2 * (len(sizes) - 1) - width
+    texts = [i for i, column in enumerate(columns) if i == 0 or column[0] == "unit"]
+    while over > 0 and max(sizes[i] for i in texts) > len("unit"):
+        widest = max(texts, key=sizes.__getitem__)
+        sizes[widest] -= 1
+        over -= 1
+    for i in texts:
+        columns[i] = _shortened(columns[i], sizes[i])
+
+
+def _shortened(names: list[str], size: int) -> list[str]:
+    """Names of at most so many characters; different ones stay different as far as possible."""
+
+    def cut(begin: int) -> list[str]:
+        return [
+            n if len(n) <= size else f"{n[:begin]}…{n[len(n) - size + begin + 1 :]}" for n in names
+        ]
+
+    versions = [cut(begin) for begin in (size // 2, 0, size - 1)]
+    return max(versions, key=lambda version: len(set(version)))
+
+
+def _fit(result: ResultData) -> tuple[str, Grade]:
+    judged, share = result.adequacy, result.r_squared().dropna()
+    explained = "" if share.empty else f", {_r_squared(dict(share))}"
+    if judged is None:
+        return f"not judged{explained}", "fair"
+    if judged.verdict == UNJUDGED:
+        why = judged.reasons[0].rstrip(".") if judged.reasons else "too few measurements"
+        return f"not judged: {why[0].lower()}{why[1:]}{explained}", "fair"
+    if math.isnan(judged.p):
+        return f"good: the residuals are rounding errors{explained}", "good"
+    p = probability(judged.p)
+    if judged.verdict != ADEQUATE:
+        return f"lack of fit: residuals are not noise alone ({p}){explained}", "bad"
+    if judged.p < DOUBTFUL:
+        return f"fair: residuals barely consistent with noise ({p}){explained}", "fair"
+    is_good = share.empty or share.min() >= EXPLAINED
+    word: tuple[str, Grade] = ("good", "good") if is_good else ("no lack of fit", "fair")
+    return f"{word[0]}: residuals consistent with noise ({p}){explained}", word[1]
+
+
+def _r_squared(share: Mapping[str, float]) -> str:
+    """The lowest R² and its quantity, with digits up to the first that is no nine."""
+    lowest = min(share, key=share.__getitem__)
+    missing = max(1 - share[lowest], 10.0**-NINES)
+    digits = min(max(math.ceil(-math.log10(missing)), 2), NINES)
+    sign = ">" if 1 - share[lowest] < missing else "=" if len(share) == 1 else "≥"
+    which = f" ({lowest})" if len(share) > 1 else ""
+    return f"R² {sign} {1 - missing:.{digits}f}{which}"
+
+
+def _parameters(result: ResultData) -> tuple[str, Grade]:
+    """What the measurements determine, around this set of values."""
+    free = [p for p in result.estimates if p.remark != "given"]
+    count = len(result.other_optima) + 1
+    sets = f"{count} sets of values explain the data alike; in this one: " if count > 1 else ""
+    if not free:
+        return "all fixed", "good"
+    marks = {p.name: MARKS[p.remark] for p in free}
+    plain = [p for p in free if not marks[p.name]]
+    if plain and not any(math.isfinite(p.standard_error) for p in plain):
+        return f"{sets}errors unknown: there are not more measurements than unknowns", "bad"
+    shared, told = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
+    pairs = dict(_ratios(result, plain))
+    uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
+    known = [p.name for p in plain if p.name not in uncertain]
+    lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in told]
+    held = [n for n, mark in marks.items() if mark == AT_BOUND]
+    poor = [n for n in uncertain if not any(n in pair for pair in pairs)]
+    parts = [_named(known, len(free), "determined")] if known else []
+    parts += [f"{listed(pair)} only as a {word}" for pair, word in pairs.items()]
+    parts += shared
+    parts += [_poor(poor, uncertain)] if poor else []
+    parts += [_named(lost, len(free), "not determined")] if lost else []
+    parts += [_named(held, len(free), "at a bound")] if held else []
+    parts += _correlated(result, known)
+    grade: Grade = "good" if len(known) == len(free) and not sets else "fair"
+    return sets + "; ".join(parts), "bad" if not known and not held else grade
+
+
+def _named(names: Sequence[str], count: int, what: str) -> str:
+    if len(names) == count > 1:
+        return f"{({2: 'both'}).get(count, f'all {count}')} {what}"
+    return f"{', '.join(names) if len(names) <= MOST_NAMED else len(names)} {what}"
+
+
+def _relative(p: Parameter) -> float:
+    return p.standard_error / abs(p.value) if p.value else math.inf
+
+
+def _is_uncertain(p: Parameter) -> bool:
+    """Whether the error is large beside the value, or beside the range where both signs may be."""
+    low, high = p.bounds
+    if low < 0 < high:
+        return not math.isfinite(p.lower) or p.upper - p.lower > UNCERTAIN * (high - low)
+    return not _relative(p) <= UNCERTAIN
+
+
+def _poor(names: Sequence[str], relative: dict[str, float]) -> str:
+    worst = max(relative[n] for n in names)
+    size = f" (± {100 * worst:.2g} %)" if len(names) == 1 and 100 * worst < 1000 else ""  # noqa: PLR2004
+    return f"{_named(names, 0, 'uncertain')}{size}"
+
+
+def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str]]:
+    """Functions of unknowns that are not determined by themselves, as `igpe.check` shows them."""
+    parts, told = [], set()
+    for one in result.combined:
+        if set(one.unknowns) <= set(lost) and not one.nothing:
+            how = listed(one.functions) if one.functions else "in combination"
+            names = f"{len(one.unknowns)} unknowns"
+            names = listed(one.unknowns) if len(one.unknowns) <= MOST_NAMED else names
+            parts.append(f"{names} only as {how}" if one.functions else f"{names} only {how}")
+            told |= set(one.unknowns)
+    return parts, told
+
+
+def _ratios(
+    result: ResultData, plain: Sequence[Parameter]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Pairs of uncertain unknowns whose ratio or product is determined, by the covariance."""
+    free = [p.name for p in result.estimates[: len(result.covariance)]]
+    unsure = [p for p in plain if _is_uncertain(p) and p.value]
+    used: set[str] = set()
+    for k, one in enumerate(unsure):
+        for other in unsure[k + 1 :]:
+            at = [free.index(one.name), free.index(other.name)]
+            values = np.array([one.value, other.value])
+            relative = result.covariance[np.ix_(at, at)] / np.outer(values, values)
+            for sign, what in ((-1, "ratio"), (1, "product")):
+                error = relative[0, 0] + relative[1, 1] + 2 * sign * relative[0, 1]
+                if error <= SURE**2 and not used & {one.name, other.name}:
+                    used |= {one.name, other.name}
+                    yield (one.name, other.name), what
+
+
+def _correlated(result: ResultData, known: Sequence[str]) -> list[str]:
+    """The most strongly correlated of the unknowns that are determined."""
+    names = [p.name for p in result.estimates[: len(result.covariance)]]
+    for members, strongest in strongly_correlated(result.covariance):
+        own = [names[i] for i in members if names[i] in known]
+        if len(own) > 1:
+            own = own if len(own) <= MOST_NAMED else [f"{len(own)} of them"]
+            return [f"{listed(own)} strongly correlated ({strongest})"]
+    return []
+
+
+def _optimum(result: ResultData) -> Line:
+    """How good the optimum is, from all that is known: the proof, the searches, the status."""
+    proof, status = result.proof, result.status
+    words, grade = f"{status.value[0].lower()}{status.value[1:].rstrip('.')}", "bad"
+    if status in SEARCHED:
+        if proof is not None and has_better(result, proof):
+            words = f"not the best: igpe.certify met a smaller {word(result)}"
+        elif proof is not None and proof.closed:
+            gap = max(relative_gap(result.objective, proof.lower_bound), 0.0)
+            exact = f"gap {100 * gap:.2g} %" if proof.lower_bound > 0 else "the fit is exact"
+            words, grade = f"proved best within the bounds ({exact})", "good"
+        else:
+            words, grade = f"{_agreement(result)}{_unproved(result)}", "fair"
+    elif status is Status.NOTHING_TO_DO:
+        grade = "good"
+    return Line("Optimum", words, grade)  # type: ignore[arg-type]
+
+
+def _agreement(result: ResultData) -> str:
+    """How many searches led to the estimate."""
+    ends = [c.objective for c in result.candidates]
+    same = [e for e in ends if is_same_objective(e, result.objective, rounding(result))]
+    if len(ends) <= 1:
+        return "one search only; "
+    return f"{len(same)} of {len(ends)} searches agree; "
+
+
+def _unproved(result: ResultData) -> str:
+    """That nothing is proved, and how to prove it where that can be tried."""
+    if result.proof is not None:
+        return "not proved: the proof was not finished"
+    if result.criterion:
+        return "not proved"
+    return "not proved: run igpe.certify(problem, result)"
+
+
+def actions(result: ResultData) -> list[str]:
+    """One sentence for each thing that the user should do."""
+    lines = []
+    if result.other_optima:
+        lines.append(
+            f"{len(result.other_optima) + 1} sets of values explain the data alike; see "
+            "result.details. Measure more, or narrow the bounds."
+        )
+    if result.proof is not None and has_better(result, result.proof):
+        lines.append("igpe.certify met better values; see result.details, and fit from them.")
+    if result.adequacy is not None and result.adequacy.lacks:
+        first = result.adequacy.reasons[:1]
+        lines.append(
+            " ".join([*first, "The intervals assume a right model: improve it; see result.plot()."])
+        )
+    lines += _measure(result)
+    held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
+    if held:
+        what = listed(held) if len(held) <= MOST_NAMED else f"{len(held)} unknowns"
+        lines.append(f"At a bound: {what}. If it is only a guess, widen it.")
+    return [*lines, *result.actions]
+
+
+def _measure(result: ResultData) -> Iterator[str]:
+    """What to measure for the unknowns that the measurements do not determine."""
+    lost = [p.name for p in result.estimates if p.remark == "not determined by the data"]
+    for one in result.combined:
+        if one.measure and set(one.unknowns) & set(lost):
+            which = " or ".join(listed(group) for group in one.measure[:3])
+            what = listed(one.unknowns) if len(one.unknowns) <= MOST_NAMED else "them"
+            yield f"Measure {which} as well to determine {what}."
+            lost = [n for n in lost if n not in one.unknowns]
+    if lost:
+        what = listed(lost) if len(lost) <= MOST_NAMED else f"{len(lost)} unknowns"
+        yield f"Not determined: {what}. Fix some, or measure more (igpe.check, igpe.design)."

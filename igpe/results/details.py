@@ -1,0 +1,198 @@
+"""What stands behind the answer of an estimation: errors, origins, proofs, times, other optima."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from igpe.core.markup import aligned, bullets, filled, number, table, wide
+from igpe.results.result_data import Parameter, ResultData
+
+HEADS = ("", "value", "± standard error", "interval", "unit", "bounds", "")
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One part of the details: a title, a table (heads and rows, or none), and sentences."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...] = ()
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class Details:
+    """All that is known of a result beyond its verdict and its estimates.
+
+    chapters  in the order in which they are shown
+    """
+
+    chapters: tuple[Chapter, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences of all chapters."""
+        return tuple(s for chapter in self.chapters for s in chapter.sentences)
+
+    @property
+    def text(self) -> str:
+        """Tables and sentences for a terminal."""
+        return "\n\n".join("\n".join(_lines(chapter)) for chapter in self.chapters)
+
+    @property
+    def html(self) -> str:
+        """The same for notebooks and pages."""
+        return "".join(
+            f"<h3>{escape(c.title)}</h3>"
+            + (wide(table(c.rows[0], c.rows[1:], c.title), c.title) if c.rows else "")
+            + bullets(c.sentences)
+            for c in self.chapters
+        )
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def _lines(chapter: Chapter) -> Iterator[str]:
+    yield chapter.title
+    yield from (f"  {line}" for line in (aligned(chapter.rows) if chapter.rows else ()))
+    yield from (filled(s, "  ", "    ") for s in chapter.sentences)
+
+
+def details(result: ResultData) -> Details:
+    """The chapters that have something to say."""
+    chapters = (
+        Chapter("Estimates", _rows(result.estimates), (*_origins(result), *intervals(result))),
+        *_others(result),
+        Chapter("Fit", sentences=tuple(fit(result))),
+        Chapter("Search", sentences=tuple(_search(result))),
+        Chapter("Proofs", sentences=tuple(proofs(result))),
+        Chapter("Remarks", sentences=result.notes),
+        Chapter("Time", sentences=tuple(_time(result))),
+    )
+    return Details(tuple(c for c in chapters if len(c.rows) > 1 or c.sentences))
+
+
+def word(result: ResultData) -> str:
+    """What is minimised."""
+    return "objective" if result.criterion else "sum of squares"
+
+
+def _others(result: ResultData) -> Iterator[Chapter]:
+    """Every other set of values that explains the data as well as chance allows."""
+    count = len(result.other_optima) + 1
+    for k, other in enumerate(result.other_optima, 2):
+        title = f"Set {k} of {count} that explain the data alike: {word(result)} "
+        yield Chapter(f"{title}{other.objective:.6g}", _rows(other.estimates))
+    if count > 1:
+        yield Chapter(
+            "Sets of values",
+            sentences=(
+                f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
+                "others lie within the threshold of the likelihood ratio.",
+                "Each interval holds around its own set only. Other measurements, or narrower "
+                "bounds, can tell the sets apart.",
+                "igpe.check(problem) says how many sets perfect measurements would leave.",
+            ),
+        )
+
+
+def _rows(estimated: Sequence[Parameter]) -> tuple[tuple[str, ...], ...]:
+    rows = [HEADS, *map(_cells, estimated)]
+    kept = [i for i in range(len(HEADS)) if i == 0 or any(row[i] for row in rows[1:])]
+    return tuple(tuple(row[i] for i in kept) for row in rows)
+
+
+def _origins(result: ResultData) -> Iterator[str]:
+    """Where the values first came from."""
+    origins: dict[str, list[str]] = {}
+    for p in result.estimates:
+        origins.setdefault(p.found_by, []).append(p.name)
+    for origin, names in origins.items():
+        how = origin if origin == "held" else f"first estimated by {origin}"
+        yield f"{', '.join(names)}: {how}."
+
+
+def _cells(p: Parameter) -> tuple[str, ...]:
+    error = (p.upper - p.lower) / 4 if math.isnan(p.standard_error) else p.standard_error
+    known = math.isfinite(p.lower) and math.isfinite(p.upper) and not math.isinf(error)
+    return (
+        p.name,
+        number(p.value, error),
+        f"± {error:.2g}" if math.isfinite(error) and not p.remark else "",
+        f"[{number(p.lower, error)}, {number(p.upper, error)}]" if known else "",
+        p.unit,
+        f"[{number(p.bounds[0])}, {number(p.bounds[1])}]",
+        p.remark,
+    )
+
+
+def fit(result: ResultData) -> Iterator[str]:
+    """How well the model fits, and by which measure."""
+    if result.adequacy is not None:
+        yield result.adequacy.sentence
+    weighted = result.points["sigma"].notna().any()
+    words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
+    yield (
+        f"{words} {result.objective:.6g} over {result.measurements} measurements, "
+        f"{result.degrees} degrees of freedom."
+    )
+    if math.isfinite(result.probability):
+        yield (
+            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
+            f"standard deviations are right a larger one has probability {result.probability:.2g}."
+        )
+    elif not result.criterion and math.isfinite(result.variance):
+        spread = math.sqrt(result.variance)
+        yield f"Standard deviation of a residual {spread:.3g} (from the residuals)."
+    elif not result.criterion:
+        yield "Errors are unknown: there are not more measurements than unknowns."
+
+
+def intervals(result: ResultData) -> Iterator[str]:
+    """What the intervals are, and what they assume."""
+    if not any(math.isfinite(p.lower) and not p.remark for p in result.estimates):
+        return
+    cut = any(
+        math.isfinite(p.standard_error) and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
+        for p in result.estimates
+    )
+    one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)
+    words = ["cut at the bounds"] * cut + ["one-sided on a bound"] * one_sided
+    more = f", {' and '.join(words)}" if words else ""
+    contradicted = result.adequacy is not None and result.adequacy.lacks
+    warning = " They assume that the model is right, which the residuals contradict."
+    yield f"Intervals: {100 * result.confidence:g} %, linearised{more}.{warning * contradicted}"
+
+
+def _search(result: ResultData) -> Iterator[str]:
+    """How the search ended, and where every candidate of step 3 led."""
+    yield result.status.value
+    ends = [c.objective for c in result.candidates]
+    if len(ends) > 1:
+        written = ", ".join(number(e) if math.isfinite(e) else "no fit" for e in ends)
+        yield f"The {len(ends)} candidates of step 3 ended at these: {word(result)} {written}."
+
+
+def proofs(result: ResultData) -> Iterator[str]:
+    """What is proved of the algebraic problems and of the dynamic one."""
+    yield from (f"Step 3: {c.sentence}" for c in result.certificates)
+    if result.proof is None:
+        yield "Nothing is proved of the fit to the measurements (igpe.certify)."
+        return
+    yield result.proof.sentence
+    if result.proof.objective < result.objective:
+        pairs = zip(result.proof.unknowns, result.proof.parameters, strict=True)
+        values = ", ".join(f"'{n}': {number(v)}" for n, v in pairs)
+        yield f"igpe.certify met {word(result)} {result.proof.objective:.6g} at {{{values}}}."
+
+
+def _time(result: ResultData) -> Iterator[str]:
+    whole = sum(result.seconds.values())
+    steps = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in result.seconds.items())
+    yield f"{whole:.1f} s" + (f": {steps}." if steps else ".")
