@@ -1,4 +1,5 @@
 from .axes import Plot as Plot
+from .explore import explore as explore
 from .fit import plot_contributions as plot_contributions
 from .fit import plot_correlation as plot_correlation
 from .fit import plot_ellipses as plot_ellipses
