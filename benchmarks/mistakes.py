@@ -132,4 +132,42 @@ MISTAKES = {
     "picture of unknown kind": Mistake((*ESTIMATE, "--plot", "fit.doc"), ("fit.doc", ".png")),
     "not a table": Mistake((*ESTIMATE, "--data", "model.py"), (".csv, ",)),
     "no data given": Mistake(("new", "new.py"), ("igpe new new.py --data my.csv",)),
+    "nothing given": Mistake(("new",), ("Say which file to write", "igpe new my_problem.py")),
+    "time twice": Mistake(
+        ESTIMATE,
+        ("Time 2 occurs more than once", "rows 2 and 3", "replicates=True"),
+        files={"my.csv": TABLE.replace("\n4,", "\n2,")},
+    ),
+    "name that the model lacks": Mistake(
+        ESTIMATE, ("`model` failed", "no attribute 'C'"), ("m.k2 * m.B[t]", "m.k2 * m.C[t]")
+    ),
+    "Problem without parameters": Mistake(
+        ESTIMATE, ("No parameters are named", "list"), ('["k1", "k2"]', "[]")
+    ),
+    "problem() returns nothing": Mistake(
+        ESTIMATE, ("NoneType", "wanted an igpe.Problem"), ("return igpe.Problem", "igpe.Problem")
+    ),
+    "no function problem": Mistake(
+        ESTIMATE, ("no function problem()", "igpe.Problem"), ("def problem", "def prolbem")
+    ),
+    "misspelt name of igpe": Mistake(
+        ESTIMATE,
+        ("no 'Experimant'", "Did you mean 'Experiment'?"),
+        ("igpe.Experiment", "igpe.Experimant"),
+    ),
+    "starts between crossed numbers": Mistake(
+        ("compare", "model.py", "--between", "5", "1"),
+        ("--between 5 1", "--between 0 100"),
+        ("bounds=(0, 10)), pyo.Var(bounds=(0, 10))", "), pyo.Var()"),
+    ),
+    "value without a name": Mistake(
+        ("simulate", "model.py", "--set", "k1"), ("--set k1", "name=number")
+    ),
+    "report of no result": Mistake(
+        ("report", "my.csv", "page.html"), ("not JSON", "Result.to_json wrote")
+    ),
+    "folder that is not there": Mistake(
+        (*ESTIMATE, "--json", "results/one.json"), ("no folder 'results'", "make it first")
+    ),
+    "number of starts 0": Mistake(("compare", "model.py", "--starts", "0"), ("--starts", "x>=1")),
 }

@@ -4,8 +4,8 @@
 
 path      an empty folder, a new virtual environment, this checkout from pip, and the user's CSV, as
           a spreadsheet of German settings writes it: commands and wall time until the report
-mistakes  every mistake of mistakes.py on the command line: exit code 2, no traceback, and a message
-          that names the remedy
+mistakes  every mistake of mistakes.py on the command line (exit code 2, no traceback), and those of
+          tests/test_bad_input.py in Python: a message that names the remedy
 """
 
 import argparse
@@ -86,7 +86,19 @@ def mistakes(_: argparse.Namespace) -> Iterator[Row]:
         slowest = max(slowest, time.perf_counter() - began)
         told += not lost
         yield at_most(name, "what the message lacks", len(lost), limit=0)
-    yield at_least("all", "mistakes that are answered", told, "-", len(MISTAKES))
+    sys.path.insert(0, str(ROOT / "tests"))
+    from test_bad_input import CASES  # noqa: PLC0415 - with its models
+
+    for name, (error, attempt, says) in CASES.items():
+        try:
+            attempt()
+            message = ""
+        except error as raised:
+            message = str(raised)
+        lacks = [part for part in says.split(" | ") if part not in message]
+        told += not lacks
+        yield at_most(name, "what the message lacks", len(lacks), limit=0)
+    yield at_least("all", "mistakes that are answered", told, "-", len(MISTAKES) + len(CASES))
     yield at_most("all", "slowest answer", slowest, "s")
 
 

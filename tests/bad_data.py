@@ -30,7 +30,7 @@ TABLES: Cases = {
     "unsorted": (lambda: run(table([0, 2, 1])), "row 2 | 1 after 2 | Sort"),
     "duplicated": (
         lambda: run(table([0, 1, 1])),
-        "Time 1 occurs more than once | replicates=True | read_experiments",
+        "Time 1 occurs more than once | rows 1 and 2 | replicates=True | read_experiments",
     ),
     "empty": (lambda: run(table([], A=[])), "no rows | at least one"),
     "no measured column": (

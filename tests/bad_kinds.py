@@ -11,6 +11,7 @@ import pyomo.environ as pyo
 from bad_models import spoilt
 from spoiling import Cases, pose, run, table
 
+import igpe
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import L1, Huber, NormalPrior, PiecewiseConstant
 from igpe.problem.problem import Problem
@@ -125,7 +126,33 @@ EXPERIMENTS: Cases = {
     ),
 }
 
-PROBLEMS: Cases = {
+
+def sound_model(times: Iterable[float]) -> Any:
+    return bad.model(times)
+
+
+CALLS: Cases = {
+    f"{name} without a problem": (
+        lambda call=call: call(sound_model, table([0.0, 1.0], A=[1.0, 0.5])),
+        f"igpe.{name} needs an igpe.Problem | the function `sound_model` | problem = igpe.Problem(",
+    )
+    for name, call in {
+        name: getattr(igpe, name)
+        for name in (
+            "estimate", "simulate", "profile", "bootstrap", "predict", "region", "sample",
+            "certify", "compare", "campaign",
+        )
+    }.items()
+} | {
+    "check of a file's name": (lambda: igpe.check("model.py"), "got a str | igpe.Problem(model,"),
+    "check of a table": (lambda: igpe.check(table([0.0], A=[1.0])), "got a DataFrame"),
+    "data for settings": (
+        lambda: igpe.estimate(pose(), table([0.0], A=[1.0])),
+        "settings is | igpe.Settings(...) | igpe.Experiment(data)",
+    ),
+}  # fmt: skip
+
+PROBLEMS: Cases = CALLS | {
     "parameters None": (lambda: pose(parameters=None), "is None | ['k1', 'k2']"),
     "parameters numbers": (lambda: pose(parameters=[1]), "is [1] | wanted names"),
     "local None": (lambda: pose(local=None), "local is None | local=['k1']"),

@@ -144,7 +144,7 @@ def test_robust_losses_bear_an_outlier(loss, sigma):
     assert max(off.values()) < max(abs(squares[n] - v) for n, v in LINEAR.truth.items())
     for p in result.estimates:
         assert off[p.name] < 4 * p.standard_error < 0.4 * abs(p.value)
-    text = str(result)
+    text = str(result.details)
     assert ("absolute residuals" if isinstance(loss, igpe.losses.L1) else "Huber's loss") in text
     assert "um of squares" not in text.split("Step 3:", maxsplit=1)[0]
 

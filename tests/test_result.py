@@ -175,6 +175,18 @@ def test_html_is_well_formed_and_says_the_same(kind, request):
     assert behind == list(result.details.sentences)
 
 
+def test_a_wrong_attribute_is_answered_with_the_nearest_right_one(chain):
+    with pytest.raises(AttributeError, match=r"'params'\. Did you mean 'parameters'\?$"):
+        chain.params  # noqa: B018
+    with pytest.raises(AttributeError, match=r"Parameter has no attribute 'val'\. Did you mean"):
+        chain.estimates[0].val  # noqa: B018
+    with pytest.raises(AttributeError, match="Problem has no attribute 'experiment'"):
+        CASE["consecutive"].problem().experiment  # noqa: B018
+    with pytest.raises(AttributeError, match="It has actions, "):
+        chain.zzz  # noqa: B018
+    assert not hasattr(chain, "__array__")
+
+
 def test_html_is_escaped(chain):
     evil = replace(chain, notes=("k1 < k2 & <script>",))
     assert "k1 &lt; k2 &amp; &lt;script&gt;" in evil._repr_html_()

@@ -74,7 +74,9 @@ def estimate(
         raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
     with reported(True) as tell:
         result = estimated(model, problem, seed, tell, time_limit)
-    text, body = str(result), result.to_dict() | {"table": rows(result.to_frame(), "name")}
+    prove = f"igpe certify {model}"
+    text = str(result).replace("igpe.certify(problem, result)", prove)
+    body = result.to_dict() | {"table": rows(result.to_frame(), "name")}
     if is_petab(model):
         from igpe.formats.petab.errors import petab_errors, petab_objective, write_petab_parameters
 

@@ -196,7 +196,7 @@ class Experiment(Suggesting):
                 f"The table holds several experiments, {list(experiments_in(table).unique())}. "
                 "Read it with igpe.read_experiments(table, ...)."
             )
-        times = time_column(table, replicates=replicates)
+        times = time_column(table, replicates=replicates, name=name)
         chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
         self.measurements = _measurements(table, times, chosen, sigma)
         self._file = str(table.attrs.get(SOURCE, ""))

@@ -11,7 +11,9 @@ looked at once.
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -155,7 +157,8 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
         )
     moments = sorted({float(t) for t in times})
     try:
-        model = _call(builder, moments, experiment)
+        with _quiet():
+            model = _call(builder, moments, experiment)
     except Exception as error:
         name = getattr(builder, "__name__", type(builder).__name__)
         listed = ", ".join([
@@ -170,6 +173,23 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     if experiment is None:
         return read(model)
     return read(model, frozenset((*experiment.told, *experiment.start, *experiment.inputs)))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let Pyomo not print errors of the builder, which are raised as well."""
+    handlers = logging.getLogger("pyomo").handlers
+
+    def is_warning(record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR
+
+    for handler in handlers:
+        handler.addFilter(is_warning)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_warning)
 
 
 def _call(builder: Builder, times: list[float], experiment: Any) -> Any:

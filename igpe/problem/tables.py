@@ -318,8 +318,12 @@ def rows_of(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
     return rows.dropna(axis="columns", how="all")
 
 
-def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:
-    """(n_rows,) the times, checked to be there, finite, increasing, and each once."""
+def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> FloatArray:
+    """(n_rows,) the times, checked to be there, finite, increasing, and each once.
+
+    name  of the experiment, for messages
+    """
+    where = f" in experiment '{name}'" if name else ""
     if "time" not in table.columns:
         raise DataError(
             f"The table has no column 'time'; its columns are {list(table.columns)}. "
@@ -331,21 +335,23 @@ def time_column(table: pd.DataFrame, *, replicates: bool) -> FloatArray:
     if not np.isfinite(times).all():
         row = int(np.flatnonzero(~np.isfinite(times))[0])
         raise DataError(
-            f"The time in row {row} (the first is row 0) is {times[row]}; every row needs a finite "
-            "time. Fill it in, or remove the row."
+            f"The time in row {row}{where} (the first is row 0) is {times[row]}; every row needs a "
+            "finite time. Fill it in, or remove the row."
         )
     step = np.diff(times)
     if (step < 0).any():
         row = int(np.flatnonzero(step < 0)[0]) + 1
         raise DataError(
-            f"The times are not sorted: row {row} has {times[row]:g} after {times[row - 1]:g}. "
+            f"The times are not sorted{where}: row {row} has {times[row]:g} after "
+            f"{times[row - 1]:g}. "
             "Sort the table by time; give several runs as several experiments."
         )
     if (step == 0).any() and not replicates:
-        twice = float(times[1:][step == 0][0])
+        row = int(np.flatnonzero(step == 0)[0])
         raise DataError(
-            f"Time {twice:g} occurs more than once. If these are replicates say replicates=True; "
-            "if they are several runs use igpe.read_experiments with a column 'experiment'."
+            f"Time {times[row]:g} occurs more than once{where} (rows {row} and {row + 1}; the "
+            "first is row 0). If these are replicates, pass replicates=True. If they are several "
+            "runs, use igpe.read_experiments with a column 'experiment'."
         )
     return times
 

@@ -75,7 +75,7 @@ def test_compare_tells_what_each_method_found(stored, tmp_path):
     assert found["best"] == pytest.approx(1.186e-6, rel=1e-2)
     picture = tmp_path / "waterfall.png"
     done = run("compare", CHAIN, "--starts", 2, "--method", "SingleShooting", "--plot", picture)
-    assert "SingleShooting     2" in done.stdout
+    assert "SingleShooting  2 " in done.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -183,3 +183,10 @@ def test_what_cannot_be_converted(stored, tmp_path):
     done = run("convert", result, tmp_path / "a.doc")
     assert done.exit_code == 2
     assert ".xlsx" in done.stderr
+
+
+def test_compare_works_without_bounds(tmp_path):
+    path = ROOT / "models" / "bulirsch.py"
+    done = run("compare", path, "--starts", 1, "--method", "SingleShooting", "--between", 0, 30)
+    assert done.exit_code == 0, done.output
+    assert "Starts without bounds: p in [0, 30]. Choose with --between LOW HIGH." in done.stdout
