@@ -169,5 +169,5 @@ MISTAKES = {
     "folder that is not there": Mistake(
         (*ESTIMATE, "--json", "results/one.json"), ("no folder 'results'", "make it first")
     ),
-    "number of starts 0": Mistake(("compare", "model.py", "--starts", "0"), ("--starts", "x>=1")),
+    "number of starts 0": Mistake(("compare", "model.py", "--starts", "0"), ("--starts", "1")),
 }
