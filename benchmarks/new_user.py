@@ -1,11 +1,13 @@
 """A new user: from nothing to a report on their own table, and what they do wrong on the way.
 
-    python benchmarks/new_user.py [path] [mistakes] [--json FILE]
+    python benchmarks/new_user.py [path] [mistakes] [workbooks] [--json FILE]
 
 path      an empty folder, a new virtual environment, this checkout from pip, and the user's CSV, as
           a spreadsheet of German settings writes it: commands and wall time until the report
 mistakes  every mistake of mistakes.py on the command line (exit code 2, no traceback), and those of
           tests/test_bad_input.py in Python: a message that names the remedy
+workbooks files in the layouts of instruments, Excel users and papers (tests/formats/workbooks): how
+          many are read right, refused where they must be, and wrong
 """
 
 import argparse
@@ -125,5 +127,16 @@ def _lost(mistake: Mistake) -> list[str]:
     )
 
 
+def workbooks(_: argparse.Namespace) -> Iterator[Row]:
+    """Whether laboratory files are understood."""
+    sys.path.append(str(ROOT / "tests" / "formats" / "workbooks"))
+    from layouts import count  # noqa: PLC0415 - of the tests
+
+    counted = count()
+    yield at_least("workbooks", "read right", counted["right"], "-", 40)
+    yield at_most("workbooks", "refused or asked about", counted["refused"])
+    yield at_most("workbooks", "read wrongly", counted["wrong"], limit=0)
+
+
 if __name__ == "__main__":
-    command(__doc__, "a new user", {"path": path, "mistakes": mistakes})
+    command(__doc__, "a new user", {"path": path, "mistakes": mistakes, "workbooks": workbooks})

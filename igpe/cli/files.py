@@ -196,6 +196,12 @@ def new(
     ] = None,
     decimal: Annotated[str | None, typer.Option(help="What stands before decimals: , or .")] = None,
     dates: Annotated[str, typer.Option(help="'day first' or 'month first'.")] = "",
+    together: Annotated[
+        bool | None,
+        typer.Option(
+            "--together/--apart", help="Tables of different quantities are one experiment, or not."
+        ),
+    ] = None,
     force: Force = False,
     json: JsonFile = None,
 ) -> None:
@@ -228,7 +234,8 @@ def new(
     roles = {time: "time"} if time else {}
     roles |= {experiment: "experiment"} if experiment else {}
     roles |= _pairs("--role", role or [], "'T / K=input'")
-    options = {"roles": roles, "names": _names(column or []), "decimal": decimal, "dates": dates}
+    options: dict[str, Any] = {"roles": roles, "names": _names(column or [])}
+    options |= {"decimal": decimal, "dates": dates, "together": together}
     made = _drafted(lambda **more: draft(data, reactions, merged(options, more), file))
     write(file, made.text, force=force)
     text = [
@@ -275,6 +282,7 @@ def _as_options(text: str) -> str:
         return " ".join(words)
 
     text = re.sub(rf"(roles|names)=\{{((?:{entry}(?:, )?)+)\}}", options, text)
+    text = text.replace("together=True", "--together").replace("together=False", "--apart")
     return re.sub(r"\b(decimal|dates)=('[^']*')", r"--\1 \2", text)
 
 

@@ -105,7 +105,7 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     elsewhere = "Read the table in the model file, with igpe.read_workbook({})."
 
     def table(**more: Any) -> Any:
-        return table_for(data, problem.experiments, **more)
+        return table_for(data, problem, **more)
 
     return problem.with_data(resolved(table, elsewhere.format))
 

@@ -16,7 +16,7 @@ from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
 from igpe.core.markup import docstring, one_line, quoted
-from igpe.formats.kinetics.laws import Equation, numbered, read_equation
+from igpe.formats.kinetics.laws import Equation, Reaction, numbered, read_equation
 from igpe.formats.kinetics.reactor import Batch, Units
 from igpe.formats.workbooks.fitting import Quantity, WorkbookRun
 from igpe.formats.workbooks.reading import read_workbook
@@ -25,6 +25,7 @@ from igpe.formats.workbooks.workbook import Workbook
 from igpe.problem.experiment import start_time_of
 from igpe.problem.units import conversion
 
+MOST_ENERGY = 250e3  # J/mol, of an activation energy
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
 FILE = '''"""{title}
@@ -104,15 +105,25 @@ BOUNDS = {{
 
 # Rates are by mass action:
 {rates}
-# Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km")). A constant that
-# depends on temperature: kinetics.MassAction(kinetics.Arrhenius("kref", "Ea", reference=350.0)),
-# where the experiment says inputs={{"T": 345.0}}. With feeds: kinetics.Semibatch, kinetics.Cstr.
+{laws}
 REACTOR = kinetics.Batch(
     [
 {reactions}
     ],
     bounds=BOUNDS,
 {units})"""
+
+
+ISOTHERMAL = """\
+# Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km")). A constant that
+# depends on temperature: kinetics.MassAction(kinetics.Arrhenius("kref", "Ea", reference=350.0)),
+# where the experiment says inputs={"T": 345.0}. With feeds: kinetics.Semibatch, kinetics.Cstr."""
+
+ARRHENIUS = """\
+# The temperature T of the table is an input. A constant is k at the temperature REFERENCE, amid
+# those of the table, and depends on T with the activation energy E (J/mol).
+# Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km"))
+REFERENCE = %s"""
 
 
 class DraftStart(NamedTuple):
@@ -306,8 +317,11 @@ def _place(file: Path, path: Path) -> str:
 
 def _reading(book: Workbook, options: Mapping[str, Any]) -> list[str]:
     """Arguments of `read_workbook`."""
-    said = {k: v for k, v in options.items() if k != "names" and v}
-    texts = {k: _dict(v) if isinstance(v, Mapping) else quoted(v) for k, v in said.items()}
+    said = {k: v for k, v in options.items() if k != "names" and v not in (None, "", {})}
+    texts = {
+        k: _dict(v) if isinstance(v, Mapping) else str(v) if isinstance(v, bool) else quoted(v)
+        for k, v in said.items()
+    }
     return ["DATA", "names=NAMES", *(f"{k}={v}" for k, v in texts.items())]
 
 
@@ -458,6 +472,10 @@ def _by_reactions(
             factor = "1" if power == 0 else unit if power == 1 else f"({unit})**{power:g}"
             comment = _comment(f"{factor}/{units.time}") if units else ""
             bounds.append(f"    {quoted(name)}: (0.0, {upper}),{comment}")
+    middle = _temperature(sheet)
+    if middle is not None:
+        energies = (f"E{n.removeprefix('k')}" for r in numbered(reactions) for n in r.parameters)
+        bounds += [f"    {quoted(e)}: (0.0, {short(MOST_ENERGY)}),  # J/mol" for e in energies]
     arguments = ", ".join(map(quoted, (units.amount, units.volume, units.time))) if units else ""
     fields = {
         "title": f"{', '.join(reactions)}: rate constants",
@@ -466,7 +484,8 @@ def _by_reactions(
         "model": REACTIONS_MODEL.format(
             bounds="\n".join(bounds),
             rates="\n".join(f"#   {_rate(e, k)}" for k, e in enumerate(equations, start=1)),
-            reactions="\n".join(f"        {quoted(r)}," for r in reactions),
+            laws=ISOTHERMAL if middle is None else ARRHENIUS % short(round(middle, 2)),
+            reactions="\n".join(_reaction(r, middle is not None) for r in numbered(reactions)),
             units=f"    units=kinetics.Units({arguments}),\n" if units else "",
         ),
         "builder": "REACTOR",
@@ -474,6 +493,25 @@ def _by_reactions(
     }
     starts = {run.name: _starts(run, equations, factors, begin) for run in sheet.runs}
     return fields, starts
+
+
+def _reaction(reaction: Reaction, thermal: bool) -> str:
+    """A reaction in the list of a reactor; with constants that depend on temperature."""
+    if not thermal:
+        return f"        {quoted(reaction.text)},"
+    constants = [
+        f'kinetics.Arrhenius("{name}", "E{name.removeprefix("k")}", reference=REFERENCE)'
+        for name in reaction.parameters
+    ]
+    if len(constants) == 1:
+        law = f"            kinetics.MassAction({constants[0]}),\n"
+    else:
+        forward, backward = constants
+        law = (
+            "            kinetics.MassAction(\n"
+            f"                {forward},\n                backward={backward},\n            ),\n"
+        )
+    return f"        kinetics.Reaction(\n            {quoted(reaction.text)},\n{law}        ),"
 
 
 def _rate(equation: Equation, place: int) -> str:

@@ -157,8 +157,11 @@ def _text_rows(path: Path) -> dict[str, Rows]:
     text = decoded(path)
     lines = text.splitlines()
     separator = _separator([line for line in lines[:2000] if line.strip()])
-    require_cells(path, len(lines), 1 + text.count(separator) // max(len(lines), 1), MOST_CELLS)
-    rows = [list(row) for row in csv.reader(StringIO(text), delimiter=separator)]
+    require_cells(
+        path, len(lines), 1 + text.count(separator or " ") // max(len(lines), 1), MOST_CELLS
+    )
+    reader = csv.reader(StringIO(text, newline=None), delimiter=separator or ",")
+    rows = [list(row) for row in reader] if separator else [line.split() for line in lines]
     require_cells(path, len(rows), max(map(len, rows), default=0), MOST_CELLS)
     for row in rows:
         if row and row[0].startswith("#"):
@@ -167,7 +170,7 @@ def _text_rows(path: Path) -> dict[str, Rows]:
 
 
 def _separator(lines: list[str]) -> str:
-    """What parts the longest stretch of lines into equally many fields."""
+    """What parts the longest stretch of lines into equally many fields; "" for white space."""
 
     def stretch(separator: str) -> int:
         longest = now = before = 0
@@ -179,6 +182,8 @@ def _separator(lines: list[str]) -> str:
 
     lengths = {s: stretch(s) for s in SEPARATORS}
     enough = max(lengths.values()) / 2
+    if enough <= 1 and all(len(line.split()) == len(lines[0].split()) > 1 for line in lines):
+        return ""
     return next(s for s in SEPARATORS if lengths[s] >= enough)
 
 

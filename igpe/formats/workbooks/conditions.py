@@ -13,8 +13,8 @@ ABSOLUTE = {"degC": (1.0, 273.15), "degF": (5 / 9, 459.67 * 5 / 9), "K": (1.0, 0
 COLDEST_KELVIN = 200.0  # "5 K" is no temperature of a reaction
 _GIVEN = re.compile(rf"([^\W\d][\w .()/-]*?)\s*[:=]\s*({NUMBER.pattern})\s*([^\s,;]*)")
 WITH_UNIT = re.compile(rf"({NUMBER.pattern})\s*(\S.*)")
-DEGREES = re.compile(rf"(?<![\w.,])({NUMBER.pattern})\s*(°\s?C|℃|degC|K)(?!\w)")
-_AT = re.compile(rf"(?:\bat|\bbei|@|\bà)\s*({NUMBER.pattern})\s*(°\s?C|℃|degC|K)(?!\w)")
+DEGREES = re.compile(rf"(?<![\w.,])({NUMBER.pattern})\s*(°\s?C|℃|degC|Grad(?: C)?|K)(?!\w)")
+_AT = re.compile(rf"(?:\bat|\bbei|@|\bà)\s*({NUMBER.pattern})\s*(°\s?C|℃|degC|Grad(?: C)?|K)(?!\w)")
 
 
 class Condition(NamedTuple):
@@ -35,7 +35,8 @@ def absolute(value: float, unit: str) -> tuple[float, str]:
 
 def condition(value: float, unit: str, text: str = "") -> Condition:
     """A condition in the unit it is used in."""
-    return Condition(*absolute(value, unit), text or f"{value:g} {unit}".strip())
+    shown = unit.replace("degC", "°C")
+    return Condition(*absolute(value, unit), text or f"{value:g} {shown}".strip())
 
 
 def degrees_in(text: str) -> Condition | None:

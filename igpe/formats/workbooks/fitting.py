@@ -64,6 +64,11 @@ class WorkbookRun:
         )
 
 
+def time_unit_of(model: Any) -> str:
+    """The unit of time of a reactor; "" of other models, whose time has none."""
+    return str(getattr(getattr(model, "units", None), "time", ""))
+
+
 class ModelNames:
     """The components of a model, by name, to which quantities and conditions belong."""
 
@@ -81,10 +86,7 @@ class ModelNames:
         return words.meant(split_header(quantity.header)[0], self.components)
 
     def unit(self, name: str) -> str:
-        """The unit of a component, as text; "time" is that of the times."""
-        if name == "time":
-            sets = [c for c in self.components.values() if c.ctype.__name__ == "ContinuousSet"]
-            return unit_name(sets[0]) if sets else ""
+        """The unit of a component, as text."""
         component = self.components.get(name)
         if component is None:
             return ""
@@ -176,6 +178,17 @@ def concentrations(
         )
         made[name] = (scale * (1 - share if kind == "conversion" else share), deviation)
     return made
+
+
+def no_response_factor(area: Quantity) -> str:
+    """What a model needs to be compared with peak areas, in a sentence."""
+    name = area.name
+    return (
+        f"'{area.header}' is an area, which a model of concentrations has not. It needs a response "
+        f"factor. Add it to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
+        f"expression m.{name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or convert "
+        "the areas to concentrations by your calibration."
+    )
 
 
 def _coefficient(text: str) -> tuple[float, str]:

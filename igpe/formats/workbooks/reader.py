@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable
-from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Kind, Question
+from igpe.formats.workbooks.cells import EMPTY, NUMBER, VALUES, Cell, Kind, Question
 from igpe.formats.workbooks.conditions import (
     DEGREES,
     WITH_UNIT,
@@ -120,16 +120,9 @@ def _columns(block: SheetTable, options: Options) -> list[Column]:
         cells = block.cells(number)
         if all(c.kind is Kind.EMPTY for c in cells):
             continue
-        name, unit = split_header(header)
-        below = known_unit(block.units[number].strip().strip("[]()"))
-        below = (
-            {"C": "degC", "F": "degF"}.get(below, below) if words.is_temperature(name) else below
+        unit = known_unit(options.units.get(header, "")) or _unit(
+            header, block.units[number], cells
         )
-        unit = known_unit(options.units.get(header, "")) or unit or below
-        if name.startswith("T°"):
-            unit = "degC"
-        if not unit and any(c.per_cent for c in cells):
-            unit = "%"
         role = options.roles.get(header, "")
         of, kind = "", words.kind_of(header)
         if KINDS.fullmatch(role):
@@ -142,6 +135,17 @@ def _columns(block: SheetTable, options: Options) -> list[Column]:
             _require_numbers(column, block)
         made.append(column)
     return made
+
+
+def _unit(header: str, below: str, cells: Sequence[Cell]) -> str:
+    """The unit in a header, in the cell below it, or that the numbers are shown in."""
+    name, unit = split_header(header)
+    unit = unit or known_unit(below.strip().strip("[]()"))
+    if words.is_temperature(name):
+        unit = "degC" if name.startswith("T°") else words.LETTER_DEGREES.get(unit, unit)
+    elif not unit and words.is_time(header) and words.dimension(known_unit(name)) == words.TIME:
+        unit = known_unit(name)  # "min", "Tage"
+    return unit or "%" * any(c.per_cent for c in cells)
 
 
 def _user_kind(role: str) -> tuple[str, str, str]:
@@ -164,7 +168,11 @@ def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
         (first in ("unit", "units", "einheit") and bool(texts), "unit", ""),
         (no_numbers, "ignore", "no numbers"),
         (words.is_time(header) or words.is_residence_time(header), "time", ""),
-        (is_other_time, "ignore", "no time since the start"),
+        (
+            is_other_time or words.dimension(column.unit) == words.TIME,
+            "ignore",
+            "no time since the start",
+        ),
         (alone or bool(deviation), "sd", ""),
         (words.is_index(header) and not column.unit, "ignore", "a running number or name"),
         (True, "measured", ""),
@@ -305,7 +313,7 @@ def _replicates(columns: list[Column], options: Options) -> None:
         if headers[column.header] > 1:
             group = groups.setdefault((column.header, "=="), [])
             group.append((len(group) + 1, True, column))
-        elif one is not None:
+        elif one is not None and words.run_in(column.header) is None:
             sure = one.certain or column.role == "replicates"
             groups.setdefault((one.of, column.unit), []).append((one.number, sure, column))
     for (of, _), members in groups.items():
@@ -443,6 +451,10 @@ def _across(run: RawRun) -> Iterator[RawRun]:
     wells = [h for h in measured if WELL.fullmatch(h)]
     degrees = {h: t for h in measured if (t := degrees_in(h)) and DEGREES.fullmatch(h)}
     bare = [h for h in measured if (m := WITH_UNIT.fullmatch(h)) is not None and known_unit(m[2])]
+    named = {h: r for h in measured if (r := words.run_in(h)) is not None}
+    if len({r for _, r in named.values()}) > 1:
+        yield from _by_run(run, named)
+        return
     if len(wells) >= LEAST_WELLS:
         chosen, kind = wells, "signal"
     elif len(degrees) > 1:
@@ -466,6 +478,18 @@ def _across(run: RawRun) -> Iterator[RawRun]:
         )
         name = header if run.name in ("", run.block.title) else f"{run.name} {header}"
         yield replace(run, name=name, series={**others, kind: own}, conditions=conditions)
+
+
+def _by_run(run: RawRun, named: Mapping[str, tuple[str, str]]) -> Iterator[RawRun]:
+    """A run for each that headers name: "A run 1", "A run 2"."""
+    others = {h: s for h, s in run.series.items() if h not in named}
+    for name in dict.fromkeys(r for _, r in named.values()):
+        mine = {
+            q or "value": replace(run.series[h], header=q or "value")
+            for h, (q, r) in named.items()
+            if r == name
+        }
+        yield replace(run, name=name, series={**others, **mine})
 
 
 def times_across(block: SheetTable) -> bool:

@@ -1,6 +1,6 @@
 """`read_workbook`: the tables of files, put together in common names and units."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from igpe.core.errors import DataError
 from igpe.core.names import closest
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable, clean, find_blocks
-from igpe.formats.workbooks.cells import CellGrid, read_grids
+from igpe.formats.workbooks.cells import CellGrid, Question, read_grids
 from igpe.formats.workbooks.conditions import (
     ABSOLUTE,
     Condition,
@@ -21,12 +21,12 @@ from igpe.formats.workbooks.conditions import (
     condition,
     table_of_conditions,
 )
-from igpe.formats.workbooks.fitting import Quantity, WorkbookRun
+from igpe.formats.workbooks.fitting import Quantity, WorkbookRun, time_unit_of
 from igpe.formats.workbooks.reader import KINDS, ROLES, RawRun, RunColumn, read_block, times_across
 from igpe.formats.workbooks.times import Options
 from igpe.formats.workbooks.words import identifier, split_header
 from igpe.formats.workbooks.workbook import Workbook
-from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
 from igpe.problem.tables import SOURCE, checksum
 from igpe.problem.units import conversion
 
@@ -45,6 +45,7 @@ def read_workbook(
     marked: Collection[str] = (),
     decimal: str | None = None,
     dates: str = "",
+    together: bool | None = None,
 ) -> Workbook:
     """Read the experiments of laboratory files as they are.
 
@@ -62,13 +63,14 @@ def read_workbook(
     marked  texts that stand for no value, beside "", "-", "NA", "n.a."
     decimal "," or ".": what stands before decimals in texts
     dates   "day first" or "month first"
+    together  whether tables of different quantities belong to one experiment
     raises  DataError with the cell that cannot be read; `DataError.choices` lists what an ambiguous
             file may mean, and the arguments to say so
     """
     files = [Path(p) for p in ([path] if isinstance(path, str | Path) else path)]
     said = [{clean(h): v for h, v in one.items()} for one in (roles, names, units)]
     options = Options(_checked(said[0]), said[1], said[2], dates)
-    return _read(files, options, sheets=sheets, marked=marked, decimal=decimal)
+    return _read(files, options, sheets=sheets, marked=marked, decimal=decimal, together=together)
 
 
 def _read(
@@ -79,6 +81,7 @@ def _read(
     marked: Collection[str] = (),
     decimal: str | None = None,
     expected: Mapping[str, str] = MappingProxyType({}),
+    together: bool | None = None,
 ) -> Workbook:
     """The same, with roles for headers that need not be there."""
     raw: list[RawRun] = []
@@ -102,23 +105,55 @@ def _read(
                 f"{role}={{...}} names the column '{unknown[0]}', but the columns are "
                 f"{sorted(headers)}.{closest(unknown[0], headers)}"
             )
-    return _workbook(raw, asked, left_out)
+    book = _workbook(raw, asked, left_out)
+    return _joined(book) if _belong_together(book, together) else book
+
+
+def _belong_together(book: Workbook, together: bool | None) -> bool:
+    """Whether runs that share no quantity are one; raises `Question` unless the user says it."""
+    measured = [{q.name for q in book.measured} & {*r.table.columns} for r in book.runs]
+    apart = all(not a & b for k, a in enumerate(measured) for b in measured[:k])
+    if len(measured) > 1 and apart and together is None:
+        names = [r.name for r in book.runs]
+        raise Question(
+            f"The tables {names} have no quantity in common. They may be one experiment measured "
+            "in several ways, or several experiments.",
+            {"one experiment": {"together": True}, "several": {"together": False}},
+        )
+    return bool(together) and len(measured) > 1
+
+
+def _joined(book: Workbook) -> Workbook:
+    """The workbook with all its runs as one."""
+    first = book.runs[0]
+    table = pd.concat([r.table for r in book.runs]).groupby("time", as_index=False).first()
+    table.attrs = first.table.attrs
+    one = replace(
+        first,
+        name="",
+        table=table,
+        conditions={n: c for r in book.runs for n, c in r.conditions.items()},
+        inputs=tuple(dict.fromkeys(n for r in book.runs for n in r.inputs)),
+        marks=book.marks,
+        places={n: p for r in book.runs for n, p in r.places.items()},
+    )
+    return replace(book, runs=(one,))
 
 
 def table_for(
     path: Path,
-    experiments: Iterable[Experiment],
+    problem: Problem,
     *,
     roles: Mapping[str, str] = MappingProxyType({}),
     decimal: str | None = None,
     dates: str = "",
 ) -> pd.DataFrame:
-    """Other measurements for these experiments, as `Problem.with_data` takes them.
+    """Other measurements for a problem's experiments, as `Problem.with_data` takes them.
 
     roles, decimal, dates  as for `read_workbook`
     raises                 DataError, as `read_workbook` and `Workbook.frame` do
     """
-    runs = list(experiments)
+    runs = problem.experiments
     columns = {h: n for e in runs for h, n in e.columns.items()}
     measured = {n for e in runs for n in e.measured}
     expected = dict.fromkeys(
@@ -126,6 +161,7 @@ def table_for(
     )
     expected |= {h: n for h, n in columns.items() if n in ("time", "experiment")}
     units = {n: u for e in runs for n, u in e.units.items()}
+    units["time"] = units.get("time", time_unit_of(problem.model))
     units |= {h: units[n] for h, n in columns.items() if n in units}
     keep = {*expected, *(n for e in runs for n in e.sigma_columns)}
     options = Options(roles, {}, {}, dates)
@@ -266,7 +302,11 @@ def _time_unit(raw: Sequence[RawRun]) -> str:
 def _named(run: RawRun, options: Options) -> dict[str, RunColumn]:
     """The columns of a run by their names in the model; deviations as `sd_...`."""
     names: dict[str, str] = {}
-    warm = [h for h, s in run.series.items() if s.unit in ABSOLUTE]
+    warm = [
+        h
+        for h, s in run.series.items()
+        if s.unit in ABSOLUTE or (not s.unit and words.is_temperature(split_header(h)[0]))
+    ]
     for header, s in run.series.items():
         if s.role == "sd":
             continue

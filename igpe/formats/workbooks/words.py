@@ -19,9 +19,18 @@ from igpe.problem.units import require_unit
 
 TIMES = {"time", "times", "t", "zeit", "temps", "tempo", "tiempo", "elapsed", "duration", "dauer"}
 TIMES |= {"timestamp", "uhrzeit", "clock", "tos", "relzeit", "minutes", "hours", "days", "seconds"}
-TIMES |= {"stunden", "minuten", "sekunden", "tage", "datetime"}
+TIMES |= {"stunden", "stunde", "minuten", "sekunden", "tage", "tag", "day", "hour", "datetime"}
 DATES = {"date", "datum", "fecha"}
-OTHER_TIMES = {"retention", "dwell", "integration", "induction", "exposure", "lag", "doubling"}
+OTHER_TIMES = {
+    "retention",
+    "dwell",
+    "integration",
+    "induction",
+    "exposure",
+    "lag",
+    "doubling",
+    "rt",
+}
 RESIDENCE = {"residence", "verweilzeit", "tau"}
 RUNS = {"experiment", "run", "exp", "batch", "trial", "lauf", "versuch"}
 INDICES = {"no", "nr", "index", "injection", "inj", "vial", "cycle", "spectrum", "scan", "point"}
@@ -30,7 +39,19 @@ COMPONENTS = {"name", "component", "compound", "analyte", "species", "substance"
 COMPONENTS |= {"komponente", "substanz", "stoff", "peak"}
 AMOUNTS = ("amount", "concentration", "conc", "result", "value", "wert", "ergebnis", "gehalt")
 STATISTICS = {"mean", "average", "avg", "sd", "std", "stdev", "rsd", "min", "max", "minimum", "sum"}
-STATISTICS |= {"maximum", "standard", "mittelwert", "stabw", "median", "total", "cv", "slope", "n"}
+STATISTICS |= {
+    "summe",
+    "gesamt",
+    "maximum",
+    "standard",
+    "mittelwert",
+    "stabw",
+    "median",
+    "total",
+    "cv",
+    "slope",
+    "n",
+}
 NO_REACTION = {"column", "oven", "detector", "jacket", "ambient", "room", "wall", "coolant"}
 NO_REACTION |= {"inlet", "feed", "sample", "injector", "autosampler", "storage", "säulen"}
 CONTROLLED = {"pressure", "druck", "p", "flow", "flowrate", "feed", "fluss", "stirrer", "stirr"}
@@ -59,8 +80,20 @@ _SPELLED = {
     "celsius": "degC",
     "minuten": "min",
 }
-_SPELLED |= {"grad c": "degC", "oc": "degC", "mins": "min", "hrs": "h", "secs": "s"}
-_LETTER_DEGREES = {"C": "degC", "F": "degF"}
+_SPELLED |= {"stunde": "h", "hour": "h", "hours": "h", "tag": "d", "day": "d", "days": "d"}
+_SPELLED |= {
+    "minutes": "min",
+    "seconds": "s",
+    "sekunden": "s",
+    "grad": "degC",
+    "grad c": "degC",
+    "oc": "degC",
+    "mins": "min",
+    "hrs": "h",
+    "secs": "s",
+}
+TIME = {"[time]": 1.0}
+LETTER_DEGREES = {"C": "degC", "F": "degF"}
 PER_CENT = re.compile(r"(?i)(wt|mol|vol|mass|area|m|v|w)?[-. ]*%|per ?cent|prozent")
 _OF = r"(?:[\s_.]*(?:of|von)?[\s_(]*(?P<of>[A-Za-z]\w*)\)?)?"
 _KINDS = {
@@ -77,6 +110,7 @@ _REPLICATES = [
     (re.compile(r"(.*[^\W\d_])[_ .](\d)"), False),
 ]
 _STANDARD = re.compile(r"(?i)standard[ _]dev(iation)?|std\.?[ _]dev\.?|stdev")
+_RUN_IN = re.compile(rf"(?i)(.*?)((?:{'|'.join(RUNS)})[\W_]*\d+)\)?")
 _NO_TIMES = {"retentionszeit", "halbwertszeit", "totzeit", "verweilzeit"}
 TEMPERATURE = "T"  # what the reactors of `kinetics` call it
 
@@ -84,7 +118,7 @@ TEMPERATURE = "T"  # what the reactors of `kinetics` call it
 def split_header(header: str) -> tuple[str, str]:
     """Name and unit of a header: "t / h", "c(A) [mol/L]", "Temp. (°C)", "time_min", "T, C"."""
     name, unit = _split(header.strip())
-    degrees = _LETTER_DEGREES.get(unit, "")
+    degrees = LETTER_DEGREES.get(unit, "")
     return name, degrees if degrees and is_temperature(name) else unit
 
 
@@ -168,7 +202,7 @@ def is_time(header: str) -> bool:
     if {*lower} & (OTHER_TIMES | RESIDENCE):
         return False
     is_unit_alone = header.strip().lower() in ("min", "h", "sec", "hr", "hrs")
-    compound = any(w.endswith("zeit") and w not in _NO_TIMES for w in lower)
+    compound = any(w.endswith("zeit") or w.startswith("zeit") for w in lower if w not in _NO_TIMES)
     return lower[0] in TIMES or "time" in lower or compound or is_unit_alone or is_date(header)
 
 
@@ -246,9 +280,16 @@ def replicate(name: str) -> Replicate | None:
 
 def is_run(header: str) -> bool:
     """Whether a header speaks of experiments."""
-    words = re.findall(r"[^\W\d_]+", header.lower())
+    words = words_of(header.lower())
     rest = {"id", "no", "nr", "number", "name"}
-    return bool(words) and words[0] in RUNS and set(words[1:]) <= rest
+    numbered = any(c.isdigit() for c in header)
+    return not numbered and bool(words) and words[0] in RUNS and set(words[1:]) <= rest
+
+
+def run_in(header: str) -> tuple[str, str] | None:
+    """Quantity and run of a header such as "A run 2"; None if it names no run."""
+    match = _RUN_IN.fullmatch(split_header(header)[0])
+    return (match[1].strip(" _-("), match[2].strip()) if match else None
 
 
 def identifier(name: str, taken: Collection[str] = ()) -> str:

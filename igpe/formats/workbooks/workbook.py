@@ -1,7 +1,7 @@
 """What users get of laboratory files: what was understood, and experiments."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,9 @@ from igpe.formats.workbooks.fitting import (
     Quantity,
     WorkbookRun,
     concentrations,
+    no_response_factor,
     subject_of,
+    time_unit_of,
 )
 from igpe.formats.workbooks.reader import Mark
 from igpe.problem.experiment import Experiment, experiment_of
@@ -89,9 +91,8 @@ class Workbook:
                             f"{low:g} to {high:g}", len(values), run.places[q.name],
                         ])  # fmt: skip
             for name, c in run.conditions.items():
-                value = f"{c.value:g}" + f" (= {c.written})" * (
-                    c.written != f"{c.value:g} {c.unit}"
-                )
+                same = c.written == f"{c.value:g} {c.unit}".strip()
+                value = f"{c.value:g}" + f" (= {c.written})" * (not same)
                 rows.append([run.name, "", name, "condition", c.unit, value, 1, ()])
         for header, why in self.left_out.items():
             rows.append(["", header, "", f"not used: {why}", "", "", 0, ()])
@@ -156,6 +157,7 @@ class Workbook:
         start: Mapping[str, Any] = MappingProxyType({}),
         names: Mapping[str, str] = MappingProxyType({}),
         inputs: Iterable[str] | None = None,
+        time_unit: str = "",
         censored: str | None = None,
         **conditions: Any,
     ) -> list[Experiment]:
@@ -170,6 +172,7 @@ class Workbook:
         names       header -> name in the model, where they differ
         inputs      names of conditions and set quantities that the model needs; by default those
                     that the model has
+        time_unit   of the model's time; by default that of a reactor, else that of the file
         censored    "drop": cells such as "< 0.01" are left out. They are never replaced by a number
         conditions  further arguments of `Experiment`; a mapping of all runs gives each its own
         raises      DataError: cells with limits, a model without any of the quantities, conditions
@@ -181,7 +184,10 @@ class Workbook:
         given = self._inputs(known, None if inputs is None else tuple(inputs))
         runs = [r.name for r in self.runs]
         made = []
-        for run in self.runs:
+        unit = time_unit or time_unit_of(model)
+        factor = conversion("time", self.time.unit, unit)[0] if unit and self.time.unit else 1.0
+        for one in self.runs:
+            run = replace(one, table=one.table.assign(time=factor * one.table["time"]))
             own_start = start[run.name] if runs != [""] and {*start} == {*runs} else start
             own = {k: v[run.name] if _by_run(v, runs) else v for k, v in conditions.items()}
             made.append(
@@ -222,8 +228,10 @@ class Workbook:
                 )
             if name:
                 chosen[q.name] = name
-        converted = [q for q in self.measured if q.kind and q.name not in chosen]
-        if not chosen and not converted:
+        if not chosen and not any(subject_of(q) is not None for q in self.measured):
+            areas = [q for q in self.measured if q.kind == "area"]
+            if areas:
+                raise DataError(no_response_factor(areas[0]))
             raise DataError(
                 f"The model has none of the quantities {[q.header for q in self.measured]}. Say "
                 f"which is which: names={{'{self.measured[0].header}': 'A'}}."
@@ -267,7 +275,7 @@ class Workbook:
         more: dict[str, Any],
     ) -> Experiment:
         table = run.table[["time", *(n for n in chosen if n in run.table.columns)]].copy()
-        units = {q.name: q.unit for q in (self.time, *self.measured) if q.unit not in ("", "%")}
+        units = {q.name: q.unit for q in self.measured if q.unit not in ("", "%")}
         if known.model is not None:
             has = {n: known.unit(chosen.get(n, n)) for n in units}
             units = {n: u for n, u in units.items() if has[n]}
@@ -291,7 +299,7 @@ class Workbook:
         arguments: dict[str, Any] = {
             "start": start,
             "inputs": {n: known.given(n, run, self._unit(n)) for n in given if _has(run, n)},
-            "units": {columns.get(n, n): u for n, u in units.items() if n in (*measured, "time")},
+            "units": {columns.get(n, n): u for n, u in units.items() if n in measured},
             "only": [columns[n] for n in measured],
             "replicates": bool(table["time"].duplicated().any()),
         }

@@ -731,6 +731,41 @@ LAYOUTS["minutes and hours"] = Layout(
     units={"A": "mol/L"},
 )
 
+# Tried after the reader was written: files that were read wrongly at first.
+
+LAYOUTS["retention times beside areas"] = Layout(
+    "GC: a retention time in minutes is no measured quantity",
+    "Injection;Reaction time/min;RT A [min];A [mM]\n1;0;4,2;10\n2;5;4,2;8\n3;10;4,21;6,4\n",
+    time="min",
+    runs={"": "t A / 0 10 / 5 8 / 10 6.4"},
+)
+LAYOUTS["sheets of one experiment"] = Layout(
+    "Excel: a sheet for each instrument",
+    {
+        "HPLC": "t [min]|A [mM]\n0|1\n10|0.8\n20|0.6\n",
+        "pH": "t [min]|pH\n0|7\n10|6.8\n20|6.5\n",
+    },
+    choices=("together=True", "together=False"),
+)
+LAYOUTS["runs in headers"] = Layout(
+    "Excel: a column for each run",
+    "t [min];A Run 1;A Run 2\n0;1;2\n5;0,8;1,7\n10;0,6;1,5\n",
+    time="min",
+    runs={"Run 1": "t A / 0 1 / 5 .8 / 10 .6", "Run 2": "t A / 0 2 / 5 1.7 / 10 1.5"},
+)
+LAYOUTS["white space"] = Layout(
+    "Text: columns parted by spaces",
+    "t A B\n0 1 0\n5 .8 .2\n10 .6 .4\n",
+    runs={"": "t A B / 0 1 0 / 5 .8 .2 / 10 .6 .4"},
+    ending=".txt",
+)
+LAYOUTS["unit for a name"] = Layout(
+    "CSV: the column of times is called min",
+    "min,A,B\n0,1,0\n5,.8,.2\n10,.6,.4\n",
+    time="min",
+    runs={"": "t A B / 0 1 0 / 5 .8 .2 / 10 .6 .4"},
+)
+
 # Supplementary files of papers -------------------------------------------------------------------
 
 LAYOUTS["paper: esterification"] = Layout(

@@ -1,0 +1,165 @@
+"""From a file to experiments: temperatures, limits, conversions, units, other measurements."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from layouts import LAYOUTS, Layout
+from typer.testing import CliRunner
+
+import igpe
+from igpe import kinetics
+from igpe.cli import app
+from igpe.formats.workbooks.cells import Question
+
+TIMES = np.array([0.0, 5, 10, 20, 40])
+K, ENERGY, REFERENCE = 0.05, 60e3, 333.15  # 1/min at the reference, J/mol, K
+BATCH = kinetics.Batch(["A -> B"], bounds={"k1": (0, 5)})
+
+
+def warm_sheets(folder):
+    """A -> B at three temperatures in degrees Celsius, a sheet each, with a title."""
+    sheets = {}
+    for celsius in (50, 60, 70):
+        k = K * np.exp(-ENERGY / 8.314462618 * (1 / (celsius + 273.15) - 1 / REFERENCE))
+        rows = "\n".join(f"{t:g}|{10 * np.exp(-k * t):.10f}" for t in TIMES)
+        sheets[f"run {celsius}"] = (
+            f"Decay\nTemperature|{celsius}|°C\n\nt [min]|A [mmol/L]\n{rows}\n"
+        )
+    return Layout("Excel: a sheet for each temperature", sheets).write(folder, "warm")
+
+
+def test_temperatures_of_sheets_lead_to_arrhenius(tmp_path):
+    arrhenius = kinetics.MassAction(kinetics.Arrhenius("k", "E", reference=REFERENCE))
+    reactor = kinetics.Batch(
+        [kinetics.Reaction("A -> B", arrhenius)], bounds={"k": (1e-3, 1), "E": (1e4, 2e5)}
+    )
+    book = igpe.read_workbook(warm_sheets(tmp_path))
+    assert list(book.conditions()["T [K]"]) == [323.15, 333.15, 343.15]
+    runs = book.experiments(reactor, start={"A": 10.0, "B": 0.0})
+    assert [r.inputs["T"] for r in runs] == [323.15, 333.15, 343.15]
+    problem = igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)
+    result = igpe.estimate(problem, certify=False)
+    assert result.parameters == pytest.approx({"k": K, "E": ENERGY}, rel=1e-3)
+
+
+def test_conditions_that_differ_are_not_passed_over(tmp_path):
+    book = igpe.read_workbook(warm_sheets(tmp_path))
+    with pytest.raises(igpe.errors.DataError, match=r"\['T'\] are not the same.*inputs=\['T'\]"):
+        book.experiments(start={"A": 10.0})
+    assert book.experiments(inputs=["T"], units={})[2].inputs["T"] == 343.15
+
+
+def test_igpe_new_writes_arrhenius_for_several_temperatures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    warm_sheets(tmp_path)
+    words = ["new", "model.py", "--data", "warm.xlsx", "--reaction", "A -> B"]
+    done = CliRunner().invoke(app, words)
+    assert "323.15 (= 50 °C)" in done.stdout
+    assert "with Arrhenius constants" in done.stdout
+    stored = CliRunner().invoke(app, ["estimate", "model.py", "--json", "-"]).stdout
+    found = json.loads(stored)["parameters"]
+    assert [found["k1"], found["E1"]] == pytest.approx([K, ENERGY], rel=1e-2)
+
+
+def book_of(folder, name):
+    return igpe.read_workbook(LAYOUTS[name].write(folder, "file"))
+
+
+def test_limits_of_detection_are_never_numbers(tmp_path):
+    book = book_of(tmp_path, "limits of detection")
+    with pytest.raises(igpe.errors.DataError, match=r"Data!C2 \('n\.d\.'\).*censored='drop'"):
+        book.experiments(units={})
+    (run,) = book.experiments(units={}, censored="drop")
+    assert list(run.measurements.of("B")[1]) == [0.52, 0.9]
+
+
+def test_a_conversion_becomes_a_concentration_from_a_known_start(tmp_path):
+    book = book_of(tmp_path, "conversion of a species")
+    (run,) = book.experiments(BATCH, start={"A": 2.0, "B": 0.0})
+    assert run.measurements.of("A")[1] == pytest.approx([2.0, 1.6, 1.28, 0.82])
+    with pytest.raises(igpe.errors.DataError, match=r"start value of 'A' as a number.*Expression"):
+        book.experiments(BATCH, start={"A": igpe.Unknown(0, 5), "B": 0.0})
+
+
+def test_a_yield_needs_its_reactant(tmp_path):
+    path = LAYOUTS["conversion and yield"].write(tmp_path, "file")
+    with pytest.raises(igpe.errors.DataError, match=r"is a yield, but.*'yield of B from A'"):
+        igpe.read_workbook(path, roles={"conversion [%]": "ignore"}).experiments(BATCH)
+    said = {"conversion [%]": "conversion of A", "yield of B [%]": "yield of 2 B from A"}
+    (run,) = igpe.read_workbook(path, roles=said).experiments(BATCH, start={"A": 2.0, "B": 0.0})
+    assert run.measurements.of("A")[1] == pytest.approx([2.0, 1.6, 1.28])
+    assert run.measurements.of("B")[1] == pytest.approx([0, 0.18 * 4, 0.31 * 4])
+
+
+def test_areas_need_a_response_factor(tmp_path):
+    book = book_of(tmp_path, "gc area per cent")
+    with pytest.raises(igpe.errors.DataError, match=r"response factor.*pyo.Expression"):
+        book.experiments(BATCH)
+
+
+def test_a_temperature_without_a_unit_is_asked_for(tmp_path):
+    layout = Layout("Excel", {"a": "T|50\n\nt [min]|A\n0|1\n5|0.8\n10|0.6\n"})
+    arrhenius = kinetics.MassAction(kinetics.Arrhenius("k", "E", reference=REFERENCE))
+    reactor = kinetics.Batch([kinetics.Reaction("A -> B", arrhenius)])
+    path = layout.write(tmp_path, "file")
+    with pytest.raises(igpe.errors.DataError, match=r"has no unit.*units=\{'T': 'degC'\}"):
+        igpe.read_workbook(path).experiments(reactor)
+    (run,) = igpe.read_workbook(path, units={"T": "degC"}).experiments(reactor)
+    assert run.inputs["T"] == 323.15
+
+
+def test_answers_to_questions(tmp_path):
+    path = LAYOUTS["dates that are ambiguous"].write(tmp_path, "file")
+    with pytest.raises(Question) as asked:
+        igpe.read_workbook(path)
+    last = [
+        igpe.read_workbook(path, **how).runs[0].table["time"].iloc[-1]
+        for how in asked.value.choices.values()
+    ]
+    assert last == [24 * 90, 24 * 3]  # 1 May, 5 January
+
+
+def test_units_of_the_model_and_other_measurements(tmp_path):
+    units = kinetics.Units("mol", "L", "h")
+    reactor = kinetics.Batch(["A -> B"], bounds={"k1": (0, 50)}, units=units)
+    book = igpe.read_workbook(warm_sheets(tmp_path), sheets=["run 60"])
+    runs = book.experiments(reactor, start={"A": 0.01, "B": 0.0})
+    problem = igpe.Problem(reactor, parameters=["k1"], experiments=runs)
+    assert igpe.estimate(problem, certify=False).parameters["k1"] == pytest.approx(60 * K, rel=1e-3)
+
+
+def test_what_is_wrongly_said_is_refused(tmp_path):
+    path = LAYOUTS["title line"].write(tmp_path, "file")
+    for more, says in (
+        ({"roles": {"tme [min]": "time"}}, "Did you mean 'time \\[min\\]'"),
+        ({"roles": {"A [mol/L]": "temperature"}}, "igpe knows 'time'"),
+        ({"sheets": ["Sheet2"]}, "Did you mean 'Sheet1'"),
+        ({"decimal": ";"}, "decimal=','"),
+    ):
+        with pytest.raises(igpe.errors.DataError, match=says):
+            igpe.read_workbook(path, **more)
+
+
+def test_a_file_of_many_cells_is_refused(tmp_path):
+    path = tmp_path / "long.csv"
+    pd.DataFrame(np.zeros((300_000, 4)), columns=list("tABC")).to_csv(path, index=False)
+    with pytest.raises(igpe.errors.DataError, match=r"igpe reads up to 1,000,000 cells"):
+        igpe.read_workbook(path)
+
+
+def test_the_table_shows_what_was_understood(tmp_path):
+    book = book_of(tmp_path, "metadata block")
+    rows = book.table().set_index("name")
+    assert rows.loc["T", "values"] == "333.15 (= 60 °C)"
+    assert rows.loc["A", ["role", "cells"]].tolist() == ["measured", "Run!B9:B12"]
+    assert "333.15" in repr(book)
+    assert "<table" in book._repr_html_()
+
+
+def test_sheets_of_one_experiment_are_put_together(tmp_path):
+    path = LAYOUTS["sheets of one experiment"].write(tmp_path, "file")
+    book = igpe.read_workbook(path, together=True)
+    assert [r.name for r in book.runs] == [""]
+    assert book.runs[0].table.to_numpy().tolist() == [[0, 1, 7], [10, 0.8, 6.8], [20, 0.6, 6.5]]
