@@ -39,6 +39,7 @@ MARKS = {
     "given": FIXED,
 }
 """Remark of a `Parameter` -> its mark in the table."""
+LABELLED = '<b style="display:inline-block;min-width:7em">'
 COLOURS = {"good": "#009e73", "fair": "#e69f00", "bad": "#d55e00"}  # Okabe and Ito
 
 
@@ -97,7 +98,7 @@ def front(result: ResultData) -> str:
     heads, *rows = estimates(result, width=None)
     lines = "".join(
         f'<p class="verdict" style="border-left:4px solid {COLOURS[line.grade]};'
-        f'padding-left:.6em;margin:.2em 0"><b>{line.label}</b> {escape(line.words)}</p>'
+        f'padding-left:.6em;margin:.2em 0">{LABELLED}{line.label}</b> {escape(line.words)}</p>'
         for line in verdict(result)
     )
     caption = f"Estimates, with {100 * result.confidence:g} % intervals"
@@ -172,8 +173,8 @@ def _fit(result: ResultData) -> tuple[str, Grade]:
     if judged.p < DOUBTFUL:
         return f"fair: residuals barely consistent with noise ({p}){explained}", "fair"
     is_good = share.empty or share.min() >= EXPLAINED
-    word: tuple[str, Grade] = ("good", "good") if is_good else ("no lack of fit", "fair")
-    return f"{word[0]}: residuals consistent with noise ({p}){explained}", word[1]
+    grade: Grade = "good" if is_good else "fair"
+    return f"{grade}: residuals consistent with noise ({p}){explained}", grade
 
 
 def _r_squared(share: Mapping[str, float]) -> str:
@@ -337,7 +338,7 @@ def actions(result: ResultData) -> list[str]:
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
         what = listed(held) if len(held) <= MOST_NAMED else f"{len(held)} unknowns"
-        lines.append(f"At a bound: {what}. If it is only a guess, widen it.")
+        lines.append(f"At a bound: {what}. Widen a bound that is only a guess.")
     return [*lines, *result.actions]
 
 
