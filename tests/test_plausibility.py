@@ -65,3 +65,26 @@ def test_the_warning_is_printed_by_check_and_noted_by_estimate():
     cold = problem(FORMS["E / (R T)"], temperature=50.0)
     assert "looks like degrees Celsius" in str(igpe.check(cold))
     assert "looks like degrees Celsius" in " ".join(str(igpe.estimate(cold)).split())
+
+
+@pytest.mark.parametrize(("unit", "count"), [(pyo.units.mol / pyo.units.L, 0), (pyo.units.g, 1)])
+def test_terms_whose_units_cannot_be_added(unit, count):
+    """Numbers may hide units, and slopes have none in Pyomo: only known terms are compared."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A = pyo.Var(m.t, units=pyo.units.mol / pyo.units.L)
+        m.dA = dae.DerivativeVar(m.A)
+        m.k = pyo.Var(bounds=(0, 1), units=1 / pyo.units.min)
+        m.rest = pyo.Param(mutable=True, initialize=0.0, units=unit)
+        m.balance = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dA[t] == 8.3 - m.k * (m.A[t] - 2 * m.rest) + 0.1 * m.A[t]
+        )
+        return m
+
+    run = igpe.Experiment(DATA, start={"A": 1.0})
+    posed = igpe.Problem(model, parameters=["k"], experiments=run)
+    said = igpe.check(posed, identifiability=False).warnings
+    assert len(said) == count
+    assert all("Equation 'balance' adds terms in mol" in s and "in g" in s for s in said)

@@ -345,3 +345,18 @@ def test_units_that_do_not_fit_are_no_unit_at_the_end_of_an_estimation():
     result = igpe.estimate(problem)
     assert result.parameters["k[1]"] == pytest.approx(0.5, rel=1e-3)
     assert set(result.points["unit"]) == {""}
+
+
+@pytest.mark.parametrize("inputs", [["T"], {"T": "T"}, {"T": "column"}], ids=str)
+def test_a_column_may_be_an_input(inputs):
+    """It is not measured; where it does not change it is a number."""
+    given = inputs
+    table = pd.DataFrame({"time": [0.0, 1, 2], "A": [1.0, 0.5, 0.2], "T": [300.0, 310, 320]})
+    if inputs == {"T": "column"}:
+        given = {"T": table["T"]}
+    run = Experiment(table, inputs=given)
+    assert run.measured == ("A",)
+    assert list(run.inputs["T"].values) == [300, 310, 320]
+    assert Experiment(table.assign(T=300.0), inputs=["T"]).inputs["T"] == 300.0
+    with pytest.raises(DataError, match="Did you mean 'T'"):
+        Experiment(table, inputs={"T": "t"})

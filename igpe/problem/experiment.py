@@ -15,7 +15,14 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.names import Suggesting
 from igpe.problem.card import experiment_html
-from igpe.problem.inputs import Input, InputValue, Table, read_inputs, require_overlap
+from igpe.problem.inputs import (
+    Input,
+    InputValue,
+    Table,
+    input_columns,
+    read_inputs,
+    require_overlap,
+)
 from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
@@ -146,10 +153,10 @@ class Experiment(Suggesting):
                 states left out start where the model says (a fixed value or an equation)
     start_time  when the states have their start values; by default 0 if the first measurement
                 comes later and not later than the experiment is long, else the first time
-    inputs      name -> number, `igpe.linear_input`, `igpe.step_input`, a function of time
-                written with Pyomo's
-                functions, a pandas Series whose index holds the times, a column of `data`, or a
-                DataFrame with a column `time`
+    inputs      columns of `data` by the names of inputs: ["T"]; or name -> such a column, number,
+                `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
+                functions, a pandas Series whose index holds the times, or a DataFrame with a column
+                `time`. A column that is an input is not measured
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them; None
                 if unknown. Relative ones follow the model's predictions, never measurements;
@@ -169,14 +176,17 @@ class Experiment(Suggesting):
         name: str = "",
         start: Mapping[str, Start] = MappingProxyType({}),
         start_time: float | None = None,
-        inputs: Mapping[str, InputValue] = MappingProxyType({}),
+        inputs: Mapping[str, InputValue] | Iterable[str] = MappingProxyType({}),
         sigma: Sigma = None,
         units: Mapping[str, str] = MappingProxyType({}),
         columns: Mapping[str, str] = MappingProxyType({}),
         only: Iterable[str] | None = None,
         replicates: bool = False,
     ) -> None:
+        if isinstance(inputs, list | tuple) and all(isinstance(n, str) for n in inputs):
+            inputs = {n: n for n in inputs}
         check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
+        given: Mapping[str, InputValue] = inputs  # type: ignore[assignment]
         table = renamed(read_table(data), columns)
         self._conditions: dict[str, Any] = {
             "name": name,
@@ -197,17 +207,18 @@ class Experiment(Suggesting):
                 "Read it with igpe.read_experiments(table, ...)."
             )
         times = time_column(table, replicates=replicates, name=name)
-        chosen = select_columns(table, self._conditions["only"], leave=sigma_columns(sigma))
+        leave = sigma_columns(sigma) | input_columns(given)
+        chosen = select_columns(table, self._conditions["only"], leave=leave)
         self.measurements = _measurements(table, times, chosen, sigma)
         self._file = str(table.attrs.get(SOURCE, ""))
         self.error_models: Mapping[str, NoiseModel] = MappingProxyType(error_models(chosen, sigma))
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
         self.sigma_known = sigma is not None and not self.estimated_sigma
         self.start_time = start_time_of(times, start_time)
-        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(inputs, table))
+        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(given, table))
         self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
         for role, one in self.inputs.items():
-            if isinstance(inputs[role], (pd.Series, pd.DataFrame)) and isinstance(one, Table):
+            if isinstance(given[role], (pd.Series, pd.DataFrame)) and isinstance(one, Table):
                 require_overlap(role, one, self.start_time, float(self.times[-1]))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from pyomo.environ import value as pyomo_value
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
+from igpe.core.names import closest
+from igpe.problem.tables import numbers
 
 SAME = 4  # units in the last place: times as close are one
 
@@ -77,7 +79,7 @@ TimeExpression: TypeAlias = Callable[[Any], Any]
 Input: TypeAlias = float | Table | TimeExpression
 """A number, a table, or a function of time written with Pyomo's functions (`pyo.exp(-t)`)."""
 
-InputValue: TypeAlias = "float | Table | TimeExpression | pd.Series[float] | pd.DataFrame"
+InputValue: TypeAlias = "float | str | Table | TimeExpression | pd.Series[float] | pd.DataFrame"
 """What a user may give: an `Input`; a pandas Series whose index holds the times; a column of the
 experiment's own table; a DataFrame with a column `time` and one for the input. What pandas gives is
 linear between its points."""
@@ -93,6 +95,26 @@ def read_inputs(
               if there is no table: the index must hold the times
     """
     return {name: _read(name, value, measured) for name, value in inputs.items()}
+
+
+def input_columns(inputs: Mapping[str, InputValue]) -> set[str]:
+    """Names of the columns of the experiment's table that are inputs."""
+    named = {str(v.name) for n, v in inputs.items() if isinstance(v, pd.Series) and v.name == n}
+    return named | {v for v in inputs.values() if isinstance(v, str)}
+
+
+def _column(name: str, column: str, measured: pd.DataFrame) -> float | Table:
+    """A column of the experiment's table: a number where it does not change."""
+    if column not in measured.columns or column == "time":
+        raise DataError(
+            f"Input '{name}' is the column '{column}', but the table's columns are "
+            f"{list(measured.columns)}.{closest(column, map(str, measured.columns))}"
+        )
+    over_time = pd.Series(numbers(measured, column), index=measured["time"]).dropna()
+    over_time = over_time[~over_time.index.duplicated()]
+    if len(over_time) and over_time.nunique() == 1:
+        return float(over_time.iloc[0])
+    return _read_series(name, over_time)
 
 
 def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
@@ -133,6 +155,8 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
         return _read_series(name, value.set_index("time")[name if name in others else others[0]])
     if isinstance(value, pd.Series):
         return _read_series(name, _over_time(name, value, measured))
+    if isinstance(value, str) and measured is not None:
+        return _column(name, value, measured)
     if isinstance(value, Table) or callable(value):
         return value  # type: ignore[no-any-return]
     try:

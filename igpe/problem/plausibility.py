@@ -12,6 +12,7 @@ import numpy as np
 from pyomo.core.expr import numeric_expr as expr
 from pyomo.environ import value
 
+from igpe.problem.equation_units import unit_warnings
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, evaluate
 from igpe.problem.model import Instance
@@ -55,6 +56,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
             "TransformationFactory('dae....') from the builder, unless that is meant."
         )
     for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
+        warnings = unit_warnings(instance) | warnings
         quantities = _Quantities(problem, experiment, instance)
         for series in (*instance.equations.values(), *instance.expressions.values()):
             for argument in _exponents(series[max(series)].expr):
