@@ -36,6 +36,7 @@ def explore(
 ) -> "Explorer":
     """Sliders for the unknowns beside measurements and model; for notebooks.
 
+    problem  with its measurements
     start    unknown -> where its slider begins; by default amid its bounds
     method   of the button "Estimate from here"
     raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), EstimationFailed if
