@@ -266,6 +266,8 @@ def _read(value: Any, hint: Any) -> Any:
         return _read(value, others[0]) if len(others) == 1 else restored(value)
     kind = kind or hint
     if kind is np.ndarray:
+        if not isinstance(value, list):
+            raise TypeError(f"{value!r:.50} is no list")
         return np.array(restored(value), dtype=float)
     if not isinstance(kind, type):
         return restored(value)

@@ -258,7 +258,7 @@ def _ratios(
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """Pairs of uncertain unknowns whose ratio or product is determined, by the covariance."""
     free = [p.name for p in result.estimates[: len(result.covariance)]]
-    unsure = [p for p in plain if _is_uncertain(p) and p.value]
+    unsure = [p for p in plain if _is_uncertain(p) and p.value and p.name in free]
     used: set[str] = set()
     for k, one in enumerate(unsure):
         for other in unsure[k + 1 :]:
