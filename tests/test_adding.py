@@ -122,7 +122,6 @@ class Counting(NoiseModel):
         return Counting(self.scale * abs(factor) ** 0.5)
 
 
-@dataclass
 @dataclass(frozen=True)
 class Stricter(igpe.losses.Loss):
     """Squares up to five standard deviations first, up to one in the end."""
@@ -133,6 +132,7 @@ class Stricter(igpe.losses.Loss):
         return 5.0, 1.0
 
 
+@dataclass
 class Careful:
     """A solver: IPOPT, and a bound of 0 on what cannot be negative."""
 

@@ -132,7 +132,7 @@ def test_the_five_steps_maximise_the_likelihood(kind):
     errors = [p.standard_error for p in result.estimates]
     assert errors == pytest.approx(np.sqrt(np.diag(np.linalg.inv(curved))), rel=0.1)
     assert result.degrees == len(TIMES) - 2
-    text = str(result)
+    text = str(result.details)
     assert "-2 log likelihood" in text
     assert "Sum of squares" not in text
     a = result.points["fitted"]
