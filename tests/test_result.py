@@ -16,6 +16,7 @@ from zoo import ZOO
 import igpe
 from igpe.core.markup import number
 from igpe.results.answer import WIDTH, estimates
+from igpe.results.answer import text as answer
 
 CASE = {c.name: c for c in ZOO}
 TIMES = np.linspace(0.25, 5.0, 20)
@@ -96,6 +97,14 @@ def test_the_printed_result(chain):
     assert [line.split()[0] for line in lines[5:]] == ["k1", "k2"]
     assert repr(chain).startswith(f"Result(k1={chain.parameters['k1']:.6g}, k2=")
     assert len(repr(chain).splitlines()) == 1
+
+
+def test_the_proof_is_asked_for_in_the_words_of_the_command_line(chain):
+    """Also where they are broken over two lines."""
+    command = f"igpe certify {'deep/' * 8}model.py"
+    said = answer(chain, prove=command)
+    assert f"not proved: run {command}" in " ".join(said.split())
+    assert "igpe.certify" not in said
 
 
 def test_the_details(chain):

@@ -67,6 +67,7 @@ def estimate(
     """
     from igpe.cli.model_file import is_petab
     from igpe.core.status import Status
+    from igpe.results.answer import text as answered
     from igpe.results.answer import verdict
 
     problem = problem_of(model, data)
@@ -74,15 +75,14 @@ def estimate(
         raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
     with reported(True) as tell:
         result = estimated(model, problem, seed, tell, time_limit)
-    prove = f"igpe certify {model}"
-    text = str(result).replace("igpe.certify(problem, result)", prove)
+    words = answered(result, f"igpe certify {model}")
     body = result.to_dict() | {"table": rows(result.to_frame(), "name")}
     if is_petab(model):
         from igpe.formats.petab.errors import petab_errors, petab_objective, write_petab_parameters
 
         errors = petab_errors(problem, result)
         objective = petab_objective(problem, result.parameters, priors=True)
-        text += f"\nPEtab: negative log-likelihood {objective:.7g}."
+        words += f"\nPEtab: negative log-likelihood {objective:.7g}."
         body |= {"negative_log_likelihood": objective, "petab": rows(errors, "name")}
         if petab is not None:
             write_petab_parameters(result, model, petab, errors)
@@ -90,7 +90,7 @@ def estimate(
     is_interrupted = result.status is Status.INTERRUPTED
     answer(
         "estimate",
-        text,
+        words,
         body,
         json,
         picture=(result.plot, plot),

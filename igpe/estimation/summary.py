@@ -408,17 +408,10 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     m = experiment.measurements
     times = m.times[m.row]
     fitted = run.measured[np.searchsorted(run.times, times), m.column]
-    names = np.array(m.names)[m.column]
-    table = pd.DataFrame({
-        "experiment": experiment.name,
-        "name": names,
-        "time": times,
-        "measured": m.value,
-        "fitted": fitted,
-        "residual": m.value - fitted,
-        "sigma": _sigma(experiment, run),
-        "unit": [problem.unit(n) for n in names],
-    })
+    table = m.table(experiment.name).assign(
+        fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
+    )
+    table["unit"] = [problem.unit(n) for n in table["name"]]
     return table.iloc[np.lexsort((times, m.column))]
 
 

@@ -143,6 +143,11 @@ class Measurements:
         mine = self.column == self.names.index(name)
         return self.times[self.row[mine]], self.value[mine], self.sigma[mine]
 
+    def table(self, experiment: str) -> pd.DataFrame:
+        """One row for each number: experiment, name, time, measured."""
+        columns = {"name": np.array(self.names)[self.column], "time": self.times[self.row]}
+        return pd.DataFrame({"experiment": experiment, **columns, "measured": self.value})
+
 
 class Experiment(Suggesting):
     """Measurements of one run, and the conditions it was run under.

@@ -40,6 +40,7 @@ MARKS = {
 }
 """Remark of a `Parameter` -> its mark in the table."""
 LABELLED = '<b style="display:inline-block;min-width:7em">'
+PROVE = "igpe.certify(problem, result)"
 COLOURS = {"good": "#009e73", "fair": "#e69f00", "bad": "#d55e00"}  # Okabe and Ito
 
 
@@ -73,15 +74,21 @@ class Headline(NamedTuple):
         return {name: line.words for name, line in self._asdict().items()}
 
 
-def verdict(result: ResultData) -> Headline:
-    """The three lines."""
-    fit, optimum = _fit(result), _optimum(result)
+def verdict(result: ResultData, prove: str = PROVE) -> Headline:
+    """The three lines.
+
+    prove  what to type for a proof
+    """
+    fit, optimum = _fit(result), _optimum(result, prove)
     return Headline(Line("Fit", *fit), Line("Parameters", *_parameters(result)), optimum)
 
 
-def text(result: ResultData) -> str:
-    """Verdict, estimates and what needs action, on 80 columns."""
-    lines = [line.text for line in verdict(result)]
+def text(result: ResultData, prove: str = PROVE) -> str:
+    """Verdict, estimates and what needs action, on 80 columns.
+
+    prove  what to type for a proof
+    """
+    lines = [line.text for line in verdict(result, prove)]
     lines += ["", *aligned(estimates(result))] if result.estimates else []
     needed = actions(result)
     lines += ["", *map(filled, needed)] if needed else []
@@ -283,7 +290,7 @@ def _correlated(result: ResultData, known: Sequence[str]) -> list[str]:
     return []
 
 
-def _optimum(result: ResultData) -> Line:
+def _optimum(result: ResultData, prove: str) -> Line:
     """How good the optimum is, from all that is known: the proof, the searches, the status."""
     proof, status = result.proof, result.status
     words, grade = f"{status.value[0].lower()}{status.value[1:].rstrip('.')}", "bad"
@@ -295,7 +302,7 @@ def _optimum(result: ResultData) -> Line:
             exact = f"gap {100 * gap:.2g} %" if proof.lower_bound > 0 else "the fit is exact"
             words, grade = f"proved best within the bounds ({exact})", "good"
         else:
-            words, grade = f"{_agreement(result)}{_unproved(result)}", "fair"
+            words, grade = f"{_agreement(result)}{_unproved(result, prove)}", "fair"
     elif status is Status.NOTHING_TO_DO:
         grade = "good"
     return Line("Optimum", words, grade)  # type: ignore[arg-type]
@@ -310,13 +317,13 @@ def _agreement(result: ResultData) -> str:
     return f"{len(same)} of {len(ends)} searches agree; "
 
 
-def _unproved(result: ResultData) -> str:
+def _unproved(result: ResultData, prove: str) -> str:
     """That nothing is proved, and how to prove it where that can be tried."""
     if result.proof is not None:
         return "not proved: the proof was not finished"
     if result.criterion:
         return "not proved"
-    return "not proved: run igpe.certify(problem, result)"
+    return f"not proved: run {prove}"
 
 
 def actions(result: ResultData) -> list[str]:

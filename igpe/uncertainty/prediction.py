@@ -210,9 +210,7 @@ def predict(
         for name, band in zip(trajectory.names, bands, strict=True):
             head = {"experiment": run.name, "name": name, "time": grid}
             tables.append(pd.DataFrame(head).join(band).assign(unit=problem.unit(name)))
-        m = run.measurements
-        columns = {"name": np.array(m.names)[m.column], "time": m.times[m.row], "measured": m.value}
-        measured.append(pd.DataFrame({"experiment": run.name, **columns}))
+        measured.append(run.measurements.table(run.name))
     kind = "linearised" if replications is None else f"{len(replications.parameters)} refits"
     table, measurements = (pd.concat(parts, ignore_index=True) for parts in (tables, measured))
     return Prediction(table, measurements, confidence, kind, problem.unit("time"))

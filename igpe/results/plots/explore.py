@@ -212,12 +212,9 @@ def _points(problem: Problem) -> pd.DataFrame:
     """All measurements, as `Result.points` has them."""
     tables = []
     for e in problem.experiments:
-        m = e.measurements
-        names = np.array(m.names)[m.column]
-        values = {"name": names, "time": m.times[m.row], "measured": m.value}
         known = e.sigma_known and not e.error_models
-        values["sigma"] = m.sigma if known else np.full(len(m.value), np.nan)
-        tables.append(pd.DataFrame(values).assign(experiment=e.name))
+        sigma = e.measurements.sigma if known else np.nan
+        tables.append(e.measurements.table(e.name).assign(sigma=sigma))
     found = pd.concat(tables, ignore_index=True)
     return found.assign(unit=found["name"].map(problem.unit))
 
