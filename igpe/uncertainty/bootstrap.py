@@ -25,7 +25,7 @@ from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import Plot
-from igpe.results.plots.uncertainty import plot_bootstrap
+from igpe.results.plots.uncertainty import plot_draws
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, Row, Work
@@ -101,9 +101,9 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         rows = {n: self._row(n) for n in self.estimate}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
-    def plot(self, axes: Any = None) -> Plot:
-        """A histogram of each unknown with estimate and interval."""
-        return plot_bootstrap(self.parameters, self.to_frame(), self.confidence, axes)
+    def plot(self, axes: Any = None, *, pairs: bool = False) -> Plot:
+        """A histogram of each unknown with estimate and interval; `pairs`: and of each pair."""
+        return plot_draws(self.parameters, self.to_frame(), self.confidence, axes, pairs=pairs)
 
     def _row(self, name: str) -> dict[str, Any]:
         value, values = self.estimate[name], self.parameters[name].to_numpy()

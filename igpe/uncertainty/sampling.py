@@ -27,6 +27,8 @@ from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem, takes_problem
+from igpe.results.plots.axes import Plot
+from igpe.results.plots.uncertainty import plot_draws
 from igpe.uncertainty.likelihood import Likelihood, likelihood, require_confidence, size_of
 
 HALVINGS = 40  # of the distance from the estimate, until there is a density
@@ -154,6 +156,10 @@ class Samples(Shown):
             "autocorrelation": [self.autocorrelation[n] for n in self.names],
         })
         return table.rename_axis("name")
+
+    def plot(self, axes: Any = None, *, pairs: bool = True) -> Plot:
+        """A histogram of each unknown with estimate and interval; `pairs`: and of each pair."""
+        return plot_draws(self.flat(), self.to_frame(), self.confidence, axes, pairs=pairs)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         walkers, steps, _ = self.chains.shape

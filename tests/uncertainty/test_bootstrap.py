@@ -210,6 +210,12 @@ def test_words_and_pictures():
     assert "20 refits, ParametricBootstrap(), seed 0" in str(found)
     assert "km" in found._repr_html_()
     assert [ax.get_xlabel() for ax in found.plot()] == ["vmax", "km"]
+    pairs = found.plot(pairs=True)
+    assert [ax.get_visible() for ax in pairs] == [True, False, True, True]
+    (dots, star) = pairs[2].lines
+    assert list(dots.get_xdata()) == list(found.parameters["vmax"])
+    assert list(dots.get_ydata()) == list(found.parameters["km"])
+    assert (*star.get_xdata(), *star.get_ydata()) == tuple(found.estimate.values())
 
 
 def few(count):

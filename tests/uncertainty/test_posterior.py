@@ -88,6 +88,7 @@ def test_arviz_gets_all_draws():
     tree = found.to_arviz()
     assert tree["posterior"]["km"].values == pytest.approx(found.chains[:, :, 1])
     assert tree["sample_stats"]["lp"].shape == found.log_density.shape
+    assert len(found.plot()[2].lines[0].get_xdata()) == found.log_density.size
 
 
 def test_an_interrupt_ends_with_what_is_drawn():

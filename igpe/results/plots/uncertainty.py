@@ -62,24 +62,42 @@ def _smooth(values: Any, rise: Any, estimate: float, grid: Any) -> Any:
     return PchipInterpolator(values, rise)(grid)
 
 
-def plot_bootstrap(
-    refits: pd.DataFrame, intervals: pd.DataFrame, confidence: float, axes: Any = None
+def plot_draws(
+    draws: pd.DataFrame,
+    intervals: pd.DataFrame,
+    confidence: float,
+    axes: Any = None,
+    *,
+    pairs: bool = False,
 ) -> Plot:
-    """A histogram of the refits of each unknown, with its estimate and interval.
+    """A histogram of the draws of each unknown, with its estimate and interval.
 
-    refits      one row each, one column for each unknown
-    intervals   indexed by unknown: estimate, lower, upper, unit;  confidence: of the intervals
-    axes        matplotlib axes, one per unknown; None makes a figure
+    draws       one row each, one column for each unknown: refits, or draws from a posterior
+    intervals   indexed by unknown: estimate, lower, upper, and unit if known
+    confidence  of the intervals
+    axes        matplotlib axes, one per unknown, with pairs n x n; None makes a figure
+    pairs       below the histograms, the draws of each pair of unknowns
     """
-    drawn = axes_for(len(intervals), axes)
-    for ax, (name, one) in zip(drawn, intervals.iterrows(), strict=True):
-        ax.hist(refits[name], bins="auto", color=BLUE, alpha=0.6)
+    names, n = list(intervals.index), len(intervals)
+    drawn = axes_for(n * n if pairs else n, axes, columns=n if pairs else 0)
+    units = intervals["unit"] if "unit" in intervals else pd.Series("", index=names)
+    labels = {name: labelled(str(name), units[name]) for name in names}
+    diagonal = drawn[:: n + 1] if pairs else drawn
+    for ax, (name, one) in zip(diagonal, intervals.iterrows(), strict=True):
+        ax.hist(draws[name], bins="auto", color=BLUE, alpha=0.6)
         ax.axvline(one["estimate"], color="black", label="estimate")
         for end, words in (("lower", f"{100 * confidence:g} %"), ("upper", None)):
             ax.axvline(one[end], color="black", linestyle=":", label=words)
-        ax.set_xlabel(labelled(str(name), one["unit"]))
-    drawn[0].set_ylabel("refits")
-    legend_above(drawn, axes)
+        ax.set_xlabel(labels[name])
+    for k, ax in enumerate(drawn) if pairs else ():
+        row, column = (names[i] for i in divmod(k, n))
+        ax.set_visible(k // n >= k % n)
+        if k // n > k % n:
+            ax.plot(draws[column], draws[row], ".", color=BLUE, alpha=0.15, rasterized=True)
+            ax.plot(intervals["estimate"][column], intervals["estimate"][row], "k*")
+            ax.set(xlabel=labels[column], ylabel=labels[row])
+    drawn[0].set_ylabel("draws")
+    legend_above(drawn[:1], axes)
     return Plot(drawn)
 
 
