@@ -1,6 +1,6 @@
 """A new user: from nothing to a report on their own table, and what they do wrong on the way.
 
-    python benchmarks/new_user.py [path] [mistakes] [workbooks] [--json FILE]
+    python benchmarks/new_user.py [path] [mistakes] [workbooks] [frames] [--json FILE]
 
 path      an empty folder, a new virtual environment, this checkout from pip, and the user's CSV, as
           a spreadsheet of German settings writes it: commands and wall time until the report
@@ -8,11 +8,14 @@ mistakes  every mistake of mistakes.py on the command line (exit code 2, no trac
           tests/test_bad_input.py in Python: a message that names the remedy
 workbooks files in the layouts of instruments, Excel users and papers (tests/formats/workbooks): how
           many are read right, refused where they must be, and wrong
+frames    `igpe.plots.explore` on the models of the repository with up to ten states: processor time
+          from a slider that moves to the curve that is drawn, of the slowest slider
 """
 
 import argparse
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -20,13 +23,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from figures import Row, at_least, at_most, command
 from mistakes import MISTAKES, Mistake
 
+import igpe
+
 ROOT = Path(__file__).resolve().parent.parent
+MOVES, REDRAW = 7, 0.1  # steps of a slider; processor time of one, s
 TRUTH = {"k1": 0.05, "k2": 0.02}  # 1/min
 COMMANDS = (
     "python3 -m venv .venv",
@@ -138,5 +145,36 @@ def workbooks(_: argparse.Namespace) -> Iterator[Row]:
     yield at_most("workbooks", "read wrongly", counted["wrong"], limit=0)
 
 
+def frames(_: argparse.Namespace) -> Iterator[Row]:
+    """How fast the model follows a slider."""
+    slowest = 0.0
+    for path in sorted((ROOT / "models").glob("*.py")):
+        module = runpy.run_path(str(path))
+        best = module.get("OPTIMUM")
+        problem = module["problem"]()
+        is_best = isinstance(best, dict) and set(best) == set(problem.box.names)
+        explorer = igpe.plots.explore(problem, best if is_best else None)
+        spent = max(_redraw(explorer, slider) for slider in explorer.sliders.values())
+        yield at_most(path.stem, "a redraw", spent, "s", REDRAW)
+        slowest = max(slowest, spent)
+    yield at_least("slowest", "frames", 1 / slowest, "1/s", 1 / REDRAW)
+
+
+def _redraw(explorer: Any, slider: Any) -> float:
+    """Median of some steps of a slider, up or down so that it stays within its bounds."""
+    logarithmic = hasattr(slider, "base")
+    place = np.log10(slider.value) if logarithmic else slider.value
+    up = place + MOVES * slider.step <= slider.max
+    spent = []
+    for _ in range(MOVES):
+        place += slider.step if up else -slider.step
+        began, before = time.process_time(), explorer.parameters
+        slider.value = 10**place if logarithmic else place
+        spent.append(time.process_time() - began)
+        assert explorer.parameters != before
+    return float(np.median(spent))
+
+
 if __name__ == "__main__":
-    command(__doc__, "a new user", {"path": path, "mistakes": mistakes, "workbooks": workbooks})
+    sections = {"path": path, "mistakes": mistakes, "workbooks": workbooks, "frames": frames}
+    command(__doc__, "a new user", sections)

@@ -1,9 +1,11 @@
 """Puts the zoo of problems, the published models and the benchmarks where tests can import them.
 
-And opens every kind of executor, a real cluster among them. Small matrices need no threads.
+And opens every kind of executor, a real cluster among them, and a browser. Small matrices need no
+threads.
 """
 
 import os
+import shutil
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+BROWSERS = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "benchmarks"))]
 
@@ -37,6 +40,21 @@ def cluster():
         distributed.Client(workers) as client,
     ):
         yield client
+
+
+@pytest.fixture(scope="module")  # its event loop would stay in the way of others
+def browser():
+    """Headless Chromium: Debian's or Google's, else the one that playwright installs."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - few tests need it
+
+    with sync_playwright() as driver:
+        installed = [p for p in map(shutil.which, BROWSERS) if p]
+        program = Path(installed[0] if installed else driver.chromium.executable_path)
+        if not program.exists():
+            give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+            give_up("Chromium is not installed; `playwright install chromium` brings it.")
+        with driver.chromium.launch(executable_path=program) as running:
+            yield running
 
 
 @contextmanager

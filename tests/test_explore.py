@@ -6,7 +6,7 @@ import consecutive
 import pytest
 
 import igpe
-from igpe.core.errors import SolverMissing
+from igpe.core.errors import ProblemError, SolverMissing
 
 START = {"p1": 3.0, "p2": 0.5}
 
@@ -53,6 +53,11 @@ def test_a_model_that_cannot_be_integrated_is_named(explorer, monkeypatch):
     explorer.sliders["p2"].value = 2.0
     assert "No &lt;way&gt;." in explorer._words.value
     assert explorer._lines.value == ""
+
+
+def test_a_start_that_belongs_to_no_unknown_is_named():
+    with pytest.raises(ProblemError, match=r"Values are given for \['p3'\]"):
+        igpe.plots.explore(consecutive.problem(), START | {"p3": 1.0})
 
 
 def test_without_ipywidgets(monkeypatch):

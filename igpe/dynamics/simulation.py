@@ -39,18 +39,7 @@ def simulate(
                 finite, the times are no finite numbers, or one lies before the start,
                 EstimationFailed if the integration breaks down, saying when
     """
-    unknown_names = [n for n in parameters if n not in problem.unknowns.names]
-    if unknown_names:
-        raise ProblemError(
-            f"Values are given for {unknown_names}, which are no unknowns; the unknowns are "
-            f"{list(problem.unknowns.names)}."
-        )
-    missing = [n for n in problem.box.names if n not in parameters]
-    if missing:
-        raise ProblemError(
-            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
-        )
-    values = {n: _value(n, parameters[n]) for n in problem.box.names}
+    values = values_of(problem, parameters)
     given = None if times is None else _times(times)
     grids = tuple(
         fine_grid(problem, k) if given is None else given for k in range(len(problem.experiments))
@@ -77,6 +66,25 @@ def simulate(
     names = [n for n in found.columns if n != "experiment"]
     found.attrs["units"] = {n: unit for n in names if (unit := problem.unit(n))}
     return found
+
+
+def values_of(problem: Problem, parameters: Mapping[str, float]) -> dict[str, float]:
+    """Return the value of every free unknown, in the problem's order.
+
+    raises  ProblemError if one has none, a value belongs to no unknown, or is not finite
+    """
+    unknown_names = [n for n in parameters if n not in problem.unknowns.names]
+    if unknown_names:
+        raise ProblemError(
+            f"Values are given for {unknown_names}, which are no unknowns; the unknowns are "
+            f"{list(problem.unknowns.names)}."
+        )
+    missing = [n for n in problem.box.names if n not in parameters]
+    if missing:
+        raise ProblemError(
+            f"Give values for {missing}; the unknowns are {list(problem.box.names)}."
+        )
+    return {n: _value(n, parameters[n]) for n in problem.box.names}
 
 
 def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, float]) -> str:

@@ -10,8 +10,10 @@ bound here is the whole line, also an operation that this file does not know.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
+import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
@@ -70,10 +72,10 @@ def _nothing_known(*operands: Range) -> Range:
 
 def _outward(low: FloatArray, high: FloatArray, units: int = 1) -> Range:
     """Bounds moved apart by their rounding; the whole line where one is no number."""
-    bad = ~(low <= high)
-    below = np.where(np.isfinite(low), low - units * np.spacing(np.abs(low)), low)
-    above = np.where(np.isfinite(high), high + units * np.spacing(np.abs(high)), high)
-    return Range(np.where(bad, -np.inf, below), np.where(bad, np.inf, above))
+    good = low <= high
+    for _ in range(units):
+        low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    return Range(np.where(good, low, -np.inf), np.where(good, high, np.inf))
 
 
 def _sum(a: Range, b: Range) -> Range:
@@ -93,8 +95,8 @@ def _is_exact(x: FloatArray, y: FloatArray, total: FloatArray) -> BoolArray:
 
 
 def _product(a: Range, b: Range) -> Range:
-    corners = np.stack([np.asarray(x * y) for x in a for y in b])
-    low, high = corners.min(axis=0), corners.max(axis=0)  # min hands on nan
+    corners = [x * y for x in a for y in b]
+    low, high = reduce(np.minimum, corners), reduce(np.maximum, corners)  # which hand on nan
     is_zero = [(r.low == 0) & (r.high == 0) for r in (a, b)]
     nothing = (low == 0) & (high == 0) & (is_zero[0] | is_zero[1])  # no product that underflowed
     found = _outward(low, high)
@@ -341,8 +343,11 @@ class Changing:
 
     def __init__(self, *functions: Any) -> None:
         self.value, self.slope, _ = functions
+        given = self.value.sx_in()
+        rows = ca.vertcat(*(function(*given) for function in functions))  # they share nearly all
         self.text = str(self.value.serialize())
-        self.enclosures = tuple(map(Enclosure, functions))
+        self.unknowns = sorted(set(self.value.jac_sparsity(0, 2).get_col()))  # that move it
+        self.enclose = Enclosure(ca.Function("enclosed", given, [rows]))
 
 
 _marked: dict[tuple[object, ...], FloatArray] = {}
@@ -362,7 +367,7 @@ def abrupt(
     On a stretch without extrema nothing hides between two times with like values. What an
     integrator may step over is a rise that ends before the step does; so it lands on each.
     """
-    key = function.text, *(a.tobytes() for a in (*segments, numbers)), through
+    key = function.text, *(a.tobytes() for a in (*segments, numbers[function.unknowns])), through
     if key not in _marked:
         if len(_marked) == KEPT:
             _marked.pop(next(iter(_marked)))
@@ -418,23 +423,17 @@ class _Trajectory:
     def _classified(self, low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
         sizes = np.abs(self._values(self.function.value, low + (high - low) / 2))
         self.largest = max(self.largest, float(np.max(sizes[np.isfinite(sizes)], initial=0.0)))
-        value, slope = (self._enclosed(k, low, high, inputs) for k in (0, 1))
+        columns = [point(c) for c in inputs.T], [point(number) for number in self.numbers]
+        value, slope, curvature = self.function.enclose([Range(low, high)], *columns)
         with np.errstate(invalid="ignore"):
             constant = value.high - value.low <= max(NOISE * self.largest, NOTHING)
         label = np.full(len(low), UNDECIDED)
         label[slope.low >= 0], label[slope.high <= 0] = 1, -1
         label[constant] = 0
-        rest = np.flatnonzero(label == UNDECIDED)  # the curvature costs as much as all else
-        if len(rest):
-            # an edge of the inputs may be a corner; inside a segment the slope is continuous
-            curvature = self._enclosed(2, low[rest], high[rest], inputs[rest])
-            label[rest[curvature.low > 0]], label[rest[curvature.high < 0]] = BENT, -BENT
+        # an edge of the inputs may be a corner; inside a segment the slope is continuous
+        rest = label == UNDECIDED
+        label[rest & (curvature.low > 0)], label[rest & (curvature.high < 0)] = BENT, -BENT
         return label
-
-    def _enclosed(self, k: int, low: FloatArray, high: FloatArray, inputs: FloatArray) -> Range:
-        columns = [point(c) for c in inputs.T], [point(number) for number in self.numbers]
-        (found,) = self.function.enclosures[k]([Range(low, high)], *columns)
-        return Range(*(np.broadcast_to(bound, low.shape) for bound in found))
 
     def _turns(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
         """Of pieces on which the slope rises or falls: its first sign, and where that ends."""

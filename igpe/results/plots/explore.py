@@ -19,8 +19,9 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import Estimator
 from igpe.dynamics.shooting.residuals import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.dynamics.simulation import values_of
 from igpe.equations.compiled import compiled
-from igpe.problem.problem import Problem
+from igpe.problem.problem import Problem, takes_problem
 from igpe.results.plots.axes import looks, panels
 from igpe.results.plots.fit import draw_fit
 
@@ -31,6 +32,7 @@ ROUNDED = 0.51  # steps by which a browser may round
 POINTS = 72.0  # per inch: units of SVG
 
 
+@takes_problem
 def explore(
     problem: Problem, start: Mapping[str, float] | None = None, method: Estimator = SingleShooting()
 ) -> "Explorer":
@@ -39,8 +41,9 @@ def explore(
     problem  with its measurements
     start    unknown -> where its slider begins; by default amid its bounds
     method   of the button "Estimate from here"
-    raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), EstimationFailed if
-             the model cannot be integrated at the start
+    raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), ProblemError if a
+             value of `start` belongs to no unknown, EstimationFailed if the model cannot be
+             integrated there
     """
     try:
         import ipywidgets  # noqa: PLC0415 - for notebooks alone
@@ -49,7 +52,7 @@ def explore(
             "Sliders need the package ipywidgets: pip install 'igpe[notebook]'"
         ) from None
     middle = problem.box.mapping(problem.box.middle)
-    return Explorer(problem, {**middle, **dict(start or {})}, method, ipywidgets)
+    return Explorer(problem, values_of(problem, middle | dict(start or {})), method, ipywidgets)
 
 
 class Explorer:

@@ -1,27 +1,11 @@
 """The page in a real browser: wide and narrow, light and dark, on paper."""
 
-import shutil
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import sync_playwright
 from results import KINDS, result
-
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as driver:
-        found = [p for p in map(shutil.which, PROGRAMS) if p]
-        program = Path(found[0] if found else driver.chromium.executable_path)
-        if not program.exists():
-            pytest.skip("Chromium is not installed; `playwright install chromium` brings it.")
-        with driver.chromium.launch(executable_path=program) as running:
-            yield running
 
 
 @pytest.fixture
