@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from igpe.formats.workbooks.cells import VALUES, Cell, CellGrid, Kind
+from igpe.formats.workbooks.cells import EMPTY, VALUES, Cell, CellGrid, Kind
 from igpe.formats.workbooks.words import (
+    is_date,
     is_run,
     is_statistic,
     is_time,
@@ -57,23 +58,44 @@ class SheetTable:
 
 def find_blocks(grid: CellGrid) -> list[SheetTable]:
     """All tables of a sheet that have headers, from the top."""
-    if (turned := _turned(grid)) is not None:
-        return [replace(b, turned=True) for b in _below_each_other(turned)]
-    return _below_each_other(grid)
+    rows, start = grid.rows, 0
+    blocks: list[SheetTable] = []
+    for r in range(len(rows) - 1):
+        if r < start or not (row := _times_across(rows, r)):
+            continue
+        end = next((k for k in range(r, len(rows)) if _is_empty(rows[k])), len(rows))
+        first = r
+        while first > start and len(_values(rows[first - 1])) > 1:
+            first -= 1
+        blank = [EMPTY] * len(row)
+        shown = [rows[k] if first <= k < end else blank for k in range(len(rows))]
+        shown[r] = row
+        across = _below_each_other(replace(grid, rows=[list(c) for c in zip(*shown, strict=True)]))
+        above = tuple(tuple(rows[k]) for k in range(start, first) if not _is_empty(rows[k]))
+        blocks += [replace(b, turned=True, above=above, title=_title(above)) for b in across]
+        start = end
+    return blocks or _below_each_other(grid)
 
 
-def _turned(grid: CellGrid) -> CellGrid | None:
-    """The sheet with rows for columns, if its first row holds the times."""
-    rows = [row for row in grid.rows if any(c.kind is not Kind.EMPTY for c in row)]
-    for row, following in pairwise(rows):
-        values = [c for c in row if c.kind in VALUES]
-        first = next(c for c in row if c.kind is not Kind.EMPTY)
-        if first.kind is Kind.TEXT and len(values) > 1 and is_time(first.text):
-            below = next(c for c in following if c.kind is not Kind.EMPTY)
-            if below.kind is Kind.TEXT and sum(c.kind in VALUES for c in following) > 1:
-                flipped = [list(column) for column in zip(*grid.rows, strict=True)]
-                return replace(grid, rows=flipped)
-    return None
+def _times_across(rows: Sequence[list[Cell]], r: int) -> list[Cell]:
+    """A row that holds the times of those below: "Time [s]|0|30", "Name|5 min|9 min"; or []."""
+    row, values, below = rows[r], _values(rows[r]), rows[r + 1]
+    if len(values) < 2 or len(_values(below)) < 2 or _first(below).kind is not Kind.TEXT:  # noqa: PLR2004
+        return []
+    if _first(row).kind is Kind.TEXT and is_time(_first(row).text):
+        return row
+    above = rows[r - 1] if r else [EMPTY] * len(row)
+    if any(row[c].kind is not Kind.DURATION or above[c].kind is not Kind.EMPTY for c in values):
+        return []
+    return [Cell(Kind.TEXT, text="time"), *(c if c.kind in VALUES else EMPTY for c in row[1:])]
+
+
+def _is_empty(row: Sequence[Cell]) -> bool:
+    return all(c.kind is Kind.EMPTY for c in row)
+
+
+def _first(row: Sequence[Cell]) -> Cell:
+    return next((c for c in row if c.kind is not Kind.EMPTY), EMPTY)
 
 
 def _texts(row: Sequence[Cell]) -> list[int]:
@@ -178,7 +200,8 @@ def _blocks(
                 units[c] = text
             elif text:
                 headers[c] = clean(text)
-    parts = _beside(columns, headers)
+    columns, lists = _without_lists(columns, rows, data)
+    parts = _beside(columns, headers, [rows[r] for r in data])
     over = header - 1
     if len(parts) == 1 and over >= first and _texts(rows[over]) != columns[:1]:
         _units_above(rows[over], columns, headers, units)
@@ -187,6 +210,7 @@ def _blocks(
         begin = 0 if part is parts[0] else part[0]
         own = [tuple(rows[r][begin : following[0]]) for r in range(first, header)]
         shared = [tuple(rows[r]) for r in range(above, first)]
+        shared += [tuple(rows[r][lists:]) for r in data] if lists else []
         mine = [r for r in data if any(rows[r][c].kind is not Kind.EMPTY for c in part)]
         found.append(
             SheetTable(
@@ -226,9 +250,29 @@ def _units_above(
             units[c] = unit
 
 
-def _beside(columns: list[int], headers: dict[int, str]) -> list[list[int]]:
-    """The columns of each table: one begins where the headers come again."""
+def _without_lists(
+    columns: list[int], rows: Sequence[Sequence[Cell]], data: Sequence[int]
+) -> tuple[list[int], int]:
+    """The columns without a list of names and values beside them, and where it begins; or 0."""
+    for before, c in pairwise(columns):
+        own = [rows[r][c:] for r in data if rows[r][c].kind is not Kind.EMPTY]
+        named = c > before + 1 and own and all(row[0].kind is Kind.TEXT for row in own)
+        if named and any(cell.kind in VALUES for row in own for cell in row):
+            return columns[: columns.index(c)], c
+    return columns, 0
+
+
+def _beside(
+    columns: list[int], headers: dict[int, str], data: Sequence[Sequence[Cell]]
+) -> list[list[int]]:
+    """The columns of each table: one begins where the headers come again, or other times."""
     times = [c for c in columns if is_time(headers[c])]
+    starts = [c for c in times if not is_date(headers[c])]
+    texts = {tuple(row[c].text for row in data) for c in starts}
+    own = list(pairwise([*starts, columns[-1] + 1]))
+    differ = len(texts) == len(starts) > 1 and starts[0] == columns[0] and times == starts
+    if differ and all(a + 1 < b for a, b in own):
+        return [[c for c in columns if a <= c < b] for a, b in own]
     again = [c for c in times if times and headers[c].lower() == headers[times[0]].lower()]
     first = [c for c in columns if headers[c] and headers[c].lower() == headers[columns[0]].lower()]
     starts = first if len(first) == len(again) else again

@@ -9,10 +9,11 @@ import math
 import re
 import zipfile
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +48,12 @@ NUMBER = re.compile(_NUMBER)
 _LIMIT = re.compile(rf"[<>≤≥]\s*({_NUMBER})\s*%?")
 _WITH_ERROR = re.compile(rf"({_NUMBER})\s*(?:±|\+/-|\+-)\s*({_NUMBER})")
 _CLOCK = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}(?:[.,]\d+)?))?\s*([AaPp][Mm])?")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "std": 3600.0, "d": 86400.0, "t": 86400.0}
+_DURATION = (
+    r"(\d+(?:[.,]\d+)?)\s*"
+    r"(s|sec|seconds?|min|minutes?|minuten?|h|hrs?|hours?|std|d|days?|tage?)(?![a-z])\.?\s*"
+)
+_GAP = re.compile(r"(?<=\d)[\s'\N{RIGHT SINGLE QUOTATION MARK}](?=\d{3}(?!\d))")  # thousands
 _DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[T ,]+(\d.*))?")
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")  # 1,234: thousands or decimals
 _POINT_GROUP = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
@@ -92,11 +99,16 @@ EMPTY = Cell(Kind.EMPTY)
 
 @dataclass(frozen=True)
 class CellGrid:
-    """A sheet: its file and name, and the cells of its rows. All rows are equally long."""
+    """A sheet: its file and name, and the cells of its rows. All rows are equally long.
+
+    hidden  rows that Excel does not show;  shown: whether it shows the sheet
+    """
 
     file: Path
     sheet: str
     rows: list[list[Cell]]
+    hidden: frozenset[int] = frozenset()
+    shown: bool = True
 
     def place(self, row: int, column: int) -> str:
         """A cell as spreadsheets name it: "B7"; with its sheet, if the sheet has a name."""
@@ -137,14 +149,25 @@ def read_grids(path: Path, decimal: str | None, marked: Collection[str]) -> list
     sheets = open_file(path, _RAW)
     if len(sheets) > MOST_SHEETS:
         raise DataError(f"'{path}' has {len(sheets)} sheets; igpe reads up to {MOST_SHEETS}.")
-    texts = [c for rows in sheets.values() for row in rows for c in row if isinstance(c, str)]
-    comma = _has_decimal_comma(path, texts, decimal, bool(sheets.pop(_SEMICOLONS, None)))
+    texts = [c for s in sheets.values() for row in s.rows for c in row if isinstance(c, str)]
+    comma = _has_decimal_comma(path, texts, decimal, any(s.semicolons for s in sheets.values()))
     parse = _Parser(comma, {m.strip().lower() for m in marked})
-    return [CellGrid(path, name, _rectangle(map(parse.row, rows))) for name, rows in sheets.items()]
+    return [
+        CellGrid(path, name, _rectangle(map(parse.row, s.rows)), s.hidden, s.shown)
+        for name, s in sheets.items()
+    ]
 
 
-_SEMICOLONS = "\0;"  # stands beside the one sheet of a text file
 Rows = list[list[Any]]
+
+
+class _Sheet(NamedTuple):
+    """The values of a sheet; of a text file, whether semicolons part them."""
+
+    rows: Rows
+    hidden: frozenset[int] = frozenset()
+    shown: bool = True
+    semicolons: bool = False
 
 
 def _rectangle(rows: Iterable[list[Cell]]) -> list[list[Cell]]:
@@ -153,24 +176,26 @@ def _rectangle(rows: Iterable[list[Cell]]) -> list[list[Cell]]:
     return [row + [EMPTY] * (width - len(row)) for row in made]
 
 
-def _text_rows(path: Path) -> dict[str, Rows]:
+def _text_rows(path: Path) -> dict[str, _Sheet]:
     text = decoded(path)
-    lines = text.splitlines()
+    lines = [
+        line.lstrip("#% ") if line.startswith(("#", "%")) else line for line in text.splitlines()
+    ]
     separator = _separator([line for line in lines[:2000] if line.strip()])
     require_cells(
         path, len(lines), 1 + text.count(separator or " ") // max(len(lines), 1), MOST_CELLS
     )
-    reader = csv.reader(StringIO(text, newline=None), delimiter=separator or ",")
+    reader = csv.reader(lines, delimiter=separator or ",")
     rows = [list(row) for row in reader] if separator else [line.split() for line in lines]
     require_cells(path, len(rows), max(map(len, rows), default=0), MOST_CELLS)
-    for row in rows:
-        if row and row[0].startswith("#"):
-            row[0] = row[0].lstrip("# ")
-    return {"": rows} | ({_SEMICOLONS: [["yes"]]} if separator == ";" else {})
+    return {"": _Sheet(rows, semicolons=separator == ";")}
 
 
 def _separator(lines: list[str]) -> str:
     """What parts the longest stretch of lines into equally many fields; "" for white space."""
+    spaced = [words for line in lines if not {*";\t"} & {*line} and len(words := line.split()) > 1]
+    if sum(all(NUMBER.fullmatch(w) and w[-1] != "," for w in words) for words in spaced) > 1:
+        return ""
 
     def stretch(separator: str) -> int:
         longest = now = before = 0
@@ -182,15 +207,13 @@ def _separator(lines: list[str]) -> str:
 
     lengths = {s: stretch(s) for s in SEPARATORS}
     enough = max(lengths.values()) / 2
-    if enough <= 1 and all(len(line.split()) == len(lines[0].split()) > 1 for line in lines):
-        return ""
     return next(s for s in SEPARATORS if lengths[s] >= enough)
 
 
-def _sheet_rows(path: Path) -> dict[str, Rows]:
+def _sheet_rows(path: Path) -> dict[str, _Sheet]:
     if not zipfile.is_zipfile(path):
         frames = pd.read_excel(BytesIO(read(path)), sheet_name=None, header=None, engine="xlrd")
-        return {str(name): _frame_cells(frame) for name, frame in frames.items()}
+        return {str(name): _Sheet(_frame_cells(frame)) for name, frame in frames.items()}
     last = last_row(path)
     content = read(path)
     sheets = _openpyxl_rows(content, last, values=True)
@@ -198,8 +221,8 @@ def _sheet_rows(path: Path) -> dict[str, Rows]:
         parts = [n for n in archive.namelist() if "worksheets/" in n]
         has_formulas = any(b"<f" in archive.read(n) for n in parts)
     if has_formulas:
-        for name, rows in _openpyxl_rows(content, last, values=False).items():
-            _refuse_formulas(CellGrid(path, name, []), rows, sheets[name])
+        for name, sheet in _openpyxl_rows(content, last, values=False).items():
+            _refuse_formulas(CellGrid(path, name, []), sheet.rows, sheets[name].rows)
     return sheets
 
 
@@ -214,19 +237,18 @@ def _refuse_formulas(grid: CellGrid, formulas: Rows, values: Rows) -> None:
                 )
 
 
-def _openpyxl_rows(content: bytes, last: int, *, values: bool) -> dict[str, Rows]:
+def _openpyxl_rows(content: bytes, last: int, *, values: bool) -> dict[str, _Sheet]:
     from openpyxl import load_workbook  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
-    book = load_workbook(BytesIO(content), read_only=True, data_only=values, keep_links=False)
-    try:
-        return {
-            sheet.title: [
-                [_shown(cell) for cell in row] for row in sheet.iter_rows(max_row=max(last, 1))
-            ]
-            for sheet in book.worksheets
-        }
-    finally:
-        book.close()
+    book = load_workbook(BytesIO(content), data_only=values, keep_links=False)
+    return {
+        sheet.title: _Sheet(
+            [[_shown(cell) for cell in row] for row in sheet.iter_rows(max_row=max(last, 1))],
+            frozenset(r - 1 for r, row in sheet.row_dimensions.items() if row.hidden),
+            sheet.sheet_state == "visible",
+        )
+        for sheet in book.worksheets
+    }
 
 
 def _shown(cell: Any) -> Any:
@@ -239,11 +261,11 @@ def _frame_cells(frame: pd.DataFrame) -> Rows:
     return [list(row) for row in cells]
 
 
-def _parquet_rows(path: Path) -> dict[str, Rows]:
+def _parquet_rows(path: Path) -> dict[str, _Sheet]:
     from igpe.problem.tables import read_parquet  # noqa: PLC0415 - an extra
 
     frame = read_parquet(path)
-    return {"": [list(map(str, frame.columns)), *_frame_cells(frame)]}
+    return {"": _Sheet([list(map(str, frame.columns)), *_frame_cells(frame)])}
 
 
 _RAW = dict.fromkeys((".csv", ".txt", ".tsv", ".dat"), _text_rows)
@@ -282,7 +304,8 @@ def _comma_in(text: str) -> bool | str | None:
         return False
     if _GROUPED.fullmatch(text):
         return text
-    number = re.fullmatch(rf"[<>±\s]*({_NUMBER})(\s*\S{{1,8}})?", text)
+    text = _GAP.sub("", text)
+    number = re.fullmatch(rf"[<>±\s]*({_NUMBER})(\s*\S{{1,8}}|\s*(±|\+/?-)\s*{_NUMBER})?", text)
     is_decimal = number is not None and re.fullmatch(r"[^.,]*\d,\d[^.,]*", number[1])
     return True if is_decimal and number is not None and not _GROUPED.fullmatch(number[1]) else None
 
@@ -333,6 +356,7 @@ class _Parser:
 
     def number(self, text: str) -> float | None:
         """The number that a text is; None if it is none."""
+        text = _GAP.sub("", text)
         if not NUMBER.fullmatch(text):
             return None
         plain = text.replace("\N{MINUS SIGN}", "-")
@@ -350,7 +374,11 @@ class _Parser:
 
 
 def _moment(text: str) -> Cell | None:
-    """A clock time or a date; None if the text is neither."""
+    """A clock time, a duration or a date; None if the text is none of them."""
+    return _clock(text) or _date(text)
+
+
+def _clock(text: str) -> Cell | None:
     if match := _CLOCK.fullmatch(text):
         hours, minutes = int(match[1]), int(match[2])
         if match[4]:
@@ -358,10 +386,25 @@ def _moment(text: str) -> Cell | None:
         seconds = float((match[3] or "0").replace(",", "."))
         parts = 3 if match[3] or match[4] else 2
         return Cell(Kind.CLOCK, hours * 3600 + minutes * 60 + seconds, text, parts=parts)
+    if re.fullmatch(f"({_DURATION})+", text, re.IGNORECASE):
+        seconds = sum(
+            float(number.replace(",", ".")) * _SECONDS.get(unit, _SECONDS[unit[0]])
+            for number, unit in re.findall(_DURATION, text.lower())
+        )
+        return Cell(Kind.DURATION, seconds, text, parts=3)
+    return None
+
+
+def _date(text: str) -> Cell | None:
+    if re.match(r"\d{4}-\d\d-\d\d[T ]\d", text):
+        with suppress(ValueError):
+            at = datetime.fromisoformat(text)
+            at = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+            return Cell(Kind.DATE, (at, at), text)
     match = _DATE.fullmatch(text)
     if match is None:
         return None
-    rest = _moment(match[5]) if match[5] else Cell(Kind.CLOCK, 0.0)
+    rest = _clock(match[5]) if match[5] else Cell(Kind.CLOCK, 0.0)
     if rest is None or rest.kind is not Kind.CLOCK or rest.value >= _DAY:
         return None
     first, mark, second, third = int(match[1]), match[2], int(match[3]), int(match[4])

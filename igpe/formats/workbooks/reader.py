@@ -161,6 +161,7 @@ def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
     alone = words.is_deviation_alone(header) and bool(before)
     deviation = "" if repeated else words.deviation_of(header)
     no_numbers = not column.numeric or len(texts) > len(column.cells) / 2
+    no_numbers &= not (column.unit and any(c.isdigit() for text in texts for c in text))
     cases = (
         (not header, "ignore", "no name above it"),
         (words.is_run(header), "experiment", ""),
@@ -169,7 +170,7 @@ def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
         (no_numbers, "ignore", "no numbers"),
         (words.is_time(header) or words.is_residence_time(header), "time", ""),
         (
-            is_other_time or words.dimension(column.unit) == words.TIME,
+            is_other_time or (words.dimension(column.unit) == words.TIME and not column.kind),
             "ignore",
             "no time since the start",
         ),
@@ -278,12 +279,14 @@ def _long(
     for name in dict.fromkeys(n for n in names if n):
         mine = [r for r, n in enumerate(names) if n == name]
         unit = known_unit(units[mine[0]].text) or value.unit
+        unit = unit or known_unit(value.header.rpartition("_")[2])
         cells = [c if names[r] == name else EMPTY for r, c in enumerate(value.cells)]
         own = split_header(name)
         kind = words.kind_of(name) or value.kind
         made.append(Column(value.number, name, own[1] or unit, cells, "measured", kind=kind))
+    value.role = "used"
     for c in columns:
-        if c.role in ("measured", "component", "unit", "sd") and not _is_condition(c, keys):
+        if c.role in ("measured", "unit", "sd") and not _is_condition(c, keys):
             c.role, c.note = "ignore", f"the values are those of '{value.header}'"
     return [*columns, *made]
 
@@ -318,8 +321,12 @@ def _replicates(columns: list[Column], options: Options) -> None:
             groups.setdefault((one.of, column.unit), []).append((one.number, sure, column))
     for (of, _), members in groups.items():
         _group(of, members)
+    replicated = {c.of for c in free if c.of}
     for column in columns:
         column.role = "measured" if column.role == "replicates" else column.role
+        of = words.without(words.MEANS, column.of if column.role == "sd" else column.name)
+        if of in replicated and (column.role == "sd" or not column.of):
+            column.role, column.note = "ignore", f"computed from the replicates of '{of}'"
 
 
 def _group(of: str, members: Sequence[tuple[int, bool, Column]]) -> None:

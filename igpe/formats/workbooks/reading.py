@@ -13,7 +13,7 @@ from igpe.core.errors import DataError
 from igpe.core.names import closest
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable, clean, find_blocks
-from igpe.formats.workbooks.cells import CellGrid, Question, read_grids
+from igpe.formats.workbooks.cells import CellGrid, Kind, Question, read_grids
 from igpe.formats.workbooks.conditions import (
     ABSOLUTE,
     Condition,
@@ -89,7 +89,10 @@ def _read(
     headers: set[str] = set()
     asked = replace(options, roles={**expected, **options.roles})
     for file in files:
-        grids = _sheets(file, read_grids(file, decimal, marked), sheets)
+        grids = read_grids(file, decimal, marked)
+        unseen = [g.sheet for g in grids if not g.shown and sheets is None]
+        left_out |= {s: f"a hidden sheet; sheets=['{s}'] reads it" for s in unseen}
+        grids = _sheets(file, grids, sheets)
         mine, why, seen = _raw_runs(file, grids, asked, several=len(files) > 1)
         raw += mine
         left_out |= why
@@ -126,7 +129,9 @@ def _belong_together(book: Workbook, together: bool | None) -> bool:
 def _joined(book: Workbook) -> Workbook:
     """The workbook with all its runs as one."""
     first = book.runs[0]
-    table = pd.concat([r.table for r in book.runs]).groupby("time", as_index=False).first()
+    counted = [r.table.assign(row=r.table.groupby("time").cumcount()) for r in book.runs]
+    table = pd.concat(counted).groupby(["time", "row"], as_index=False).first()
+    table = table.drop(columns="row")
     table.attrs = first.table.attrs
     one = replace(
         first,
@@ -188,7 +193,7 @@ def _checked(roles: Mapping[str, str]) -> Mapping[str, str]:
 
 def _sheets(path: Path, grids: list[CellGrid], sheets: Collection[str] | None) -> list[CellGrid]:
     if sheets is None:
-        return grids
+        return [g for g in grids if g.shown]
     there = [g.sheet for g in grids]
     if unknown := [s for s in sheets if s not in there]:
         raise DataError(
@@ -249,6 +254,14 @@ def _no_times(path: Path, grids: Sequence[CellGrid], blocks: Sequence[SheetTable
             "channel or quantity. igpe needs one row for each time. Turn the table around."
         )
     listed = [h for b in blocks for h in b.headers if h]
+    for block in blocks:
+        for number, header in enumerate(block.headers):
+            texts = [c.text for c in block.cells(number) if c.kind is Kind.TEXT]
+            if texts and words.is_time(header):
+                return (
+                    f"igpe cannot read the times of '{header}' in '{path.name}', such as "
+                    f"'{texts[0]}'. Write numbers, or times such as 08:30:00 or 2024-02-15 08:30."
+                )
     if listed:
         other = [h for h in listed if {w.lower() for w in words.words_of(h)} & words.OTHER_TIMES]
         more = f" '{other[0]}' is no time since the start of the reaction." if other else ""
@@ -280,10 +293,11 @@ def _workbook(raw: Sequence[RawRun], options: Options, left_out: dict[str, str])
         warnings += sentences
     measured = _quantities(named, unit_of, [n for n, r in roles.items() if r == "measured"])
     if not measured:
+        unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
         raise DataError(
-            f"No column beside the time holds numbers that change: {[*raw[0].series]} in "
-            f"'{raw[0].block.grid.file.name}'. Give a table with one column for each "
-            "measured quantity."
+            f"No column beside the time holds numbers that change in "
+            f"'{raw[0].block.grid.file.name}'.{f' Not used: {unused}.' if unused else ''} Give a "
+            "table with one column for each measured quantity."
         )
     inputs = _quantities(named, unit_of, [n for n, r in roles.items() if r == "input"])
     inputs = tuple(replace(q, unit=absolute(0.0, q.unit)[1]) for q in inputs)
@@ -310,7 +324,7 @@ def _named(run: RawRun, options: Options) -> dict[str, RunColumn]:
     for header, s in run.series.items():
         if s.role == "sd":
             continue
-        written = split_header(header)[0]
+        written = words.without(words.MEANS, split_header(header)[0]) or header
         only = warm == [header] and words.is_reaction_temperature(written)
         name = options.names.get(header) or (words.TEMPERATURE if only else identifier(written))
         others = [] if header in options.names else names.values()
@@ -326,7 +340,8 @@ def _named(run: RawRun, options: Options) -> dict[str, RunColumn]:
             (
                 n
                 for h, n in names.items()
-                if s.of in (h, n, split_header(h)[0]) or identifier(s.of) == n
+                if s.of in (h, n, split_header(h)[0])
+                or identifier(words.without(words.MEANS, s.of) or s.of) == n
             ),
             "",
         )
@@ -356,8 +371,10 @@ def _final_roles(named: Sequence[Mapping[str, RunColumn]], options: Options) -> 
             roles[name] = "measured"
         else:
             roles[name] = "condition" if rests and not any(x.marks for x in mine) else "measured"
-    if "measured" not in roles.values():  # a cooling curve
-        return {n: "measured" if r == "input" else r for n, r in roles.items()}
+    if "measured" not in roles.values():  # a pressure, or a cooling curve
+        free = [n for n, r in roles.items() if r == "input"]
+        some = [n for n in free if not words.is_temperature(n)] or free
+        return {n: "measured" if n in some else r for n, r in roles.items()}
     return roles
 
 
@@ -415,7 +432,14 @@ def _final_run(
         tuple(m for s in used.values() for m in s.marks),
         {"time": run.places} | {n: s.places for n, s in used.items()},
     )  # fmt: skip
-    return made, [d for n, s in used.items() for d in _doubts(run, s, columns[n])]
+    grid = run.block.grid
+    doubts = [d for n, s in used.items() for d in _doubts(run, s, columns[n])]
+    if hidden := [f"{r + 1}" for r in run.block.rows if r in grid.hidden]:
+        doubts.append(
+            f"Excel hides row {', '.join(hidden)} of '{grid.sheet}' in {grid.file.name}; igpe "
+            "reads hidden rows. Delete what is not meant."
+        )
+    return made, doubts
 
 
 def _in_unit(s: RunColumn, name: str, unit: str) -> FloatArray:

@@ -136,6 +136,8 @@ def _seconds(column: Column, block: SheetTable, options: Options) -> tuple[Float
     """(n_rows,) the times; nan where there are none; whether these are seconds of a clock."""
     kinds = {c.kind for c in column.cells if c.kind not in (Kind.EMPTY, Kind.MISSING)}
     row = next((r for r, c in enumerate(column.cells) if c.kind in (Kind.TEXT, Kind.LIMIT)), None)
+    zero = all(c.value == 0 for c in column.cells if c.kind is Kind.NUMBER)
+    kinds -= {Kind.NUMBER} if zero and len(kinds) > 1 else set()
     if row is None and len(kinds) > 1 and kinds != {Kind.CLOCK, Kind.DURATION}:
         odd = Counter(c.kind for c in column.cells).most_common()[-1][0]
         row = next(r for r, c in enumerate(column.cells) if c.kind is odd)
@@ -188,13 +190,14 @@ def _from_clock(
     """Seconds since the start, of clock times or durations."""
     said = options.roles.get(column.header, "")
     hint = f"{column.header} {block.units[column.number]}".lower()
+    hint = hint.replace("min:s", "mm:s").replace(":min", ":mm").replace(":sec", ":ss")
     cells = [c for c in column.cells if c.kind in (Kind.CLOCK, Kind.DURATION)]
     first = values[np.isfinite(values)][0]
     is_clock = said == "clock" or re.search("clock|uhrzeit|time of day", hint) is not None
     is_elapsed = said in ("elapsed", "hh:mm", "mm:ss") or any(
         c.kind is Kind.DURATION for c in cells
     )
-    is_elapsed |= re.search("elapsed|duration|dauer|relative|h+:mm|mm:ss", hint) is not None
+    is_elapsed |= re.search("elapsed|duration|dauer|relative|h+:m+|m+:s+", hint) is not None
     name = block.grid.file.name
     is_short = all(c.parts == 2 for c in cells) and not (is_clock or first >= MORNING)  # noqa: PLR2004
     if is_short and not re.search("h:mm", hint) and said not in ("hh:mm", "clock"):

@@ -18,22 +18,40 @@ from pyomo.environ import units as pyomo_units
 from igpe.problem.units import require_unit
 
 TIMES = {"time", "times", "t", "zeit", "temps", "tempo", "tiempo", "elapsed", "duration", "dauer"}
-TIMES |= {"timestamp", "uhrzeit", "clock", "tos", "relzeit", "minutes", "hours", "days", "seconds"}
+TIMES |= {
+    "timestamp",
+    "tijd",
+    "tid",
+    "czas",
+    "uhrzeit",
+    "clock",
+    "tos",
+    "relzeit",
+    "minutes",
+    "hours",
+    "days",
+    "seconds",
+}
 TIMES |= {"stunden", "stunde", "minuten", "sekunden", "tage", "tag", "day", "hour", "datetime"}
 DATES = {"date", "datum", "fecha"}
-OTHER_TIMES = {
-    "retention",
-    "dwell",
-    "integration",
-    "induction",
-    "exposure",
-    "lag",
-    "doubling",
-    "rt",
-}
+OTHER_TIMES = {"retention", "ret", "rettime", "rt", "dwell", "integration", "induction"}
+OTHER_TIMES |= {"exposure", "lag", "doubling"}
 RESIDENCE = {"residence", "verweilzeit", "tau"}
 RUNS = {"experiment", "run", "exp", "batch", "trial", "lauf", "versuch"}
-INDICES = {"no", "nr", "index", "injection", "inj", "vial", "cycle", "spectrum", "scan", "point"}
+INDICES = {
+    "no",
+    "nr",
+    "index",
+    "injection",
+    "inj",
+    "vial",
+    "cycle",
+    "spectrum",
+    "scan",
+    "point",
+    "replicate",
+    "rep",
+}
 INDICES |= {"sample", "#", "number", "probe", "well", "line", "row", "id", "position"}
 COMPONENTS = {"name", "component", "compound", "analyte", "species", "substance", "parameter"}
 COMPONENTS |= {"komponente", "substanz", "stoff", "peak"}
@@ -52,6 +70,7 @@ STATISTICS |= {
     "slope",
     "n",
 }
+MEANS = {"mean", "average", "avg", "mittelwert", "moyenne"}
 NO_REACTION = {"column", "oven", "detector", "jacket", "ambient", "room", "wall", "coolant"}
 NO_REACTION |= {"inlet", "feed", "sample", "injector", "autosampler", "storage", "säulen"}
 CONTROLLED = {"pressure", "druck", "p", "flow", "flowrate", "feed", "fluss", "stirrer", "stirr"}
@@ -93,6 +112,7 @@ _SPELLED |= {
     "secs": "s",
 }
 TIME = {"[time]": 1.0}
+ARBITRARY = {"a.u", "au", "mau", "counts", "cts"}  # to pint astronomical or atomic units
 LETTER_DEGREES = {"C": "degC", "F": "degF"}
 PER_CENT = re.compile(r"(?i)(wt|mol|vol|mass|area|m|v|w)?[-. ]*%|per ?cent|prozent")
 _OF = r"(?:[\s_.]*(?:of|von)?[\s_(]*(?P<of>[A-Za-z]\w*)\)?)?"
@@ -154,6 +174,8 @@ def known_unit(text: str) -> str:
     for mark, plain in _MARKS.items():
         text = text.replace(mark, plain)
     text = text.strip().removesuffix(".")
+    if text.lower() in ARBITRARY:
+        return ""
     text = _SPELLED.get(text.lower(), text)
     powers = re.sub(r"(?<=[A-Za-z])(-?\d+)", r"**\1", text)
     for form in (text, powers, re.sub(r"\s+", "*", powers)):
@@ -193,6 +215,11 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[^\W\d_]+", text)
 
 
+def without(words: Collection[str], text: str) -> str:
+    """A name without some words: "A" of "mean A"; "" if nothing is left."""
+    return " ".join(w for w in text.split() if w.lower().strip(".") not in words)
+
+
 def is_time(header: str) -> bool:
     """Whether a header speaks of time since the start, of a clock, or of a date."""
     words = words_of(split_header(header)[0])
@@ -202,7 +229,11 @@ def is_time(header: str) -> bool:
     if {*lower} & (OTHER_TIMES | RESIDENCE):
         return False
     is_unit_alone = header.strip().lower() in ("min", "h", "sec", "hr", "hrs")
-    compound = any(w.endswith("zeit") or w.startswith("zeit") for w in lower if w not in _NO_TIMES)
+    compound = any(
+        w.startswith("zeit") or w.endswith(("zeit", "dauer")) for w in lower if w not in _NO_TIMES
+    )
+    if re.fullmatch(r"t\d+", header.strip()):  # the name of a sample
+        return False
     return lower[0] in TIMES or "time" in lower or compound or is_unit_alone or is_date(header)
 
 

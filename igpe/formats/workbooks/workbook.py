@@ -22,6 +22,7 @@ from igpe.formats.workbooks.fitting import (
 )
 from igpe.formats.workbooks.reader import Mark
 from igpe.problem.experiment import Experiment, experiment_of
+from igpe.problem.tables import SOURCE
 from igpe.problem.units import conversion
 
 
@@ -148,7 +149,10 @@ class Workbook:
                         columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
             table = pd.DataFrame(columns)
             parts.append(table.assign(experiment=run.name) if len(self.runs) > 1 else table)
-        return pd.concat(parts, ignore_index=True)
+        made = pd.concat(parts, ignore_index=True)
+        sources = [run.table.attrs.get(SOURCE, "") for run in self.runs]
+        made.attrs[SOURCE] = "; ".join(dict.fromkeys(sources))
+        return made
 
     def experiments(
         self,

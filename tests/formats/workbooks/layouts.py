@@ -29,7 +29,8 @@ class Layout:
 
     like      the instrument, program or kind of publication
     text      of the file; or of each sheet, where | ends a cell, @ begins a date, time or duration,
-              ' a text, % a number shown in per cent, = a formula that was never calculated
+              ' a text, % a number shown in per cent, = a formula that was never calculated;
+              ~ begins a hidden row and ends the name of a hidden sheet
     time      unit of the times
     runs      run -> table: names, then rows that end with /, - for no value
     units     name -> unit
@@ -67,9 +68,11 @@ class Layout:
         path = folder / f"{name}.xlsx"
         book = _workbook()
         for title, text in self.text.items():
-            sheet = book.create_sheet(title)
+            sheet = book.create_sheet(title.rstrip("~"))
+            sheet.sheet_state = "hidden" if title.endswith("~") else "visible"
             for row, line in enumerate(text.splitlines(), start=1):
-                for column, cell in enumerate(line.split("|"), start=1):
+                sheet.row_dimensions[row].hidden = line.startswith("~")
+                for column, cell in enumerate(line.lstrip("~").split("|"), start=1):
                     _fill(sheet.cell(row, column), cell.strip())
         book.save(path)
         return path
@@ -764,6 +767,116 @@ LAYOUTS["unit for a name"] = Layout(
     "min,A,B\n0,1,0\n5,.8,.2\n10,.6,.4\n",
     time="min",
     runs={"": "t A B / 0 1 0 / 5 .8 .2 / 10 .6 .4"},
+)
+
+# Written by somebody who had not seen the reader: what it read wrongly or refused without need.
+
+LAYOUTS["tecan"] = Layout(
+    "Plate reader: Tecan i-control, times across below a preamble",
+    {
+        "Sheet2": "Application: Tecan i-control\nDate:|@2024-05-02\n\nMode|Absorbance\n"
+        "Measurement Wavelength|405|nm\n\nCycle Nr.|1|2|3\nTime [s]|0|30|60\n"
+        "Temp. [°C]|30.1|30.0|30.2\nA1|0.101|0.152|0.201\nB1|0.100|0.110|0.121\n\n"
+        "End Time:|@2024-05-02T10:14:00\n",
+    },
+    time="s",
+    runs={"": "t A1 B1 / 0 .101 .1 / 30 .152 .11 / 60 .201 .121"},
+    inputs=("T",),
+)
+LAYOUTS["times in headers"] = Layout(
+    "Excel: a row for each compound, a column for each time",
+    {"S": "Compound|Unit|0 min|5 min|30 min\nPhenol|mg/L|100|82|31\nCatechol|mg/L|0|11|22\n"},
+    time="min",
+    runs={"": "t Phenol Catechol / 0 100 0 / 5 82 11 / 30 31 22"},
+    units={"Phenol": "mg/L"},
+)
+LAYOUTS["times with their units"] = Layout(
+    "Excel: times as one says them",
+    {"S": "Time|A (mM)\n0|10\n15 min|8\n1 h|4.1\n1 h 30 min|2.6\n"},
+    time="min",
+    runs={"": "t A / 0 10 / 15 8 / 60 4.1 / 90 2.6"},
+)
+LAYOUTS["replicates and their mean"] = Layout(
+    "Excel: replicates, with mean and deviation computed from them",
+    "Time (h);A rep1 (mM);A rep2 (mM);A mean;A SD\n0;5,0;5,2;5,1;0,1\n1;3,9;4,1;4,0;0,1\n",
+    time="h",
+    runs={"": "t A / 0 5 / 0 5.2 / 1 3.9 / 1 4.1"},
+    units={"A": "mM"},
+)
+LAYOUTS["mean and deviation"] = Layout(
+    "Excel: means with their deviations",
+    "Time (h);A mean (mM);A SD\n0;5,1;0,1\n1;4,0;0,1\n",
+    time="h",
+    runs={"": "t A / 0 5.1 / 1 4"},
+    sigma=("A",),
+)
+LAYOUTS["areas in mAU*min"] = Layout(
+    "HPLC: areas whose unit contains a time, beside retention times",
+    "Reaction time (min);Ret. Time A (min);Area A (mAU*min)\n0;4,21;125,3\n15;4,20;98,1\n",
+    time="min",
+    runs={"": "t Area_A / 0 125.3 / 15 98.1"},
+    kinds={"Area_A": "area"},
+)
+LAYOUTS["thousands by spaces"] = Layout(
+    "French and Swiss Excel: spaces and apostrophes between thousands",
+    "Temps (s);A (ppm);B (ppm)\n0;101\u202f325,0;1'200\n60;99\xa0200,5;2'450\n",
+    time="s",
+    runs={"": "t A_ppm B_ppm / 0 101325 1200 / 60 99200.5 2450"},
+)
+LAYOUTS["deviations with decimal commas"] = Layout(
+    "CSV: 5,0 ± 0,2 in each cell",
+    "t (h);A (mM)\n0;5,0 ± 0,2\n1;3,9 ± 0,2\n",
+    time="h",
+    runs={"": "t A / 0 5 / 1 3.9"},
+    sigma=("A",),
+)
+LAYOUTS["timestamps of a logger"] = Layout(
+    "Data logger: moments with fractions of seconds and a time zone",
+    "Timestamp,Pressure (bar),Temp (°C)\n2024-03-01T08:00:00.000Z,1.02,80.0\n"
+    "2024-03-01T08:00:30.000Z,1.31,80.1\n2024-03-01T08:01:00.000Z,1.58,80.0\n",
+    time="min",
+    runs={"": "t Pressure / 0 1.02 / .5 1.31 / 1 1.58"},
+    inputs=("T",),
+)
+LAYOUTS["own times for each quantity"] = Layout(
+    "Excel: two instruments side by side, each with its own times",
+    "t_A (min),A (mM),t_B (min),B (mM)\n0,10,2,1.1\n5,7.0,6,3.3\n",
+    choices=("together=True", "together=False"),
+)
+LAYOUTS["names of samples"] = Layout(
+    "Excel: times in the names of samples alone",
+    {"S": "Probe|A [mM]|B [mM]\nt0|10|0\nt10|8|2\nt20|6.4|3.6\n"},
+    refused="Which column",
+)
+LAYOUTS["numpy"] = Layout(
+    "Text: numpy.savetxt with a commented header",
+    "# made on Monday\n# t[s] A[mM]\n0.000e+00 1.0e+01\n1.000e+00 8.0e+00\n",
+    time="s",
+    runs={"": "t A / 0 10 / 1 8"},
+    ending=".dat",
+)
+LAYOUTS["conditions at the right"] = Layout(
+    "Excel: a list of conditions beside the table",
+    {
+        "S": "Time (min)|A (mol/L)|||Parameter|Value|Unit\n0|1.0|||Temperature|60|°C\n"
+        "5|0.8|||Volume|0.25|L\n10|0.64\n",
+    },
+    time="min",
+    runs={"": "t A / 0 1 / 5 .8 / 10 .64"},
+    given={"": {"T": 333.15, "Volume": 0.25}},
+)
+LAYOUTS["a hidden row"] = Layout(
+    "Excel: a filtered row, which was read wrongly if nobody says so",
+    {"S": "t [min]|A [mM]\n0|10\n~5|3\n10|5\n"},
+    time="min",
+    runs={"": "t A / 0 10 / 5 3 / 10 5"},
+    warns=("hides row 3",),
+)
+LAYOUTS["a hidden sheet"] = Layout(
+    "Excel: a hidden sheet of calculations",
+    {"S": "t [min]|A [mM]\n0|10\n10|5\n", "calc~": "t [min]|A [mM]\n0|1\n10|0.5\n"},
+    time="min",
+    runs={"": "t A / 0 10 / 10 5"},
 )
 
 # Supplementary files of papers -------------------------------------------------------------------

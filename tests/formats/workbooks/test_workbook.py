@@ -1,6 +1,7 @@
 """From a file to experiments: temperatures, limits, conversions, units, other measurements."""
 
 import json
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import igpe
 from igpe import kinetics
 from igpe.cli import app
 from igpe.formats.workbooks.cells import Question
+from igpe.problem.tables import SOURCE
 
 TIMES = np.array([0.0, 5, 10, 20, 40])
 K, ENERGY, REFERENCE = 0.05, 60e3, 333.15  # 1/min at the reference, J/mol, K
@@ -163,3 +165,20 @@ def test_sheets_of_one_experiment_are_put_together(tmp_path):
     book = igpe.read_workbook(path, together=True)
     assert [r.name for r in book.runs] == [""]
     assert book.runs[0].table.to_numpy().tolist() == [[0, 1, 7], [10, 0.8, 6.8], [20, 0.6, 6.5]]
+
+
+def test_the_report_can_name_the_file(tmp_path):
+    path = LAYOUTS["long with conditions"].write(tmp_path, "file")
+    named = f"file.xlsx, SHA-256 {sha256(path.read_bytes()).hexdigest()}"
+    book = igpe.read_workbook(path)
+    runs = book.experiments(inputs=[])
+    assert [r.source for r in runs] == [named] * 2
+    assert book.frame().attrs[SOURCE] == named
+
+
+def test_replicates_of_tables_that_are_put_together_are_kept(tmp_path):
+    text = "t_A (min),A (mM),t_B (min),B (mM)\n0,10,0,1\n0,11,5,3\n5,7,9,4\n"
+    path = Layout("", text).write(tmp_path, "file")
+    (run,) = igpe.read_workbook(path, together=True).runs
+    assert run.table["A"].dropna().tolist() == [10, 11, 7]
+    assert run.table["B"].dropna().tolist() == [1, 3, 4]
