@@ -1,0 +1,365 @@
+"""No start values: 21 published systems, all parameters and all initial states unknown.
+
+    python benchmarks/no_start.py [igpe] [scipy] [--quick] [--store FOLDER] [--only TEXT]
+                                  [--levels 0,1e-4] [--replicas 8] [--jobs 2] [--json FILE]
+
+igpe    the defaults of `igpe.estimate`, nothing that knows the system
+scipy   20 starts, uniform in the logarithm, of `least_squares` over `solve_ivp`, the same weights
+        for all, within BUDGET processor seconds a cell
+
+Protocol (no_start_systems/README.md): parameters and initial states from U(0.1, 0.9), three
+decimals; 1,501 times; normal noise of level x mean of the column; each unknown in [1e-5, 10].
+Each cell (system, level, replica) runs in a process of its own and is kept in the store.
+
+right           every identifiable unknown within 10 %, or those of another reported set are
+named           not right, but each wrong unknown is called not determined, its interval contains
+                the truth, another reported set holds the truth, or there is no answer
+wrong           not right and not named
+out of reach    the optimum next to the truth (local least squares from the truth, weighted by the
+                true noise) is itself off by more than 10 %
+--quick         two replicas at the levels 0, 1e-4, 1e-2
+"""
+
+# ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
+import os
+
+for _library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+from figures import Row, at_least, at_most, command
+from pyomo import dae
+from scipy.integrate import solve_ivp
+from scipy.optimize import least_squares
+
+import igpe
+
+HERE = Path(__file__).resolve().parent / "no_start_systems"
+SYSTEMS: dict[str, Any] = json.loads((HERE / "systems.json").read_text())
+LEVELS = ("0", "1e-8", "1e-6", "1e-4", "1e-2")
+COUNTED = ("0", "1e-6", "1e-4", "1e-2")  # of the published means
+LOW, HIGH = 1e-5, 10.0
+TIMES, NEAR = 1501, 0.1
+LONGEST = 600  # s of wall time of a cell
+STARTS, BUDGET = 20, 120.0
+UNSEEN = {"aircraft_pitch": {"theta(t0)"}, "biohydrogenation": {"x7(t0)"}}
+"""Initial states that no output depends on."""
+
+
+class Cell(NamedTuple):
+    """One problem of the benchmark."""
+
+    system: str
+    level: str
+    replica: int
+
+    @property
+    def key(self) -> str:
+        """Name of its file."""
+        return f"{self.system}_{self.level}_{self.replica}"
+
+    @property
+    def random(self) -> np.random.Generator:
+        """Its own numbers, the truth being the same at all levels."""
+        return np.random.default_rng([zlib.crc32(self.system.encode()), self.replica])
+
+
+def truth(cell: Cell) -> dict[str, float]:
+    """Parameter, or initial state as igpe names it -> value."""
+    system, rng = SYSTEMS[cell.system], cell.random
+    names = [*system["parameters"], *(f"{s}(t0)" for s in system["states"])]
+    while True:
+        drawn = dict(zip(names, rng.uniform(0.1, 0.9, len(names)).round(3).tolist(), strict=True))
+        if cell.system != "bicycle_model" or drawn["Cf"] <= 2.5 * drawn["Cr"]:
+            return drawn
+
+
+def compiled(text: str) -> Any:
+    """A formula of the file as Python code."""
+    return compile(text.replace("^", "**"), "formula", "eval")
+
+
+def simulator(name: str, times: np.ndarray) -> Callable[[np.ndarray], np.ndarray | None]:
+    """Unknowns (n,) -> outputs (times, m), by SciPy; None where it cannot integrate."""
+    system = SYSTEMS[name]
+    states, parameters = system["states"], system["parameters"]
+    ode = [compiled(system["ode"][s]) for s in states]
+    outputs = [compiled(text) for text in system["measured"].values()]
+    free = {"sin": np.sin, "__builtins__": {}}
+
+    def run(x: np.ndarray) -> np.ndarray | None:
+        given = dict(zip(parameters, x, strict=False))
+
+        def slope(t: float, y: np.ndarray) -> list[float]:
+            here = given | dict(zip(states, y, strict=True)) | {"t": t}
+            return [eval(code, free, here) for code in ode]
+
+        start = x[len(parameters) :]
+        how = {"method": "LSODA", "rtol": 1e-11, "atol": 1e-13}
+        with np.errstate(all="ignore"):
+            done = solve_ivp(slope, (times[0], times[-1]), start, t_eval=times, **how)
+            if not done.success or done.y.shape[1] != len(times):
+                return None
+            here = given | dict(zip(states, done.y, strict=True)) | {"t": times}
+            return np.stack([eval(code, free, here) + 0 * times for code in outputs], axis=1)
+
+    return run
+
+
+def data(cell: Cell) -> tuple[pd.DataFrame, np.ndarray]:
+    """Measurements of a cell, and their standard deviations (m,)."""
+    system = SYSTEMS[cell.system]
+    times = np.linspace(*system["time_interval"], TIMES)
+    exact = simulator(cell.system, times)(np.array(list(truth(cell).values())))
+    assert exact is not None
+    noise = np.random.default_rng([cell.replica, zlib.crc32(cell.key.encode())])
+    sigma = float(cell.level) * np.abs(exact.mean(axis=0))
+    values = exact + sigma * noise.standard_normal(exact.shape)
+    table = pd.DataFrame(values, columns=list(system["measured"]))
+    table.insert(0, "time", times)
+    return table, sigma
+
+
+def builder(name: str) -> Callable[[Any], Any]:
+    """The system as a user writes it with Pyomo."""
+    system = SYSTEMS[name]
+
+    def model(times: Any) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        for p in system["parameters"]:
+            m.add_component(p, pyo.Var(bounds=(LOW, HIGH)))
+        for s in system["states"]:
+            m.add_component(s, pyo.Var(m.t))
+            m.add_component(f"d{s}dt", dae.DerivativeVar(m.component(s), wrt=m.t))
+        for s, text in system["ode"].items():
+            rule = partial(_equation, m, m.component(f"d{s}dt"), compiled(text))
+            m.add_component(f"{s}_ode", pyo.Constraint(m.t, rule=rule))
+        for output, text in system["measured"].items():
+            rule = partial(_output, m, compiled(text))
+            m.add_component(output, pyo.Expression(m.t, rule=rule))
+        return m
+
+    def values(m: Any, t: Any) -> dict[str, Any]:
+        states = {s: m.component(s)[t] for s in system["states"]}
+        return {p: m.component(p) for p in system["parameters"]} | states | {"t": t}
+
+    def _equation(m: Any, derivative: Any, code: Any, _: Any, t: Any) -> Any:
+        return derivative[t] == eval(code, {"sin": pyo.sin, "__builtins__": {}}, values(m, t))
+
+    def _output(m: Any, code: Any, _: Any, t: Any) -> Any:
+        return eval(code, {"sin": pyo.sin, "__builtins__": {}}, values(m, t))
+
+    return model
+
+
+def problem(cell: Cell, sigma: np.ndarray | None = None) -> igpe.Problem:
+    """The problem without, or with the standard deviations (m,) of the measurements."""
+    table, _ = data(cell)
+    system = SYSTEMS[cell.system]
+    start = {s: igpe.Unknown(LOW, HIGH) for s in system["states"]}
+    known = {} if sigma is None else {"sigma": dict(zip(table.columns[1:], sigma, strict=True))}
+    run = igpe.Experiment(table, start=start, start_time=table["time"].iloc[0], **known)
+    return igpe.Problem(builder(cell.system), parameters=system["parameters"], experiments=run)
+
+
+def near(values: dict[str, float], true: dict[str, float], names: set[str]) -> bool:
+    """Whether all of these unknowns are within 10 %."""
+    return all(abs(values[n] - true[n]) <= NEAR * abs(true[n]) for n in names)
+
+
+def in_reach(cell: Cell, names: set[str]) -> bool:
+    """Whether the optimum next to the truth is within 10 % of it."""
+    true = truth(cell)
+    if float(cell.level) == 0:
+        return True
+    posed = problem(cell, data(cell)[1])
+    found = igpe.SingleShooting().estimate(posed, start=true)
+    return near(dict(found.parameters), true, names)
+
+
+def by_igpe(cell: Cell) -> dict[str, Any]:
+    """What the defaults make of a cell."""
+    true = truth(cell)
+    names = set(true) - UNSEEN.get(cell.system, set())
+    posed = problem(cell)
+    began = time.process_time()
+    try:
+        result = igpe.estimate(posed, seed=0)
+    except igpe.IgpeError as failure:
+        seconds = time.process_time() - began
+        said = {"class": "no answer", "why": str(failure), "seconds": seconds}
+        return said | {"in_reach": in_reach(cell, names)}
+    seconds = time.process_time() - began
+    sets = [result.parameters, *(o.parameters for o in result.other_optima)]
+    is_right = any(near(dict(one), true, names) for one in sets)
+    off = {n for n in names if not near(result.parameters, true, {n})}
+    estimates = {p.name: p for p in result.estimates}
+    open_ = {n for n, p in estimates.items() if "not determined" in p.remark}
+    open_ |= {n for n, p in estimates.items() if not np.isfinite(p.standard_error) and not p.remark}
+    holds = {n for n, p in estimates.items() if p.lower <= true[n] <= p.upper}
+    known = {n for n in off if any(near(dict(one), true, {n}) for one in sets[1:])}
+    is_named = off <= open_ | holds | known
+    return {
+        "class": "right" if is_right else "named" if is_named else "wrong",
+        "off": {
+            n: [true[n], estimates[n].value, estimates[n].lower, estimates[n].upper] for n in off
+        },
+        "open": sorted(open_ & names),
+        "count": len(names),
+        "sets": len(sets),
+        "objective": result.objective,
+        "verdict": result.verdict,
+        "seconds": seconds,
+        "steps": dict(result.seconds),
+        "in_reach": is_right or in_reach(cell, names),
+    }
+
+
+def by_scipy(cell: Cell) -> dict[str, Any]:
+    """The best of 20 starts."""
+    table, _ = data(cell)
+    true = truth(cell)
+    names = set(true) - UNSEEN.get(cell.system, set())
+    measured = table.iloc[:, 1:].to_numpy()
+    run = simulator(cell.system, table["time"].to_numpy())
+    rng, began = np.random.default_rng(0), time.process_time()
+    best, x = np.inf, np.full(len(true), np.nan)
+
+    def residuals(z: np.ndarray) -> np.ndarray:
+        if time.process_time() - began > BUDGET:
+            raise TimeoutError
+        got = run(z)
+        far = got is None or not np.isfinite(got).all()
+        return np.full(measured.size, 1e6) if far else (got - measured).ravel()
+
+    try:
+        for _ in range(STARTS):
+            start = np.exp(rng.uniform(np.log(LOW), np.log(HIGH), len(true)))
+            fit = least_squares(residuals, start, bounds=(LOW, HIGH), x_scale="jac")
+            if fit.cost < best:
+                best, x = fit.cost, fit.x
+    except TimeoutError:
+        pass
+    values = dict(zip(true, x, strict=True))
+    return {
+        "class": "right" if near(values, true, names) else "wrong",
+        "seconds": time.process_time() - began,
+    }
+
+
+METHODS = {"igpe": by_igpe, "scipy": by_scipy}
+
+
+def cells(given: argparse.Namespace) -> list[Cell]:
+    """Those that are chosen."""
+    levels = ("0", "1e-4", "1e-2") if given.quick else tuple(given.levels.split(","))
+    replicas = 2 if given.quick else given.replicas
+    chosen = product(levels, range(replicas), SYSTEMS)
+    return [Cell(s, level, r) for level, r, s in chosen if not given.only or given.only in s]
+
+
+def record(method: str, folder: Path, cell: Cell) -> dict[str, Any]:
+    """What the store holds of a cell, which runs if nothing does."""
+    kept = folder / f"{method}_{cell.key}.json"
+    if not kept.exists():
+        words = [sys.executable, __file__, "--cell", method, *map(str, cell), str(kept)]
+        began = time.time()
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=LONGEST, check=False
+            )
+            why = done.stderr[-2000:]
+        except subprocess.TimeoutExpired:
+            why = f"No end in {LONGEST} s."
+        if not kept.exists():
+            lost = {"class": "no answer", "why": why, "seconds": time.time() - began}
+            kept.write_text(json.dumps(lost | {"in_reach": True}))
+    answer: dict[str, Any] = json.loads(kept.read_text())
+    return answer | cell._asdict()
+
+
+def figures(method: str, given: argparse.Namespace) -> Iterator[Row]:
+    """Classes by level and over all, and seconds."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.store or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        chosen = cells(given)
+        with ThreadPoolExecutor(given.jobs) as pool:
+            records = pd.DataFrame(pool.map(partial(record, method, folder), chosen))
+    if "in_reach" not in records:
+        records["in_reach"] = True
+    published = pd.read_csv(HERE / "success_published.csv", dtype={"noise": str})
+    for level, rows in records.groupby("level", sort=False):
+        counts = rows["class"].value_counts()
+        yield at_least(level, "right", 100 * counts.get("right", 0) / len(rows), "%", 0)
+        for column in ("AMIGO2", "ODEPE_polished", "SciML"):
+            there = published[(published["noise"] == level)].set_index("system")[column]
+            there = there.reindex(rows["system"].unique())
+            if there.notna().any():
+                yield Row(level, f"published, {column}", there.mean(), "%", "", None)
+        for name in ("named", "wrong", "no answer"):
+            yield Row(level, name, counts.get(name, 0), "-", "", None)
+        yield Row(level, "out of reach", int((~rows["in_reach"]).sum()), "-", "", None)
+        yield Row(level, "median of processor time", rows["seconds"].median(), "s", "", None)
+    yield from _overall(records)
+    for system, rows in records.groupby("system", sort=False):
+        share = 100 * (rows["class"] == "right").mean()
+        yield Row(system, "right", share, "%", "", None)
+        yield Row(system, "worst processor time", rows["seconds"].max(), "s", "", None)
+
+
+def _overall(records: pd.DataFrame) -> Iterator[Row]:
+    """The figures with a target."""
+    counted = records[records["level"].isin(COUNTED)]
+    near_ones = records[records["in_reach"] & records["level"].isin(("0", "1e-8", "1e-6", "1e-4"))]
+    right = records["class"] == "right"
+    share = 100 * right[counted.index].mean()
+    yield at_least("all levels", "right", share, "%", 78)
+    share = 100 * right[counted.index][counted["in_reach"]].mean()
+    yield at_least("all levels", "right of those in reach", share, "%", 85)
+    share = 100 * right[near_ones.index].mean()
+    yield at_least("0 to 1e-4", "right of those in reach", share, "%", 95)
+    share = 100 * (records["class"] == "wrong").mean()
+    yield at_most("all levels", "wrong and not named", share, "%", 1)
+    if "open" in records:
+        of_right = records[right]
+        called = of_right["open"].map(len).sum() / max(of_right["count"].sum(), 1)
+        yield at_most("right", "unknowns called not determined", 100 * called, "%", 5)
+    yield at_most("all levels", "median of processor time", records["seconds"].median(), "s", 10)
+    yield at_most("all levels", "worst processor time", records["seconds"].max(), "s", 120)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Beside --json."""
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--store", type=Path, help="folder; a run that was stopped continues there")
+    parser.add_argument("--only", default="", help="systems whose name contains this")
+    parser.add_argument("--levels", default=",".join(LEVELS))
+    parser.add_argument("--replicas", type=int, default=8)
+    parser.add_argument("--jobs", type=int, default=2)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--cell"]:
+        method, name, level, replica, path = sys.argv[2:]
+        answer = METHODS[method](Cell(name, level, int(replica)))
+        Path(path).write_text(json.dumps(answer, default=float))
+    else:
+        command(__doc__, "No start", {m: partial(figures, m) for m in METHODS}, options)
