@@ -136,6 +136,17 @@ def data(cell: Cell) -> tuple[pd.DataFrame, np.ndarray]:
     return table, sigma
 
 
+def _value(code: Any, system: dict[str, Any], m: Any, t: Any) -> Any:
+    """A formula in the model's variables at a time."""
+    here = {s: m.component(s)[t] for s in system["states"]} | {"t": t, "sin": pyo.sin}
+    here |= {p: m.component(p) for p in system["parameters"]}
+    return eval(code, {"__builtins__": {}}, here)
+
+
+def _equation(derivative: Any, code: Any, system: dict[str, Any], m: Any, t: Any) -> Any:
+    return derivative[t] == _value(code, system, m, t)
+
+
 def builder(name: str) -> Callable[[Any], Any]:
     """The system as a user writes it with Pyomo."""
     system = SYSTEMS[name]
@@ -149,22 +160,12 @@ def builder(name: str) -> Callable[[Any], Any]:
             m.add_component(s, pyo.Var(m.t))
             m.add_component(f"d{s}dt", dae.DerivativeVar(m.component(s), wrt=m.t))
         for s, text in system["ode"].items():
-            rule = partial(_equation, m, m.component(f"d{s}dt"), compiled(text))
+            rule = partial(_equation, m.component(f"d{s}dt"), compiled(text), system)
             m.add_component(f"{s}_ode", pyo.Constraint(m.t, rule=rule))
         for output, text in system["measured"].items():
-            rule = partial(_output, m, compiled(text))
+            rule = partial(_value, compiled(text), system)
             m.add_component(output, pyo.Expression(m.t, rule=rule))
         return m
-
-    def values(m: Any, t: Any) -> dict[str, Any]:
-        states = {s: m.component(s)[t] for s in system["states"]}
-        return {p: m.component(p) for p in system["parameters"]} | states | {"t": t}
-
-    def _equation(m: Any, derivative: Any, code: Any, _: Any, t: Any) -> Any:
-        return derivative[t] == eval(code, {"sin": pyo.sin, "__builtins__": {}}, values(m, t))
-
-    def _output(m: Any, code: Any, _: Any, t: Any) -> Any:
-        return eval(code, {"sin": pyo.sin, "__builtins__": {}}, values(m, t))
 
     return model
 

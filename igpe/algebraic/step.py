@@ -12,6 +12,7 @@ import enum
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -35,10 +36,12 @@ from igpe.core.box import Box
 from igpe.core.deadline import interruptible, require_going_on
 from igpe.equations.symbols import stack
 from igpe.numerics.optima import has_same_values
+from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate, just_before
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import description
 from igpe.structure.identifiability.identifiability import Access
+from igpe.structure.identifiability.posed import PosedEquations
 from igpe.structure.structure import Structure
 from igpe.structure.subsystems import Member, SlopeGroup
 
@@ -222,19 +225,45 @@ def estimate_algebraic(
     return [replace(kept[0], passed=len(distinct) - len(kept)), *kept[1:]]
 
 
-def smoothed_starts(problem: Problem, structure: Structure, curves: Curves) -> dict[str, float]:
-    """Unknown start values of measured states, read off the smoothed curves."""
+def smoothed_starts(
+    problem: Problem,
+    structure: Structure,
+    curves: Curves,
+    known: Mapping[str, float] = MappingProxyType({}),
+) -> dict[str, float]:
+    """Unknown start values that the smoothed curves give, if need be with `known` parameters."""
+    names = structure.names(Access.SMOOTHING)
     values: dict[str, list[float]] = {}
-    for finding in structure.findings:
-        if finding.reach is not Access.SMOOTHING:
-            continue
-        for e, smooth in zip(problem.experiments, curves.of, strict=True):
-            for state in finding.states:
-                if state in smooth:
-                    at = np.array([e.start_time])
-                    values.setdefault(finding.unknown, []).append(float(smooth[state].value(at)[0]))
+    every = zip(problem.experiments, curves.of, structure.reduced, structure.states, strict=True)
+    for e, smooth, reduced, states in every:
+        posed, at = reduced.posed, np.array([e.start_time])
+        here = {n: float(smooth[n].value(at)[0]) for n in posed.data_names}
+        for unknown in set(names).intersection(posed.single_starts):
+            state = posed.single_starts[unknown]
+            value = here.get(state)
+            if value is None and state in states:
+                value = _state(posed, states[state], here, e, known)
+            if value is not None and np.isfinite(value):
+                values.setdefault(unknown, []).append(value)
     box = problem.box.select(values)
-    return box.mapping(box.clip(np.array([np.mean(v) for v in values.values()])))
+    return box.mapping(box.clip(np.array([np.mean(values[n]) for n in box.names])))
+
+
+def _state(
+    posed: PosedEquations,
+    expression: Any,
+    data: Mapping[str, float],
+    experiment: Experiment,
+    known: Mapping[str, float],
+) -> float | None:
+    """What algebra gives for an unmeasured state at the start; None if it needs other unknowns."""
+    q = [known.get(n, np.nan) for n in posed.q_names]
+    inputs = [evaluate(experiment.inputs[n], experiment.start_time) for n in posed.input_names]
+    symbols = [posed.q, posed.data, posed.time, posed.inputs]
+    given: list[Any] = [q, list(data.values()), experiment.start_time, inputs]
+    function = ca.Function("state", symbols, [expression])
+    value = float(function.call(given)[0])
+    return value if np.isfinite(value) else None
 
 
 def _candidate(
@@ -255,7 +284,8 @@ def _candidate(
         if answer.estimate.status.usable:
             parameters |= answer.estimate.parameters
         answers.append((group, answer))
-    return Algebraic(parameters, tuple(answers), posing.curves, posing.origin)
+    starts = smoothed_starts(posing.problem, posing.structure, posing.curves, parameters)
+    return Algebraic(starts | parameters, tuple(answers), posing.curves, posing.origin)
 
 
 def _further(

@@ -6,7 +6,7 @@ with symbols, any other block stays implicit and its unknowns become algebraic v
     dx = f(t, x, y, u, p),    0 = g(t, x, y, u, p).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,18 @@ class Solved:
     remaining: Any
 
 
-def solve_for(residual: Any, unknowns: Any, rows: Sequence[int], columns: Sequence[int]) -> Solved:
-    """Solve the equations `rows` for the unknowns `columns`: a square part with a matching."""
+def solve_for(
+    residual: Any,
+    unknowns: Any,
+    rows: Sequence[int],
+    columns: Sequence[int],
+    *,
+    invert: bool = False,
+) -> Solved:
+    """Solve the equations `rows` for the unknowns `columns`: a square part with a matching.
+
+    invert  also through functions that have one inverse, such as logarithms
+    """
     pattern = incidence(residual, unknowns)
     adjacent = pattern.tocsr()
     solved: dict[int, Any] = {}
@@ -47,7 +57,10 @@ def solve_for(residual: Any, unknowns: Any, rows: Sequence[int], columns: Sequen
         if needed:
             old, new = stack(unknowns[j] for j in needed), stack(solved[j] for j in needed)
             equations = ca.substitute(equations, old, new)
-        answer = _solve_block(equations, stack(unknowns[j] for j in block.columns))
+        own = stack(unknowns[j] for j in block.columns)
+        answer = _solve_block(equations, own)
+        if answer is None and invert and own.numel() == 1:
+            answer = inverted(equations, own)
         if answer is None:
             implicit += block.columns
             remaining.append(equations)
@@ -73,6 +86,36 @@ def _solve_block(equations: Any, unknowns: Any) -> Any | None:
     matrix = ca.jacobian(equations, unknowns)
     constant = ca.substitute(equations, unknowns, ca.SX.zeros(unknowns.numel()))
     return -constant / matrix if unknowns.numel() == 1 else ca.solve(matrix, -constant)
+
+
+INVERSES: Mapping[int, Callable[[Any, Any, bool], Any]] = {
+    ca.OP_ADD: lambda right, other, _: right - other,
+    ca.OP_SUB: lambda right, other, first: right + other if first else other - right,
+    ca.OP_MUL: lambda right, other, _: right / other,
+    ca.OP_DIV: lambda right, other, first: right * other if first else other / right,
+    ca.OP_NEG: lambda right, *_: -right,
+    ca.OP_INV: lambda right, *_: 1 / right,
+    ca.OP_TWICE: lambda right, *_: right / 2,
+    ca.OP_EXP: lambda right, *_: ca.log(right),
+    ca.OP_LOG: lambda right, *_: ca.exp(right),
+    ca.OP_SQRT: lambda right, *_: right**2,
+}
+"""Operation -> its operand from (value, other operand, whether the operand is the first)."""
+
+
+def inverted(equation: Any, unknown: Any) -> Any | None:
+    """The unknown from an equation = 0 in which it stands once; None if it cannot be isolated."""
+    left, right = equation, ca.SX(0)
+    while not ca.is_equal(left, unknown):
+        parts = [left.dep(i) for i in range(left.n_dep())]
+        having = [i for i, part in enumerate(parts) if any(ca.which_depends(part, unknown))]
+        inverse = INVERSES.get(left.op())
+        if inverse is None or len(having) != 1:
+            return None
+        place = having[0]
+        right = inverse(right, parts[1 - place] if len(parts) > 1 else None, place == 0)
+        left = parts[place]
+    return right
 
 
 class InPlace:

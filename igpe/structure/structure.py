@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from igpe.core.arrays import IntArray
 from igpe.core.names import Suggesting
 from igpe.equations.incidence import blocks, incidence, matching, parts
+from igpe.equations.symbols import stack
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import Plot
@@ -38,11 +39,13 @@ from igpe.structure.identifiability.identifiability import (
 )
 from igpe.structure.identifiability.posed import (
     Influence,
+    PosedEquations,
     influence,
     of_errors_alone,
     pose,
     reached,
 )
+from igpe.structure.outputs import with_derivatives
 from igpe.structure.subsystems import (
     ReducedSystem,
     SlopeGroup,
@@ -149,8 +152,10 @@ class Structure(Suggesting):
     subsystems  of all experiments: smallest suitable ones, also those without closed expressions
     surplus     equations that are not needed
     reduced     of each experiment: its reduced system and symbols
-    slopes      of each experiment: state -> predicted slope, SX of the reduced system's q, data,
-                time and inputs
+    slopes      of each experiment: measured quantity -> predicted slope, SX of the reduced system's
+                q, data, time and inputs
+    states      of each experiment: unmeasured state -> what it is, SX of the same, where algebra
+                gives it
     exact       structural local identifiability of all unknowns together
     experiments names of the experiments
     warnings    sentences about what is probably not meant as it is written
@@ -162,6 +167,7 @@ class Structure(Suggesting):
     surplus: tuple[Surplus, ...]
     reduced: tuple[ReducedSystem, ...] = field(repr=False)
     slopes: tuple[Mapping[str, Any], ...] = field(repr=False)
+    states: tuple[Mapping[str, Any], ...] = field(repr=False)
     exact: Identifiability
     experiments: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -228,15 +234,18 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     problem = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))  # nor are these
     names = problem.box.names
     posed = [pose(problem, i) for i in range(len(problem.experiments))]
-    reduced = tuple(reduce(one) for one in posed)
+    reduced = tuple(reduce(with_derivatives(one)) for one in posed)
     result = [suitable(one) for one in reduced]
     subsystems = tuple(chain.from_iterable(s.subsystems for s in result))
-    slopes = tuple(s.slopes for s in result)
+    slopes, states = tuple(s.slopes for s in result), tuple(s.states for s in result)
     gathered = groups(subsystems, reduced, slopes, names)
     exact = undecided(names, "")
     if most_work and len(names):
         exact = identifiability(problem, posed, slopes, most_work=most_work)
-    judge = _Judge(problem, gathered, subsystems, [influence(one) for one in posed])
+    runs = [
+        _Run(influence(one), r.posed, x) for one, r, x in zip(posed, reduced, states, strict=True)
+    ]
+    judge = _Judge(problem, gathered, subsystems, runs)
     return Structure(
         findings=tuple(_with(judge(name), exact) for name in names),
         groups=gathered,
@@ -244,6 +253,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
         surplus=tuple(chain.from_iterable(s.surplus for s in result)),
         reduced=reduced,
         slopes=slopes,
+        states=states,
         exact=exact,
         experiments=tuple(e.name for e in problem.experiments),
         warnings=warnings_about(problem),
@@ -272,6 +282,14 @@ MOST_CANDIDATES = 12  # nearer states come first
 MOST_UNKNOWNS = 50  # advice for more unknowns than that is not read, and takes time
 
 
+class _Run(NamedTuple):
+    """What is known of one experiment; posed and states as in `Structure.reduced` and `.states`."""
+
+    influence: Influence
+    posed: PosedEquations
+    states: Mapping[str, Any]
+
+
 class _Judge:
     """Classifies one unknown after the other by how the measurements reach it."""
 
@@ -280,16 +298,17 @@ class _Judge:
         problem: Problem,
         gathered: Iterable[SlopeGroup],
         subsystems: Iterable[Subsystem],
-        influences: Sequence[Influence],
+        runs: Sequence[_Run],
     ) -> None:
-        self.problem, self.influences = problem, influences
+        self.problem, self.runs = problem, runs
+        self.influences = [run.influence for run in runs]
         self.group = {name: group for group in gathered for name in group.parameters}
         self.uses: dict[str, list[Subsystem]] = {}
         for one in sorted(subsystems, key=lambda s: len(s.rows)):
             for name in one.parameters:
                 self.uses.setdefault(name, []).append(one)
-        self.visible = set().union(*(i.visible() for i in influences))
-        self.additional = [_Additional(i) for i in influences]
+        self.visible = set().union(*(i.visible() for i in self.influences))
+        self.additional = [_Additional(run.influence, run.posed) for run in runs]
         self.advised = 0
 
     def __call__(self, name: str) -> Finding:
@@ -305,9 +324,7 @@ class _Judge:
                 form=Dependence.LINEAR if name in group.jointly else form,
                 prior=prior,
             )
-        starts = [(i.posed.single_starts.get(name), i.posed.data_names) for i in self.influences]
-        smoothed = tuple(dict.fromkeys(s for s, data in starts if s is not None and s in data))
-        if smoothed:
+        if smoothed := self._smoothed(name):
             return Finding(name, Access.SMOOTHING, states=smoothed, prior=prior)
         implicit = tuple(dict.fromkeys(v for s in uses for v in s.implicit))
         return Finding(
@@ -319,6 +336,21 @@ class _Judge:
             measure=() if implicit else self._measure(name),
             prior=prior,
         )
+
+    def _smoothed(self, name: str) -> tuple[str, ...]:
+        """The measured quantities whose curves begin with this start value, or give it."""
+        found: dict[str, None] = {}
+        for _, posed, states in self.runs:
+            state = posed.single_starts.get(name, "")
+            if state in posed.data_names:
+                found[state] = None
+            elif state in states:
+                expression = stack([states[state]])
+                q = incidence(expression, posed.q).col
+                if all(posed.q_names[i] in self.group for i in q):
+                    data = np.unique(incidence(expression, posed.data).col)
+                    found |= dict.fromkeys(posed.data_names[j] for j in data)
+        return tuple(found)
 
     def _measure(self, name: str) -> tuple[tuple[str, ...], ...]:
         """What else to measure; where that differs between experiments it says in which."""
@@ -357,8 +389,8 @@ class _Additional:
     equations can be solved in closed form is not looked at.
     """
 
-    def __init__(self, influence: Influence) -> None:
-        self.influence, self.posed = influence, influence.posed
+    def __init__(self, influence: Influence, posed: PosedEquations) -> None:
+        self.influence, self.posed = influence, posed
         self._known: dict[frozenset[str], frozenset[str]] = {}
 
     def alternatives(self, unknown: str) -> list[tuple[str, ...]]:
@@ -376,8 +408,11 @@ class _Additional:
         """Unknowns in the smallest suitable subsystem of some slope if `extra` is measured."""
         posed, key = self.posed, frozenset(extra)
         if key not in self._known:
-            rows, columns = select(posed, key.union(posed.data_names))
-            used = rows_of_slopes(posed.pattern[rows][:, columns], columns < posed.n_states)
+            known = key.union(posed.data_names)
+            rows, columns = select(posed, known)
+            slopes = {f"d({n})" for n in known}
+            is_slope = np.array([posed.variable_names[j] in slopes for j in columns], dtype=bool)
+            used = rows_of_slopes(posed.pattern[rows][:, columns], is_slope)
             q = np.unique(posed.q_pattern[rows[used]].indices)
             self._known[key] = frozenset(posed.q_names[i] for i in q)
         return self._known[key]

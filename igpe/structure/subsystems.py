@@ -1,9 +1,10 @@
 """The parts of an experiment's equations from which slopes follow by algebra alone.
 
 The reduced system (Michalik et al. 2009, IGPE, eq. 4). Equations with the slope of an unmeasured
-state are removed; what they say is left to the dynamics. In the rest are unknown: slopes of
-measured states, unmeasured states, unmeasured algebraic variables. Known are measured quantities,
-inputs, time and, for this analysis, the parameters.
+state are removed, unless that slope is in the derivative of a measured quantity (`outputs`); what
+they say is left to the dynamics. In the rest are unknown: slopes of measured quantities, unmeasured
+states and their slopes, unmeasured algebraic variables. Known are measured quantities, inputs, time
+and, for this analysis, the parameters.
 
 Suitable rows. A set S of equations is suitable if all unknowns that occur in it can be matched with
 equations of S. The largest suitable set is the well- and the over-constrained part of Dulmage and
@@ -24,7 +25,7 @@ least sum of places in this order is the one that a greedy choice would make.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -35,16 +36,17 @@ from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 from igpe.core.arrays import IntArray
 from igpe.core.connected import connected
 from igpe.equations.elimination import solve_for
-from igpe.equations.incidence import Block, DulmageMendelsohn, blocks, parts
+from igpe.equations.incidence import Block, DulmageMendelsohn, blocks, incidence, parts
 from igpe.equations.symbols import stack
 from igpe.equations.system import linear_parameters
 from igpe.structure.identifiability.posed import PosedEquations
+from igpe.structure.outputs import DERIVATIVE
 
 
 class Selection(NamedTuple):
     """Increasing indices into the rows and the variables of a `PosedEquations`.
 
-    rows     equations without the slope of an unmeasured state
+    rows     equations without slopes of unmeasured states that nothing measured is a function of
     columns  unknown variables that occur in them
     """
 
@@ -59,12 +61,15 @@ def select(posed: PosedEquations, measured: Iterable[str]) -> Selection:
     """
     known, n = set(measured), posed.n_states
     is_known = np.array([name in known for name in posed.variable_names], dtype=bool)
-    has_slope = is_known[n : 2 * n]
+    extra = [name.removeprefix("measured ") for name in posed.row_names[posed.n_equations :]]
+    is_lost = np.array([n not in known and not n.startswith(DERIVATIVE) for n in extra], dtype=bool)
+    derived = [i for i, n in enumerate(extra, posed.n_equations) if n.startswith(DERIVATIVE)]
+    has_slope = is_known[n : 2 * n].copy()
+    has_slope[np.unique(posed.pattern[derived][:, :n].indices)] = True
     is_hidden = np.zeros(len(is_known))
     is_hidden[:n] = ~has_slope
     removed = (posed.pattern @ is_hidden) > 0
-    extra = (name.removeprefix("measured ") for name in posed.row_names[posed.n_equations :])
-    removed[posed.n_equations :] |= np.array([name not in known for name in extra], dtype=bool)
+    removed[posed.n_equations :] |= is_lost
     rows = np.flatnonzero(~removed)
     is_unknown = ~is_known
     is_unknown[:n] = has_slope
@@ -96,8 +101,8 @@ class ReducedSystem:
     sizes: IntArray
 
     def slopes(self, columns: Iterable[int]) -> dict[int, str]:
-        """Which of the columns are slopes, and of which state."""
-        state_of = {f"d({n})": n for n in self.posed.states}
+        """Which of the columns are slopes of measured quantities, and of which."""
+        state_of = {f"d({n})": n for n in self.posed.data_names}
         names = {j: self.unknown_names[j] for j in columns}
         return {j: state_of[n] for j, n in names.items() if n in state_of}
 
@@ -145,17 +150,19 @@ class Suitable(NamedTuple):
     """What can be computed algebraically in one experiment.
 
     subsystems  smallest ones that predict a slope and contain a parameter; the smallest first
-    slopes      state -> predicted slope, SX of q, data, time and inputs; explicit ones only
+    slopes      measured quantity -> predicted slope, SX of q, data, time and inputs; explicit ones
+    states      unmeasured state -> its value, SX of the same; explicit ones
     surplus     superfluous equations
     """
 
     subsystems: tuple[Subsystem, ...]
     slopes: Mapping[str, Any]
+    states: Mapping[str, Any]
     surplus: tuple[Surplus, ...]
 
 
 def reduce(posed: PosedEquations) -> ReducedSystem:
-    """The reduced system for what the experiment measures."""
+    """The reduced system for what the experiment measures; `posed` as `with_derivatives` has it."""
     rows, columns = select(posed, posed.data_names)
     return ReducedSystem(
         posed=posed,
@@ -175,11 +182,20 @@ def suitable(reduced: ReducedSystem) -> Suitable:
     rows = [*result.well_rows, *used_rows(reduced, result)]
     columns = [*result.well_columns, *result.over_columns]
     n = range(len(rows))  # solved on the part alone, at its own cost
-    solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n)
+    solved = solve_for(reduced.residual[rows], reduced.unknowns[columns], n, n, invert=True)
     implicit = {columns[j] for j in solved.implicit}
     subsystems = _subsystems(reduced, blocks(reduced.pattern, rows, columns), implicit)
-    closed = {s for one in subsystems if one.explicit for s in one.slopes}
     expressions = dict(zip(columns, solved.expressions, strict=True))
+    unknowns = reduced.unknowns
+
+    def is_closed(expression: Any) -> bool:
+        return not any(ca.which_depends(expression, unknowns, 1, True))
+
+    of_slopes = {j: s for j, s in reduced.slopes(columns).items() if is_closed(expressions[j])}
+    slopes = {of_slopes[j]: _without_cancelled(reduced, expressions[j]) for j in sorted(of_slopes)}
+    subsystems = tuple(_with_own_parameters(reduced, one, slopes) for one in subsystems)
+    subsystems = tuple(one for one in subsystems if one.parameters)
+    closed = {s for one in subsystems if one.explicit for s in one.slopes}
     # Rows without an unknown are superfluous each by itself, the others together.
     index, names = reduced.posed.experiment, reduced.row_names
     counts, over = np.diff(reduced.pattern.tocsr().indptr), sorted(result.over_rows)
@@ -188,11 +204,52 @@ def suitable(reduced: ReducedSystem) -> Suitable:
         alone.append(Surplus(index, shared, len(result.spare_rows) - len(alone)))
     return Suitable(
         subsystems=subsystems,
-        slopes={
-            s: expressions[j] for j, s in sorted(reduced.slopes(columns).items()) if s in closed
+        slopes={name: slope for name, slope in slopes.items() if name in closed},
+        states={
+            name: expressions[j]
+            for j, name in enumerate(reduced.unknown_names)
+            if name in reduced.posed.states and j in expressions and is_closed(expressions[j])
         },
         surplus=tuple(alone),
     )
+
+
+POINTS = 8  # at which parameters that cancel are recognised
+SAME = 1e-10  # relative difference of values that is rounding
+
+
+def _without_cancelled(reduced: ReducedSystem, slope: Any) -> Any:
+    """The slope without the parameters of output equations that cancel in it, such as a gain.
+
+    CasADi does not see that g (k (y / g)) is k y; values at random points show it.
+    """
+    posed = reduced.posed
+    derived = [i for i, name in enumerate(reduced.row_names) if name.startswith(DERIVATIVE)]
+    of_outputs = set(np.unique(reduced.q_pattern[derived].indices))
+    mine = sorted(of_outputs.intersection(incidence(stack([slope]), posed.q).col.tolist()))
+    symbols = [posed.q, posed.data, posed.time, posed.inputs]
+    for i in mine:
+        value, random = ca.Function("slope", symbols, [slope]), np.random.default_rng(i)
+        values = []
+        for _ in range(POINTS):
+            known = [random.uniform(0.3, 3.0, one.numel()) for one in symbols]
+            changed = [known[0].copy(), *known[1:]]
+            changed[0][i] *= random.uniform(1.5, 3.0)
+            values.append([float(value.call(at)[0]) for at in (known, changed)])
+        before, after = np.transpose(values)
+        if np.allclose(before, after, rtol=SAME, atol=0.0):
+            slope = ca.substitute(slope, posed.q[i], 1)
+    return slope
+
+
+def _with_own_parameters(
+    reduced: ReducedSystem, one: Subsystem, slopes: Mapping[str, Any]
+) -> Subsystem:
+    """The subsystem with those parameters that its slopes depend on, where these are known."""
+    if not one.explicit:
+        return one  # its slopes are no expressions of what is known
+    q = np.unique(incidence(stack(slopes[s] for s in one.slopes), reduced.posed.q).col)
+    return replace(one, parameters=tuple(reduced.posed.q_names[i] for i in q))
 
 
 def used_rows(reduced: ReducedSystem, result: DulmageMendelsohn) -> list[int]:

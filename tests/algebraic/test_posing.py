@@ -26,6 +26,7 @@ GROUPED = [
     "logistic",
     "lotka_volterra",
     "stirred_tank",
+    "fast_equilibrium",
     "dimer",
 ]
 WITHIN = {TargetForm.SLOPES: 0.06, TargetForm.INTEGRALS: 0.01}

@@ -131,9 +131,10 @@ def conserved(times):
 
 def test_conservation_recovers_an_unmeasured_state():
     found = analyse(problem_of(conserved, ["k", "K"], ["A", "C"], start={"A": 1.0, "B": 1.0}))
-    (one,) = found.subsystems
+    (one, derived) = found.subsystems
     assert set(one.equations) == {"rate_A", "total"}
     assert set(one.unknowns) == {"d(A)", "B"}
+    assert set(derived.equations) == {"rate_A", "rate_B", "total", "derivative of total"}
     assert found["k"].reach is Access.ALGEBRAIC
     assert found["K"].reach is Access.UNREACHABLE
     assert found["K"].measure == (("D",),)

@@ -150,9 +150,13 @@ def test_measured_expression_of_measured_states_is_surplus():
     assert "measured signal not needed" in str(found)
 
 
-def test_scale_of_an_expression_is_seen_through_the_dynamics():
+def test_scale_of_an_expression_is_in_its_slope():
+    """scaled = scale C, C' = k2 B: the slope of what is measured is scale k2 B."""
     found = analyse(chain(run("B", "scaled", start=ABC), parameters=("k1", "k2", "scale")))
-    assert found["scale"].reach is Access.DYNAMIC
+    assert found["scale"].reach is found["k2"].reach is Access.ALGEBRAIC
+    assert found["k1"].reach is Access.DYNAMIC
+    (one,) = found.subsystems
+    assert set(one.equations) == {"rate_C", "derivative of measured scaled"}
 
 
 def test_two_experiments_measure_different_states():
