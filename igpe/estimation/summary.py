@@ -411,7 +411,7 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     table = m.table(experiment.name).assign(
         fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
     )
-    table["unit"] = [problem.unit(n) for n in table["name"]]
+    table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
     return table.iloc[np.lexsort((times, m.column))]
 
 

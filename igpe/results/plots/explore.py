@@ -219,7 +219,8 @@ def _points(problem: Problem) -> pd.DataFrame:
         sigma = e.measurements.sigma if known else np.nan
         tables.append(e.measurements.table(e.name).assign(sigma=sigma))
     found = pd.concat(tables, ignore_index=True)
-    return found.assign(unit=found["name"].map(problem.unit))
+    units = {n: problem.unit(n) for n in found["name"].unique()}
+    return found.assign(unit=found["name"].map(units))
 
 
 def _slider(widgets: Any, problem: Problem, name: str, value: float) -> Any:
