@@ -1,10 +1,14 @@
 """Switches at known times, and the times that an integrator must not step over."""
 
+from copy import copy
+from dataclasses import replace
+
 import casadi as ca
 import numpy as np
 import pytest
 
 from igpe.core.errors import ModelError
+from igpe.equations.time import known_times
 from igpe.equations.time.timed import Held, TimeSymbols, as_products, stops
 from igpe.problem.inputs import Table, linear_input
 
@@ -194,6 +198,35 @@ def test_pulses_that_unknowns_move_are_found_for_their_numbers():
         assert around(found.at([center]), center, 2e-4)
     assert found.at([3.0]) == ()
     assert found.at([np.nan]) is None or found.at([np.nan]) == ()
+
+
+RISING = ca.tanh((T - 0.4) / 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("product", "with_it"),
+    [
+        (X * ca.exp(Q * RISING), True),
+        (-ca.exp(2 * RISING) / ca.exp(Q + Q * RISING) ** 2, True),
+        (ca.exp(Q * RISING) * ca.exp(3 - RISING * Q * Q), True),
+        (ca.exp(Q * RISING + T), False),
+        (ca.exp(Q * RISING) / (1 + T), False),
+        (ca.exp((Q * RISING) ** 3), False),
+    ],
+    ids=str,
+)
+def test_products_of_exponentials_rise_with_what_stands_in_their_exponents(product, with_it):
+    found = stops(clock(), [product])
+    (part,) = found.moving
+    assert (part.stretches is not None) == with_it
+    without = replace(found, moving=(copy(part),))
+    without.moving[0].stretches = None
+    for q in (0.0, 0.1, 1.0, 2.0, 5.0, -5.0):
+        near = found.at([q])
+        known_times._marked.clear()
+        alone = without.at([q])  # None: it cannot be followed, where exponents cancel
+        assert near == (None if alone is None and not with_it else pytest.approx(alone or ()))
+    assert not with_it or around(found.at([5.0]), 0.4, 0.02)
 
 
 @pytest.mark.parametrize("ordinary", [ca.exp(-Q * T) * X, ca.sin(Q * T), Q * T * X + Q**2])

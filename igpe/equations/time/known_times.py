@@ -335,13 +335,19 @@ def switched(function: Any, segments: Segments) -> Table:
     return Table(np.array([segments.edges[0], *jumps]), number[[0, *(changes + 1)]], hold=True)
 
 
+Stretches = tuple[FloatArray, FloatArray]
+"""(n,) beginnings and ends of stretches without extrema."""
+
+
 class Changing:
     """A function of time, inputs and unknowns, with its slope and curvature.
 
-    each  a CasADi function (t, [a, b] of the inputs, q) of one number
+    each       a CasADi function (t, [a, b] of the inputs, q) of one number
+    stretches  beginnings and ends of its rises and falls, if no unknown moves them
     """
 
-    def __init__(self, *functions: Any) -> None:
+    def __init__(self, *functions: Any, stretches: Stretches | None = None) -> None:
+        self.stretches = stretches
         self.value, self.slope, _ = functions
         given = self.value.sx_in()
         rows = ca.vertcat(*(function(*given) for function in functions))  # they share nearly all
@@ -379,6 +385,14 @@ def abrupt(
     return _marked[key]
 
 
+def stretches(function: Changing, segments: Segments) -> Stretches:
+    """Return where a function of time alone rises or falls.
+
+    raises  ModelError if it does too often
+    """
+    return _Trajectory(function, segments, np.zeros(0)).stretches()
+
+
 def _is_abrupt(first: float, after: FloatArray, early: FloatArray, late: FloatArray) -> BoolArray:
     """Return True where long nothing happens before a rise: since the one before, or the start.
 
@@ -398,13 +412,15 @@ class _Trajectory:
 
     def rises(self) -> FloatArray:
         """(5, n) when `SHARES` of each rise or fall are done, one after the other."""
+        return self._reached(*(self.function.stretches or self.stretches()))
+
+    def stretches(self) -> Stretches:
+        """Where it rises or falls, constant stretches included."""
         pieces = self._monotone()
         moving = np.flatnonzero(np.isin(pieces.label, (-1, 1)))
-        if len(moving) == 0:
-            return np.zeros((len(SHARES), 0))
         sign = pieces.label[moving]
-        end = pieces.high[moving][np.append(sign[1:] != sign[:-1], True)]
-        return self._reached(np.concatenate([self.segments.edges[:1], end[:-1]]), end)
+        end = pieces.high[moving][np.append(sign[1:] != sign[:-1], True)[: len(sign)]]
+        return np.concatenate([self.segments.edges[:1], end])[: len(end)], end
 
     def _monotone(self) -> Pieces:
         """Pieces on which it rises (1), falls (-1) or is constant up to `NOISE` (0)."""
@@ -456,6 +472,9 @@ class _Trajectory:
         (5, 0) once it is clear that no change is abrupt.
         """
         first, last = np.split(self._values(self.function.value, np.append(begin, end)), 2)
+        least = NOISE * max(np.max(np.abs(first), initial=0.0), np.max(np.abs(last), initial=0.0))
+        changes = ~(np.abs(last - first) <= max(least, NOTHING))
+        begin, end, first, last = (v[changes] for v in (begin, end, first, last))
         shares = np.array(SHARES)[:, None] * np.abs(last - first)
         low, high = (np.tile(v, (len(SHARES), 1)) for v in (begin, end))
         for _ in range(HALVINGS):

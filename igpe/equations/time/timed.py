@@ -18,7 +18,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
 from igpe.equations.operations import Graph, apply_to_sx
-from igpe.equations.time.known_times import Changing, Segments, abrupt, switched
+from igpe.equations.time.known_times import Changing, Segments, abrupt, stretches, switched
 from igpe.problem.inputs import SAME, Table
 
 TIME, UNKNOWN, STATE = 1, 2, 4  # what an expression depends on, as bits
@@ -28,6 +28,8 @@ SUMS = {"ADD", "SUB", "NEG"}
 LINEAR = {*SUMS, "TWICE", "ASSIGN"}
 REGULAR = {"EXP", "LOG", "SQRT", "SIN", "COS", "SQ", "INV"}
 """Of a + b t they change everywhere or at regular times: none has a pulse after a time at rest."""
+POWERS = {"EXP", "MUL", "DIV", "INV", "SQ", "NEG"}
+"""Of products of powers of exponentials they are such products."""
 
 
 class _Node(NamedTuple):
@@ -274,8 +276,16 @@ def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
         return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), ())
     found = list(_irregular(*clock.nodes(column)))
     alone = replace(clock, q=ca.SX(0, 1))
-    known = tuple(Changing(*alone.function(e, 2)) for e, by_unknown in found if not by_unknown)
-    moving = tuple(Changing(*clock.function(e, 2)) for e, by_unknown in found if by_unknown)
+    known = tuple(Changing(*alone.function(p.value, 2)) for p in found if not p.by_unknown)
+
+    def moved(part: _Part) -> Changing:
+        where = None
+        if part.driver is not None:
+            with suppress(ModelError):
+                where = stretches(Changing(*alone.function(part.driver, 2)), clock.segments)
+        return Changing(*clock.function(part.value, 2), stretches=where)
+
+    moving = tuple(moved(part) for part in found if part.by_unknown)
     times = _times(clock.segments, known, np.zeros(0), ())
     return Stops(clock.segments, times, known, moving)
 
@@ -300,8 +310,20 @@ def _times(
     return tuple(kept)
 
 
-def _irregular(nodes: list[_Node], rows: list[int]) -> Iterator[tuple[Any, bool]]:
-    """The largest parts that depend on no state and may have pulses; whether unknowns move them.
+class _Part(NamedTuple):
+    """An expression of time that may have pulses.
+
+    by_unknown  whether unknowns move them
+    driver      the expression of time alone with which it rises and falls, whatever the unknowns
+    """
+
+    value: Any
+    by_unknown: bool
+    driver: Any | None
+
+
+def _irregular(nodes: list[_Node], rows: list[int]) -> Iterator[_Part]:
+    """The largest parts that depend on no state and may have pulses.
 
     Sums are taken apart, so that a small pulse beside a large one counts as much.
     """
@@ -316,20 +338,50 @@ def _irregular(nodes: list[_Node], rows: list[int]) -> Iterator[tuple[Any, bool]
         if node.depends & STATE:
             waiting += node.operands
             if node.operation == "EXP":  # exp(s(t) + x) = exp(s(t)) exp(x)
-                for part, sign in _terms(nodes, node.operands[0], 1):
-                    yield ca.exp(sign * part.expression), bool(part.depends & UNKNOWN)
+                for i, sign in _terms(nodes, node.operands[0], 1):
+                    yield _part(nodes, i, ca.exp(sign * nodes[i].expression), exponent=True)
         elif _is_linear(node.operation, [nodes[i] for i in node.operands]):
             waiting += node.operands
         elif not node.is_regular:
-            yield node.expression, bool(node.depends & UNKNOWN)
+            yield _part(nodes, k, node.expression, exponent=False)
 
 
-def _terms(nodes: list[_Node], k: int, sign: int) -> Iterator[tuple[_Node, int]]:
+def _part(nodes: list[_Node], k: int, value: Any, *, exponent: bool) -> _Part:
+    driver, *others = _drivers(nodes, k, exponent=exponent)
+    by_unknown = bool(nodes[k].depends & UNKNOWN)
+    known = None if driver is None or others else nodes[driver].expression
+    return _Part(value, by_unknown, known)
+
+
+def _drivers(nodes: list[_Node], k: int, *, exponent: bool) -> set[int | None]:
+    """The functions w of time alone in exp(c w + d) and its products, with c, d of the unknowns.
+
+    exponent  whether k is the exponent itself
+    returns   their places; None among them for what has another form
+
+    A rate constant by Arrhenius' law, and quotients of such, rise and fall with 1 / T alone.
+    """
+    node = nodes[k]
+    if not node.by_time:
+        return set()
+    of = [nodes[i] for i in node.operands]
+    if exponent:
+        apart = _is_linear(node.operation, of)
+        apart &= bool(node.depends & UNKNOWN) or sum(o.by_time for o in of) == 1
+    else:
+        apart = node.operation in POWERS
+    if not apart:
+        return {k if exponent and not node.depends & UNKNOWN else None}
+    inside = exponent or node.operation == "EXP"
+    return set[int | None]().union(*(_drivers(nodes, i, exponent=inside) for i in node.operands))
+
+
+def _terms(nodes: list[_Node], k: int, sign: int) -> Iterator[tuple[int, int]]:
     """The terms of a sum that depend on time, on no state, and not linearly; with their signs."""
     node = nodes[k]
     if not node.depends & STATE:
         if node.by_time and not node.is_affine:
-            yield node, sign
+            yield k, sign
     elif node.operation in SUMS:
         first = -sign if node.operation == "NEG" else sign
         rest = -sign if node.operation == "SUB" else sign
