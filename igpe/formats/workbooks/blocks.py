@@ -5,22 +5,26 @@ each other with the same headers. A table whose times run across is turned.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 from igpe.formats.workbooks.cells import EMPTY, VALUES, Cell, CellGrid, Kind
 from igpe.formats.workbooks.words import (
-    is_date,
+    DATES,
+    STATISTICS,
+    begins_with,
     is_run,
-    is_statistic,
     is_time,
     is_unit,
-    known_unit,
+    speaks_of,
     split_header,
+    unit_below,
 )
 
 FEW_ROWS = 3  # from which the columns of a table are known
+Row: TypeAlias = Sequence[Cell]
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,10 @@ class SheetTable:
     """A table of a sheet.
 
     columns  where it stands;  headers, units: their texts, "" where there is none
-    header   row of the headers;  rows: those that hold values
-    breaks   rows that follow an empty one
+    rows     those that hold values;  breaks: rows that follow an empty one
     above    texts and values above the table that belong to it, row by row
-    title    the first text above the table; beside: whether it stands with others in one row
+    title    the first text above the table
+    beside   the title alone tells it from tables beside it
     turned   the sheet's rows are its columns
     """
 
@@ -39,11 +43,11 @@ class SheetTable:
     columns: tuple[int, ...]
     headers: tuple[str, ...]
     units: tuple[str, ...]
-    header: int
     rows: tuple[int, ...]
     breaks: frozenset[int]
-    above: tuple[tuple[Cell, ...], ...] = ()
+    above: tuple[Row, ...] = ()
     title: str = ""
+    beside: bool = False
     turned: bool = False
 
     def cells(self, column: int) -> list[Cell]:
@@ -61,20 +65,19 @@ def find_blocks(grid: CellGrid) -> list[SheetTable]:
     rows, start = grid.rows, 0
     blocks: list[SheetTable] = []
     for r in range(len(rows) - 1):
-        if r < start or not (row := _times_across(rows, r)):
+        if r < start or not (times := _times_across(rows, r)):
             continue
         end = next((k for k in range(r, len(rows)) if _is_empty(rows[k])), len(rows))
         first = r
         while first > start and len(_values(rows[first - 1])) > 1:
             first -= 1
-        blank = [EMPTY] * len(row)
-        shown = [rows[k] if first <= k < end else blank for k in range(len(rows))]
-        shown[r] = row
+        shown = [row if first <= k < end else [EMPTY] * len(row) for k, row in enumerate(rows)]
+        shown[r] = times
         across = _below_each_other(replace(grid, rows=[list(c) for c in zip(*shown, strict=True)]))
-        above = tuple(tuple(rows[k]) for k in range(start, first) if not _is_empty(rows[k]))
+        above = tuple(row for row in rows[start:first] if not _is_empty(row))
         blocks += [replace(b, turned=True, above=above, title=_title(above)) for b in across]
         start = end
-    return blocks or _below_each_other(grid)
+    return blocks or list(_below_each_other(grid))
 
 
 def _times_across(rows: Sequence[list[Cell]], r: int) -> list[Cell]:
@@ -90,28 +93,28 @@ def _times_across(rows: Sequence[list[Cell]], r: int) -> list[Cell]:
     return [Cell(Kind.TEXT, text="time"), *(c if c.kind in VALUES else EMPTY for c in row[1:])]
 
 
-def _is_empty(row: Sequence[Cell]) -> bool:
+def _is_empty(row: Row) -> bool:
     return all(c.kind is Kind.EMPTY for c in row)
 
 
-def _first(row: Sequence[Cell]) -> Cell:
+def _first(row: Row) -> Cell:
     return next((c for c in row if c.kind is not Kind.EMPTY), EMPTY)
 
 
-def _texts(row: Sequence[Cell]) -> list[int]:
+def _texts(row: Row) -> list[int]:
     return [c for c, cell in enumerate(row) if cell.kind is Kind.TEXT]
 
 
-def _values(row: Sequence[Cell]) -> list[int]:
+def _values(row: Row) -> list[int]:
     return [c for c, cell in enumerate(row) if cell.kind in VALUES]
 
 
-def _is_text_row(row: Sequence[Cell]) -> bool:
+def _is_text_row(row: Row) -> bool:
     return bool(_texts(row)) and not _values(row)
 
 
-def _below_each_other(grid: CellGrid) -> list[SheetTable]:
-    rows, blocks = grid.rows, []
+def _below_each_other(grid: CellGrid) -> Iterator[SheetTable]:
+    rows = grid.rows
     above = r = 0
     while r < len(rows):
         if not _starts(rows, r):
@@ -126,23 +129,21 @@ def _below_each_other(grid: CellGrid) -> list[SheetTable]:
         if first <= last:
             made = _blocks(grid, (above, first, last), data, breaks)
             if len(data) > 1 or any(map(is_time, made[0].headers)):
-                blocks += made
+                yield from made
                 above = end
         r = max(end, r + 1)
-    return blocks
 
 
-def _starts(rows: Sequence[Sequence[Cell]], r: int) -> bool:
+def _starts(rows: Sequence[Row], r: int) -> bool:
     values = _values(rows[r])
     if len(values) != 1 or r == 0:
         return len(values) > 1
-    before = rows[r - 1]
-    texts = [before[c].text for c in _texts(before)]
+    texts = [rows[r - 1][c].text for c in _texts(rows[r - 1])]
     return len(texts) > 1 and any(is_time(t) or is_run(t) for t in texts)
 
 
-def _extent(rows: Sequence[Sequence[Cell]], first: int) -> tuple[list[int], set[int], int]:
-    """Rows with values, those after an empty row, and where the table has ended."""
+def _extent(rows: Sequence[Row], first: int) -> tuple[list[int], frozenset[int], int]:
+    """Rows with values, those after an empty row or header, and where the table has ended."""
     data: list[int] = []
     breaks: set[int] = set()
     always = set(_values(rows[first]))  # columns that have had values in all rows
@@ -150,30 +151,27 @@ def _extent(rows: Sequence[Sequence[Cell]], first: int) -> tuple[list[int], set[
     for r in range(first, len(rows)):
         row = rows[r]
         values, texts = set(_values(row)), _texts(row)
-        if not values and not texts:
-            gap = gap or all(c.kind is Kind.EMPTY for c in row)
+        is_header = not values and not gap and list(row) in rows[max(first - 2, 0) : first]
+        if is_header or not (values or texts):  # headers come again on the next page
+            gap = gap or is_header or _is_empty(row)
             continue
         if not values:
-            return data, breaks, r
+            return data, frozenset(breaks), r
         lost = [c for c in always - values if row[c].kind in (Kind.TEXT, Kind.EMPTY)]
-        is_footer = bool(texts) and is_statistic(row[texts[0]].text)
-        is_other = gap and any(row[c].kind is Kind.TEXT for c in lost)
-        if lost and (is_footer or is_other):
-            end = r
-            while end < len(rows) and (_values(rows[end]) or _texts(rows[end])):
-                if _is_text_row(rows[end]):
-                    break
-                end += 1
-            return data, breaks, end
+        is_footer = bool(texts) and begins_with(STATISTICS, row[texts[0]].text)
+        if lost and (is_footer or (gap and any(row[c].kind is Kind.TEXT for c in lost))):
+            after = range(r, len(rows))
+            ends = (k for k in after if _is_text_row(rows[k]) or not _values(rows[k]))
+            return data, frozenset(breaks), next(ends, len(rows))
         breaks |= {r} if gap else set()
         data.append(r)
         always &= values
         gap = False
-    return data, breaks, len(rows)
+    return data, frozenset(breaks), len(rows)
 
 
 def _blocks(
-    grid: CellGrid, texts: tuple[int, int, int], data: list[int], breaks: set[int]
+    grid: CellGrid, texts: tuple[int, int, int], data: list[int], breaks: frozenset[int]
 ) -> list[SheetTable]:
     """The tables beside each other whose headers stand in the rows from texts[1] to texts[2].
 
@@ -183,34 +181,32 @@ def _blocks(
     rows = grid.rows
     valued = {c for r in data[:FEW_ROWS] for c in _values(rows[r])}
     candidates = [r for r in range(first, last + 1) if not _is_unit_row(rows[r])] or [first]
-    cover = {r: len(valued & set(_texts(rows[r]))) for r in candidates}
-    header = max(cover, key=lambda r: (cover[r], r))
-    columns = [
-        c
-        for c in range(len(rows[header]))
+    header = max(candidates, key=lambda r: (len(valued & set(_texts(rows[r]))), r))
+    over = rows[header - 1] if header > first else [EMPTY] * len(rows[header])
+    names = [cell.text for cell in rows[header]]
+    if len(_texts(over)) > 1:  # some names may stand a row higher
+        names = [text or above.text for text, above in zip(names, over, strict=True)]
+    headers = {
+        c: clean(text)
+        for c, text in enumerate(names)
         if rows[header][c].text or any(rows[r][c].kind is not Kind.EMPTY for r in data)
-    ]
-    headers = {c: clean(rows[header][c].text) for c in columns}
-    units = dict.fromkeys(columns, "")
+    }
+    units = dict.fromkeys(headers, "")
     for r in range(header + 1, last + 1):
-        is_units = _is_unit_row(rows[r])
-        for c in columns:
-            text = rows[r][c].text
-            if text and is_units:
-                units[c] = text
-            elif text:
-                headers[c] = clean(text)
-    columns, lists = _without_lists(columns, rows, data)
+        target = units if _is_unit_row(rows[r]) else headers
+        target |= {c: clean(rows[r][c].text) for c in headers if rows[r][c].text}
+    columns, lists = _without_lists(list(headers), [rows[r] for r in data])
     parts = _beside(columns, headers, [rows[r] for r in data])
-    over = header - 1
-    if len(parts) == 1 and over >= first and _texts(rows[over]) != columns[:1]:
-        _units_above(rows[over], columns, headers, units)
+    labels = _labelled(columns, headers, over) if len(parts) == 1 else []
+    if len(parts) == 1 and not labels and _texts(over) != columns[:1]:
+        _units_above(over, columns, headers, units)
+    parts = [part for _, part in labels] or parts
+    starts = [c for c, _ in labels] or [0, *(part[0] for part in parts[1:])]
+    shared = [rows[r] for r in range(above, first)]
+    shared += [rows[r][lists:] for r in data] if lists else []
     found = []
-    for part, following in zip(parts, [*parts[1:], [len(rows[header])]], strict=True):
-        begin = 0 if part is parts[0] else part[0]
-        own = [tuple(rows[r][begin : following[0]]) for r in range(first, header)]
-        shared = [tuple(rows[r]) for r in range(above, first)]
-        shared += [tuple(rows[r][lists:]) for r in data] if lists else []
+    for part, begin, following in zip(parts, starts, [*starts[1:], None], strict=True):
+        own = [rows[r][begin:following] for r in range(first, header)]
         mine = [r for r in data if any(rows[r][c].kind is not Kind.EMPTY for c in part)]
         found.append(
             SheetTable(
@@ -218,19 +214,19 @@ def _blocks(
                 tuple(part),
                 tuple(headers[c] for c in part),
                 tuple(units[c] for c in part),
-                header,
                 tuple(mine),
-                frozenset(breaks),
-                tuple(row for row in (*shared, *own) if any(c.kind is not Kind.EMPTY for c in row)),
-                _title(own) or _title(shared),
+                breaks,
+                tuple(row for row in (*shared, *own) if not _is_empty(row)),
+                over[begin].text if labels else _title(own) or _title(shared),
+                bool(labels),
             )
         )
     return found
 
 
-def _is_unit_row(row: Sequence[Cell]) -> bool:
+def _is_unit_row(row: Row) -> bool:
     texts = [c.text for c in row if c.kind is not Kind.EMPTY]
-    return all(map(is_unit, texts)) and any(known_unit(t.strip().strip("[]()")) for t in texts)
+    return all(map(is_unit, texts)) and any(map(unit_below, texts))
 
 
 def clean(text: str) -> str:
@@ -239,7 +235,7 @@ def clean(text: str) -> str:
 
 
 def _units_above(
-    row: Sequence[Cell], columns: Sequence[int], headers: dict[int, str], units: dict[int, str]
+    row: Row, columns: Sequence[int], headers: dict[int, str], units: dict[int, str]
 ) -> None:
     """A text above several columns may give their unit."""
     unit = ""
@@ -250,47 +246,55 @@ def _units_above(
             units[c] = unit
 
 
-def _without_lists(
-    columns: list[int], rows: Sequence[Sequence[Cell]], data: Sequence[int]
-) -> tuple[list[int], int]:
+def _without_lists(columns: list[int], data: Sequence[Row]) -> tuple[list[int], int]:
     """The columns without a list of names and values beside them, and where it begins; or 0."""
     for before, c in pairwise(columns):
-        own = [rows[r][c:] for r in data if rows[r][c].kind is not Kind.EMPTY]
+        own = [row[c:] for row in data if row[c].kind is not Kind.EMPTY]
         named = c > before + 1 and own and all(row[0].kind is Kind.TEXT for row in own)
-        if named and any(cell.kind in VALUES for row in own for cell in row):
+        if named and any(map(_values, own)):
             return columns[: columns.index(c)], c
     return columns, 0
 
 
-def _beside(
-    columns: list[int], headers: dict[int, str], data: Sequence[Sequence[Cell]]
-) -> list[list[int]]:
+def _spans(columns: Sequence[int], starts: Sequence[int]) -> list[list[int]]:
+    ends = pairwise([*starts, columns[-1] + 1])
+    return [[c for c in columns if begin <= c < end] for begin, end in ends]
+
+
+def _beside(columns: list[int], headers: dict[int, str], data: Sequence[Row]) -> list[list[int]]:
     """The columns of each table: one begins where the headers come again, or other times."""
     times = [c for c in columns if is_time(headers[c])]
-    starts = [c for c in times if not is_date(headers[c])]
-    texts = {tuple(row[c].text for row in data) for c in starts}
-    own = list(pairwise([*starts, columns[-1] + 1]))
-    differ = len(texts) == len(starts) > 1 and starts[0] == columns[0] and times == starts
-    if differ and all(a + 1 < b for a, b in own):
-        return [[c for c in columns if a <= c < b] for a, b in own]
-    again = [c for c in times if times and headers[c].lower() == headers[times[0]].lower()]
-    first = [c for c in columns if headers[c] and headers[c].lower() == headers[columns[0]].lower()]
-    starts = first if len(first) == len(again) else again
+    texts = {tuple(row[c].text for row in data) for c in times}
+    if len(texts) == len(times) > 1 and times[0] == columns[0]:
+        parts = _spans(columns, times)
+        if all(len(p) > 1 for p in parts) and not any(speaks_of(DATES, headers[c]) for c in times):
+            return parts
+    again = [c for c in times if headers[c].lower() == headers[times[0]].lower()]
     if len(again) <= 1:
         return [columns]
-    ends = [*starts[1:], columns[-1] + 1]
-    parts = [[c for c in columns if a <= c < b] for a, b in zip(starts, ends, strict=True)]
-    return [[c for c in columns if c < starts[0]] + parts[0], *parts[1:]]
+    first = [c for c in columns if headers[c] and headers[c].lower() == headers[columns[0]].lower()]
+    parts = _spans(columns, first if len(first) == len(again) else again)
+    return [[c for c in columns if c < parts[0][0]] + parts[0], *parts[1:]]
 
 
-def _title(rows: Sequence[Sequence[Cell]]) -> str:
+def _labelled(
+    columns: list[int], headers: dict[int, str], over: Row
+) -> list[tuple[int, list[int]]]:
+    """Where tables begin, and their columns: the same headers below different texts."""
+    starts = [c for c in columns if over[c].kind is Kind.TEXT and over[c].text != headers[c]]
+    shared = [c for c in columns if starts and c < starts[0]]
+    spans = [{headers[c]: c for c in span} for span in _spans(columns, starts)]
+    again = any({*a} & {*b} for k, a in enumerate(spans) for b in spans[:k])
+    if not again or not any(is_time(headers[c]) for c in shared):
+        return []
+    return [(c, shared + list(s.values())) for c, s in zip(starts, spans, strict=True)]
+
+
+def _title(rows: Sequence[Row]) -> str:
     """The first text alone in its row that is no condition."""
     for row in rows:
         filled = [c for c in row if c.kind is not Kind.EMPTY]
-        if (
-            len(filled) == 1
-            and filled[0].kind is Kind.TEXT
-            and not re.match(r"[^,]*[:=]", filled[0].text)
-        ):
+        is_alone = len(filled) == 1 and filled[0].kind is Kind.TEXT
+        if is_alone and not re.match(r"[^,]*[:=]", filled[0].text):
             return filled[0].text
     return ""

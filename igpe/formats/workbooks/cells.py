@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
-from io import BytesIO
+from io import BytesIO, StringIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,28 +22,14 @@ import pandas as pd
 
 from igpe.core.errors import DataError
 from igpe.core.files import read
-from igpe.problem.tables import decoded, last_row, open_file, require_cells
+from igpe.formats.workbooks.words import word_set
+from igpe.problem.tables import decoded, last_row, open_file, read_parquet, require_cells
 
 MOST_CELLS = 1_000_000  # of a text file; Excel's files have a lower limit of their own
 MOST_SHEETS = 200
 SEPARATORS = ("\t", ";", ",")
-MISSING = {
-    "",
-    "-",
-    "--",
-    "\N{EN DASH}",
-    "\N{EM DASH}",
-    "na",
-    "n/a",
-    "n.a.",
-    "nan",
-    "null",
-    "none",
-    "#n/a",
-    "#div/0!",
-    "?",
-}
-UNDETECTED = {"n.d.", "nd", "n. d.", "n.d", "<lod", "< lod", "<loq", "< loq", "bdl", "lod", "n.n."}
+MISSING = word_set("- -- \N{EN DASH} \N{EM DASH} na n/a n.a. nan null none #n/a #div/0! ?")
+UNDETECTED = word_set("n.d. nd n.d <lod <loq bdl bql lod loq n.n.")  # without their spaces
 _NUMBER = r"[-+\u2212]?(?:\d+(?:[.,]\d*)*|[.,]\d+)(?:[eE][-+\u2212]?\d+)?"
 NUMBER = re.compile(_NUMBER)
 _LIMIT = re.compile(rf"[<>≤≥]\s*({_NUMBER})\s*%?")
@@ -149,46 +136,42 @@ def read_grids(path: Path, decimal: str | None, marked: Collection[str]) -> list
     sheets = open_file(path, _RAW)
     if len(sheets) > MOST_SHEETS:
         raise DataError(f"'{path}' has {len(sheets)} sheets; igpe reads up to {MOST_SHEETS}.")
-    texts = [c for s in sheets.values() for row in s.rows for c in row if isinstance(c, str)]
-    comma = _has_decimal_comma(path, texts, decimal, any(s.semicolons for s in sheets.values()))
+    comma = _has_decimal_comma(path, sheets, decimal)
     parse = _Parser(comma, {m.strip().lower() for m in marked})
-    return [
-        CellGrid(path, name, _rectangle(map(parse.row, s.rows)), s.hidden, s.shown)
-        for name, s in sheets.items()
-    ]
-
-
-Rows = list[list[Any]]
+    grids = []
+    for sheet in sheets:
+        rows = [[parse.cell(v) for v in row] for row in sheet.rows]
+        width = max(map(len, rows), default=0)
+        filled = [row + [EMPTY] * (width - len(row)) for row in rows]
+        grids.append(CellGrid(path, sheet.name, filled, sheet.hidden, sheet.shown))
+    return grids
 
 
 class _Sheet(NamedTuple):
-    """The values of a sheet; of a text file, whether semicolons part them."""
+    """The values of a sheet; its hidden rows; whether it is shown; of a text, the separator."""
 
-    rows: Rows
+    name: str
+    rows: list[list[Any]]
     hidden: frozenset[int] = frozenset()
     shown: bool = True
-    semicolons: bool = False
+    separator: str = ""
 
 
-def _rectangle(rows: Iterable[list[Cell]]) -> list[list[Cell]]:
-    made = list(rows)
-    width = max(map(len, made), default=0)
-    return [row + [EMPTY] * (width - len(row)) for row in made]
-
-
-def _text_rows(path: Path) -> dict[str, _Sheet]:
+def _text_rows(path: Path) -> list[_Sheet]:
     text = decoded(path)
-    lines = [
-        line.lstrip("#% ") if line.startswith(("#", "%")) else line for line in text.splitlines()
-    ]
+    lines = [line.lstrip("#% ") if line[:1] in ("#", "%") else line for line in text.splitlines()]
     separator = _separator([line for line in lines[:2000] if line.strip()])
-    require_cells(
-        path, len(lines), 1 + text.count(separator or " ") // max(len(lines), 1), MOST_CELLS
-    )
-    reader = csv.reader(lines, delimiter=separator or ",")
-    rows = [list(row) for row in reader] if separator else [line.split() for line in lines]
+    columns = 1 + text.count(separator or " ") // max(len(lines), 1)
+    require_cells(path, len(lines), columns, MOST_CELLS)
+    if not separator:
+        return [_Sheet("", [line.split() for line in lines])]
+    rows = list(csv.reader(StringIO(text, newline=None), delimiter=separator))
     require_cells(path, len(rows), max(map(len, rows), default=0), MOST_CELLS)
-    return {"": _Sheet(rows, semicolons=separator == ";")}
+    rows = [
+        [row[0].lstrip("#% ") if row[0][:1] in ("#", "%") else row[0], *row[1:]] if row else []
+        for row in rows
+    ]
+    return [_Sheet("", rows, separator=separator)]
 
 
 def _separator(lines: list[str]) -> str:
@@ -198,35 +181,30 @@ def _separator(lines: list[str]) -> str:
         return ""
 
     def stretch(separator: str) -> int:
-        longest = now = before = 0
-        for line in lines:
-            fields = line.count(separator)
-            now = now + 1 if fields and fields == before else int(fields > 0)
-            longest, before = max(longest, now), fields
-        return longest
+        runs = groupby(line.count(separator) for line in lines)
+        return max((len(list(run)) for fields, run in runs if fields), default=0)
 
     lengths = {s: stretch(s) for s in SEPARATORS}
-    enough = max(lengths.values()) / 2
-    return next(s for s in SEPARATORS if lengths[s] >= enough)
+    return next(s for s in SEPARATORS if lengths[s] >= max(lengths.values()) / 2)
 
 
-def _sheet_rows(path: Path) -> dict[str, _Sheet]:
+def _sheet_rows(path: Path) -> list[_Sheet]:
     if not zipfile.is_zipfile(path):
         frames = pd.read_excel(BytesIO(read(path)), sheet_name=None, header=None, engine="xlrd")
-        return {str(name): _Sheet(_frame_cells(frame)) for name, frame in frames.items()}
-    last = last_row(path)
-    content = read(path)
+        return [_Sheet(str(name), _frame_cells(frame)) for name, frame in frames.items()]
+    last, content = last_row(path), read(path)
     sheets = _openpyxl_rows(content, last, values=True)
     with zipfile.ZipFile(BytesIO(content)) as archive:
         parts = [n for n in archive.namelist() if "worksheets/" in n]
         has_formulas = any(b"<f" in archive.read(n) for n in parts)
     if has_formulas:
-        for name, sheet in _openpyxl_rows(content, last, values=False).items():
-            _refuse_formulas(CellGrid(path, name, []), sheet.rows, sheets[name].rows)
+        formulas = _openpyxl_rows(content, last, values=False)
+        for sheet, written in zip(sheets, formulas, strict=True):
+            _refuse_formulas(CellGrid(path, sheet.name, []), written.rows, sheet.rows)
     return sheets
 
 
-def _refuse_formulas(grid: CellGrid, formulas: Rows, values: Rows) -> None:
+def _refuse_formulas(grid: CellGrid, formulas: list[list[Any]], values: list[list[Any]]) -> None:
     for r, row in enumerate(formulas):
         for c, cell in enumerate(row):
             if isinstance(cell, str) and cell.startswith("=") and values[r][c] is None:
@@ -237,18 +215,18 @@ def _refuse_formulas(grid: CellGrid, formulas: Rows, values: Rows) -> None:
                 )
 
 
-def _openpyxl_rows(content: bytes, last: int, *, values: bool) -> dict[str, _Sheet]:
+def _openpyxl_rows(content: bytes, last: int, *, values: bool) -> list[_Sheet]:
     from openpyxl import load_workbook  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
 
-    book = load_workbook(BytesIO(content), data_only=values, keep_links=False)
-    return {
-        sheet.title: _Sheet(
+    return [
+        _Sheet(
+            sheet.title,
             [[_shown(cell) for cell in row] for row in sheet.iter_rows(max_row=max(last, 1))],
             frozenset(r - 1 for r, row in sheet.row_dimensions.items() if row.hidden),
             sheet.sheet_state == "visible",
         )
-        for sheet in book.worksheets
-    }
+        for sheet in load_workbook(BytesIO(content), data_only=values, keep_links=False).worksheets
+    ]
 
 
 def _shown(cell: Any) -> Any:
@@ -256,37 +234,33 @@ def _shown(cell: Any) -> Any:
     return f"{100 * cell.value:.15g}%" if is_ratio else cell.value
 
 
-def _frame_cells(frame: pd.DataFrame) -> Rows:
-    cells = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
-    return [list(row) for row in cells]
+def _frame_cells(frame: pd.DataFrame) -> list[list[Any]]:
+    cells: list[list[Any]] = frame.astype(object).where(frame.notna(), None).to_numpy().tolist()
+    return cells
 
 
-def _parquet_rows(path: Path) -> dict[str, _Sheet]:
-    from igpe.problem.tables import read_parquet  # noqa: PLC0415 - an extra
-
+def _parquet_rows(path: Path) -> list[_Sheet]:
     frame = read_parquet(path)
-    return {"": _Sheet([list(map(str, frame.columns)), *_frame_cells(frame)])}
+    return [_Sheet("", [list(map(str, frame.columns)), *_frame_cells(frame)])]
 
 
 _RAW = dict.fromkeys((".csv", ".txt", ".tsv", ".dat"), _text_rows)
 _RAW |= {".xlsx": _sheet_rows, ".xls": _sheet_rows, ".parquet": _parquet_rows}
 
 
-def _has_decimal_comma(
-    path: Path, texts: Iterable[str], decimal: str | None, semicolons: bool
-) -> bool:
+def _has_decimal_comma(path: Path, sheets: Iterable[_Sheet], decimal: str | None) -> bool:
     """Whether commas stand before decimals; raises `Question` if they may part thousands."""
     if decimal is not None:
         if decimal not in (",", "."):
             raise DataError(f"decimal is {decimal!r}; give decimal=',' or decimal='.'.")
         return decimal == ","
     example = ""
-    for text in texts:
+    for text in (c for s in sheets for row in s.rows for c in row if isinstance(c, str)):
         shows = _comma_in(text.strip()) if "," in text else None
         if isinstance(shows, bool):
             return shows
         example = example or shows or ""
-    if example and not semicolons:
+    if example and not any(s.separator == ";" for s in sheets):
         raise Question(
             f"'{path.name}' has numbers such as {example}, whose comma may part thousands or stand "
             "before decimals.",
@@ -316,9 +290,6 @@ class _Parser:
     def __init__(self, comma: bool, marked: set[str]) -> None:
         self.comma, self.marked = comma, marked
 
-    def row(self, values: Iterable[Any]) -> list[Cell]:
-        return [self.cell(v) for v in values]
-
     def cell(self, value: Any) -> Cell:  # noqa: PLR0911 - one case for each type
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return EMPTY
@@ -342,7 +313,7 @@ class _Parser:
             return EMPTY
         if lower in self.marked or lower in MISSING:
             return Cell(Kind.MISSING, text=text)
-        if lower in UNDETECTED or _LIMIT.fullmatch(text):
+        if lower.replace(" ", "") in UNDETECTED or _LIMIT.fullmatch(text):
             return Cell(Kind.LIMIT, text=text)
         is_ratio = text.endswith("%") and len(text) > 1
         number = self.number(text[:-1].strip() if is_ratio else text)

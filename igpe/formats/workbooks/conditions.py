@@ -1,15 +1,17 @@
 """Conditions of runs: what stands above a table, in its title, in the name of its sheet."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.blocks import SheetTable
 from igpe.formats.workbooks.cells import EMPTY, NUMBER, Cell, Kind
 from igpe.formats.workbooks.words import identifier, known_unit, split_header
 
 ABSOLUTE = {"degC": (1.0, 273.15), "degF": (5 / 9, 459.67 * 5 / 9), "K": (1.0, 0.0)}
+ROUNDED = 0.5  # K: 333 K is 60 °C
 COLDEST_KELVIN = 200.0  # "5 K" is no temperature of a reaction
 _GIVEN = re.compile(rf"([^\W\d][\w .()/-]*?)\s*[:=]\s*({NUMBER.pattern})\s*([^\s,;]*)")
 WITH_UNIT = re.compile(rf"({NUMBER.pattern})\s*(\S.*)")
@@ -65,43 +67,57 @@ def _plain(text: str) -> float | None:
     return float(bare.replace(",", "."))
 
 
-def conditions_above(block: SheetTable, sheet: str) -> dict[str, Condition]:
-    """The conditions that the lines above a table, its title and its sheet's name give."""
+def conditions_above(block: SheetTable) -> dict[str, Condition]:
+    """The conditions that the lines above a table, its title and its sheet's name give.
+
+    raises  DataError if they give several temperatures
+    """
     found: dict[str, Condition] = {}
-    for text in (sheet, block.title):
-        if (temperature := degrees_in(text)) is not None:
-            found[words.TEMPERATURE] = temperature
+    for text in (block.grid.sheet, block.title):
+        _put(found, words.TEMPERATURE, degrees_in(text), block)
     for row in block.above:
         cells = [c for c in row if c.kind is not Kind.EMPTY]
         for k, cell in enumerate(cells):
             if cell.kind is Kind.TEXT:
-                _add_from(found, cell.text, [*cells[k + 1 :], EMPTY, EMPTY])
+                _put(found, words.TEMPERATURE, _one_temperature(_AT, cell.text), block)
+                for entry in _entries(cell.text, [*cells[k + 1 :], EMPTY, EMPTY]):
+                    _put(found, *_condition(*entry), block)
     return found
 
 
-def _add_from(found: dict[str, Condition], text: str, following: Sequence[Cell]) -> None:
-    """The conditions in a text, and in the cells that follow it."""
-    if (temperature := _one_temperature(_AT, text)) is not None:
-        found[words.TEMPERATURE] = temperature
+def _put(found: dict[str, Condition], name: str, one: Condition | None, block: SheetTable) -> None:
+    before = found.get(name, one)
+    if one is None or before is None:
+        return
+    if name == words.TEMPERATURE and one.unit and abs(before.value - one.value) > ROUNDED:
+        raise DataError(
+            f"The table in {block.place(0, 0)} of '{block.grid.file.name}' has two temperatures, "
+            f"{before.written} and {one.written}, in its title, in the lines above it or in the "
+            "name of its sheet. Remove the one that does not hold."
+        )
+    found[name] = one
+
+
+def _entries(text: str, following: Sequence[Cell]) -> Iterator[tuple[str, float | None, str]]:
+    """Names, numbers and units in a text, and in the cells that follow it."""
     for key, number, unit in _GIVEN.findall(text):
-        _add(found, key, _plain(number), unit.rstrip("."))
+        yield key, _plain(number), unit.rstrip(".")
     if following[0].kind is Kind.NUMBER:
-        _add(found, text, following[0].value, following[1].text)
+        yield text, following[0].value, following[1].text
     elif match := WITH_UNIT.fullmatch(following[0].text):
-        _add(found, text, _plain(match[1]), match[2])
+        yield text, _plain(match[1]), match[2]
 
 
-def _add(found: dict[str, Condition], key: str, number: float | None, unit: str) -> None:
-    """One condition, if its unit or its name says what it is."""
+def _condition(key: str, number: float | None, unit: str) -> tuple[str, Condition | None]:
+    """One condition and its name, if its unit or its name says what it is."""
     written, own = split_header(key.strip().rstrip(":=").strip())
     known = known_unit(unit) or ("" if unit else own)
     known = {"C": "degC", "F": "degF"}.get(known, known) if words.is_temperature(written) else known
     speaks = words.is_temperature(written) or words.is_controlled(written, "")
     if number is None or not written or (unit and not known) or not (known or speaks):
-        return
-    found[condition_name(written, known)] = condition(
-        number, known, f"{number:g} {unit or own}".strip()
-    )
+        return "", None
+    shown = f"{number:g} {unit or own}".strip()
+    return condition_name(written, known), condition(number, known, shown)
 
 
 def condition_name(written: str, unit: str) -> str:
@@ -127,7 +143,7 @@ def table_of_conditions(block: SheetTable, names: Iterable[str]) -> dict[str, di
         found: dict[str, dict[str, Condition]] = {}
         for other, title in enumerate(block.headers):
             written, unit = split_header(title)
-            unit = unit or known_unit(block.units[other].strip("[]()"))
+            unit = unit or words.unit_below(block.units[other])
             for run, cell in zip(cells, block.cells(other), strict=True):
                 if other != number and cell.kind is Kind.NUMBER and run.text in known and header:
                     own = found.setdefault(run.text, {})

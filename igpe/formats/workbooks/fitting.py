@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,12 +12,19 @@ from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
 from igpe.formats.workbooks import words
 from igpe.formats.workbooks.conditions import Condition
-from igpe.formats.workbooks.reader import Mark
 from igpe.formats.workbooks.words import split_header
 from igpe.problem.inputs import linear_input
 from igpe.problem.units import conversion, unit_name
 
 PER_CENT = 100.0
+
+
+class Mark(NamedTuple):
+    """A cell that says that a value lies beyond a limit: its place, its text, the quantity."""
+
+    place: str
+    text: str
+    header: str
 
 
 @dataclass(frozen=True)
@@ -42,17 +49,16 @@ class WorkbookRun:
 
     table       `time`, the measured quantities, what was set and changes with time, and `sd_...`
     conditions  name -> what holds for the whole run;  inputs: columns that were set
-    places      name -> cells of its values
+    places      name -> cells of its values: "Sheet1!B2:B9"
     """
 
     name: str
     file: Path
-    sheet: str
     table: pd.DataFrame
     conditions: Mapping[str, Condition]
     inputs: tuple[str, ...]
     marks: tuple[Mark, ...]
-    places: Mapping[str, tuple[str, ...]]
+    places: Mapping[str, str]
 
     def with_names(self, names: Mapping[str, str], leave: Collection[str]) -> "WorkbookRun":
         """The run with other names of quantities, without those in `leave`."""

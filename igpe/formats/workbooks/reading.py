@@ -1,14 +1,14 @@
 """`read_workbook`: the tables of files, put together in common names and units."""
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
 import pandas as pd
 
-from igpe.core.arrays import FloatArray
 from igpe.core.errors import DataError
 from igpe.core.names import closest
 from igpe.formats.workbooks import words
@@ -16,13 +16,13 @@ from igpe.formats.workbooks.blocks import SheetTable, clean, find_blocks
 from igpe.formats.workbooks.cells import CellGrid, Kind, Question, read_grids
 from igpe.formats.workbooks.conditions import (
     ABSOLUTE,
-    Condition,
     absolute,
     condition,
+    degrees_in,
     table_of_conditions,
 )
-from igpe.formats.workbooks.fitting import Quantity, WorkbookRun, time_unit_of
-from igpe.formats.workbooks.reader import KINDS, ROLES, RawRun, RunColumn, read_block, times_across
+from igpe.formats.workbooks.fitting import Mark, Quantity, WorkbookRun, time_unit_of
+from igpe.formats.workbooks.reader import KINDS, ROLES, RawRun, is_set, read_block, times_across
 from igpe.formats.workbooks.times import Options
 from igpe.formats.workbooks.words import identifier, split_header
 from igpe.formats.workbooks.workbook import Workbook
@@ -87,62 +87,23 @@ def _read(
     raw: list[RawRun] = []
     left_out: dict[str, str] = {}
     headers: set[str] = set()
-    asked = replace(options, roles={**expected, **options.roles})
+    both = replace(options, roles={**expected, **options.roles})
     for file in files:
         grids = read_grids(file, decimal, marked)
         unseen = [g.sheet for g in grids if not g.shown and sheets is None]
         left_out |= {s: f"a hidden sheet; sheets=['{s}'] reads it" for s in unseen}
-        grids = _sheets(file, grids, sheets)
-        mine, why, seen = _raw_runs(file, grids, asked, several=len(files) > 1)
-        raw += mine
-        left_out |= why
-        headers |= seen
+        blocks = [b for grid in _sheets(file, grids, sheets) for b in find_blocks(grid)]
+        raw += _raw_runs(file, blocks, both, left_out, several=len(files) > 1)
+        headers |= {h for b in blocks for h in b.headers}
     known = headers | {n for r in raw for n in r.conditions}
-    for role, entries in (
-        ("roles", options.roles),
-        ("names", options.names),
-        ("units", options.units),
-    ):
-        if unknown := [h for h in entries if h not in known]:
+    said = {"roles": options.roles, "names": options.names, "units": options.units}
+    for role, header in ((role, h) for role, entries in said.items() for h in entries):
+        if header not in known:
             raise DataError(
-                f"{role}={{...}} names the column '{unknown[0]}', but the columns are "
-                f"{sorted(headers)}.{closest(unknown[0], headers)}"
+                f"{role}={{...}} names the column '{header}', but the columns are "
+                f"{sorted(headers)}.{closest(header, headers)}"
             )
-    book = _workbook(raw, asked, left_out)
-    return _joined(book) if _belong_together(book, together) else book
-
-
-def _belong_together(book: Workbook, together: bool | None) -> bool:
-    """Whether runs that share no quantity are one; raises `Question` unless the user says it."""
-    measured = [{q.name for q in book.measured} & {*r.table.columns} for r in book.runs]
-    apart = all(not a & b for k, a in enumerate(measured) for b in measured[:k])
-    if len(measured) > 1 and apart and together is None:
-        names = [r.name for r in book.runs]
-        raise Question(
-            f"The tables {names} have no quantity in common. They may be one experiment measured "
-            "in several ways, or several experiments.",
-            {"one experiment": {"together": True}, "several": {"together": False}},
-        )
-    return bool(together) and len(measured) > 1
-
-
-def _joined(book: Workbook) -> Workbook:
-    """The workbook with all its runs as one."""
-    first = book.runs[0]
-    counted = [r.table.assign(row=r.table.groupby("time").cumcount()) for r in book.runs]
-    table = pd.concat(counted).groupby(["time", "row"], as_index=False).first()
-    table = table.drop(columns="row")
-    table.attrs = first.table.attrs
-    one = replace(
-        first,
-        name="",
-        table=table,
-        conditions={n: c for r in book.runs for n, c in r.conditions.items()},
-        inputs=tuple(dict.fromkeys(n for r in book.runs for n in r.inputs)),
-        marks=book.marks,
-        places={n: p for r in book.runs for n, p in r.places.items()},
-    )
-    return replace(book, runs=(one,))
+    return _workbook(raw, both, left_out, together)
 
 
 def table_for(
@@ -192,61 +153,52 @@ def _checked(roles: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _sheets(path: Path, grids: list[CellGrid], sheets: Collection[str] | None) -> list[CellGrid]:
-    if sheets is None:
-        return [g for g in grids if g.shown]
     there = [g.sheet for g in grids]
-    if unknown := [s for s in sheets if s not in there]:
+    if unknown := [s for s in sheets or () if s not in there]:
         raise DataError(
             f"'{path}' has no sheet '{unknown[0]}'; its sheets are {there}."
             f"{closest(unknown[0], there)}"
         )
-    return [g for g in grids if g.sheet in sheets]
+    return [g for g in grids if (g.shown if sheets is None else g.sheet in sheets)]
 
 
 def _raw_runs(
-    path: Path, grids: list[CellGrid], options: Options, *, several: bool
-) -> tuple[list[RawRun], dict[str, str], set[str]]:
-    """The runs of a file, named; what is left out and why; all headers."""
-    blocks = [(grid, block) for grid in grids for block in find_blocks(grid)]
-    headers = {h for _, b in blocks for h in b.headers}
-    read = [(block, read_block(block, options, grid.sheet)) for grid, block in blocks]
+    path: Path,
+    blocks: Sequence[SheetTable],
+    options: Options,
+    left_out: dict[str, str],
+    *,
+    several: bool,
+) -> list[RawRun]:
+    """The runs of a file, named; why columns are left out is added to `left_out`."""
+    read = [(block, read_block(block, options)) for block in blocks]
     timed = [(block, runs) for block, runs in read if runs]
     if not timed:
-        raise DataError(_no_times(path, grids, [b for _, b in blocks]))
-    in_sheet = {g.sheet: sum(b.grid.sheet == g.sheet for b, _ in timed) for g in grids}
-    several_sheets = sum(n > 0 for n in in_sheet.values()) > 1
+        raise DataError(_no_times(path, blocks))
+    in_sheet = Counter(block.grid.sheet for block, _ in timed)
     made: list[RawRun] = []
     for block, runs in timed:
         titled = in_sheet[block.grid.sheet] > 1 or len(runs) > 1
         for run in runs:
-            parts = [block.grid.sheet] if several_sheets else []
+            parts = [path.stem] * several + [block.grid.sheet] * (len(in_sheet) > 1)
             is_named = titled or run.name != block.title
             parts += [run.name or f"{len(made) + 1}"] if is_named else []
-            parts = [path.stem, *parts] if several else parts
-            made.append(replace(run, name=" ".join(parts)))
-    made = _unique(made)
-    left_out = {h: w for run in made for h, w in run.left_out.items()}
+            name = " ".join(parts)
+            twice = sum(re.sub(r" \(\d+\)$", "", r.name) == name for r in made)
+            made.append(replace(run, name=f"{name} ({twice + 1})" if twice else name))
+    unused = {h: why for run in made for h, why in run.left_out.items()}
     for block in (b for b, runs in read if not runs):
         listed = table_of_conditions(block, [r.name for r in made])
         made = [replace(r, conditions={**r.conditions, **listed.get(r.name, {})}) for r in made]
         if not listed:
             why = f"the table in {block.place(0, 0)} has no times"
-            left_out |= dict.fromkeys((h for h in block.headers if h), why)
-    used = {h for r in made for h in r.series}
-    return made, {h: w for h, w in left_out.items() if h not in used}, headers
-
-
-def _unique(runs: list[RawRun]) -> list[RawRun]:
-    seen: dict[str, int] = {}
-    made = []
-    for run in runs:
-        seen[run.name] = seen.get(run.name, 0) + 1
-        twice = seen[run.name] > 1
-        made.append(replace(run, name=f"{run.name} ({seen[run.name]})") if twice else run)
+            unused |= dict.fromkeys((h for h in block.headers if h), why)
+    used = {h for r in made for h in r.values["header"]}
+    left_out.update({h: why for h, why in unused.items() if h not in used})
     return made
 
 
-def _no_times(path: Path, grids: Sequence[CellGrid], blocks: Sequence[SheetTable]) -> str:
+def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
     """Why a file has no experiments, in a sentence."""
     if any(map(times_across, blocks)):
         return (
@@ -263,215 +215,223 @@ def _no_times(path: Path, grids: Sequence[CellGrid], blocks: Sequence[SheetTable
                     f"'{texts[0]}'. Write numbers, or times such as 08:30:00 or 2024-02-15 08:30."
                 )
     if listed:
-        other = [h for h in listed if {w.lower() for w in words.words_of(h)} & words.OTHER_TIMES]
+        other = [h for h in listed if words.speaks_of(words.OTHER_TIMES, h)]
         more = f" '{other[0]}' is no time since the start of the reaction." if other else ""
         return (
             f"Which column of '{path.name}' holds the times? None of {listed} speaks of "
             f"time.{more} Name it: roles={{'{listed[0]}': 'time'}}, or add a column of times."
         )
-    if any(sum(c.value is not None for c in row) > 1 for g in grids for row in g.rows):
-        return (
-            f"'{path.name}' has numbers but no header: no line of names above them. Write the "
-            "names of the columns above the numbers, with their units: 't [min]', 'A [mol/L]'."
-        )
-    return f"There is no table in '{path.name}': igpe found no rows of numbers below names."
+    return (
+        f"There is no table in '{path.name}': no header, a line of names, stands above rows of "
+        "numbers. Write one name above each column, with its unit: 't [min]', 'A [mol/L]'."
+    )
 
 
-def _workbook(raw: Sequence[RawRun], options: Options, left_out: dict[str, str]) -> Workbook:
+# All runs together -----------------------------------------------------------------------------
+
+
+def _workbook(
+    raw: Sequence[RawRun], options: Options, left_out: dict[str, str], together: bool | None
+) -> Workbook:
     """The runs in common names and units."""
-    time_unit = _time_unit(raw)
-    named = [_named(run, options) for run in raw]
-    unit_of: dict[str, str] = {}
-    for series in named:
-        for name, s in series.items():
-            unit_of.setdefault(name, s.unit)
-    roles = _final_roles(named, options)
-    runs, warnings = [], []
-    for run, series in zip(raw, named, strict=True):
-        made, sentences = _final_run(run, series, roles, (unit_of, time_unit), options)
-        runs.append(made)
-        warnings += sentences
-    measured = _quantities(named, unit_of, [n for n, r in roles.items() if r == "measured"])
-    if not measured:
+    longest = max(r.values["time"].max() for r in raw)
+    time_unit = "h" if longest >= LONG else "min"
+    time_unit = next((r.unit for r in raw if not r.from_clock), time_unit)
+    parts = []
+    for number, run in enumerate(raw):
+        if run.values["time"].nunique() < 2:  # noqa: PLR2004 - nothing changes in one moment
+            where = f" of run '{run.name}'" if run.name else ""
+            raise DataError(
+                f"In '{run.block.grid.file.name}'{where}: there is only one time with values; "
+                "measurements at several are needed."
+            )
+        factor = conversion("time", run.unit, time_unit)[0] if run.unit and time_unit else 1.0
+        names = run.values["header"].map(_names(run, options))
+        times = factor * run.values["time"]
+        parts.append(run.values.assign(run=number, name=names, time=times))
+    values = _in_common_units(pd.concat(parts, ignore_index=True))
+    warnings = [w for _, part in _parts(values, "run", "name") for w in _doubts(part, raw)]
+    roles = _final_roles(values, options)
+    if "measured" not in roles.values():
         unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
         raise DataError(
             f"No column beside the time holds numbers that change in "
             f"'{raw[0].block.grid.file.name}'.{f' Not used: {unused}.' if unused else ''} Give a "
             "table with one column for each measured quantity."
         )
-    inputs = _quantities(named, unit_of, [n for n, r in roles.items() if r == "input"])
-    inputs = tuple(replace(q, unit=absolute(0.0, q.unit)[1]) for q in inputs)
-    time = Quantity(raw[0].time, "time", time_unit)
-    return Workbook(tuple(runs), time, measured, inputs, left_out, tuple(warnings))
+    if _belong_together(raw, values[values["name"].map(roles) == "measured"], together):
+        both = {n: c for r in raw for n, c in r.conditions.items()}
+        raw = [replace(raw[0], name="", conditions=both)]
+        values = values.assign(run=0)
+    units = values.drop_duplicates("name").set_index("name")["unit"]
+    for name in (n for n, role in roles.items() if role == "input" and units[n] in ABSOLUTE):
+        mine = values["name"] == name
+        values.loc[mine, "value"] = [absolute(v, units[name])[0] for v in values["value"][mine]]
+        values.loc[mine, "unit"] = "K"
+    runs = [
+        _final_run(run, values[values["run"] == k], roles, options) for k, run in enumerate(raw)
+    ]
+    quantities = {role: _quantities(values, roles, role) for role in ("measured", "input")}
+    return Workbook(
+        tuple(runs), Quantity(raw[0].time, "time", time_unit), quantities["measured"],
+        quantities["input"], left_out, tuple(dict.fromkeys(warnings)),
+    )  # fmt: skip
 
 
-def _time_unit(raw: Sequence[RawRun]) -> str:
-    units = {r.unit for r in raw if not r.from_clock}
-    if not units:
-        longest = max(float(r.times[-1]) for r in raw)
-        return "h" if longest >= LONG else "min"
-    return raw[[r.from_clock for r in raw].index(False)].unit
-
-
-def _named(run: RawRun, options: Options) -> dict[str, RunColumn]:
-    """The columns of a run by their names in the model; deviations as `sd_...`."""
-    names: dict[str, str] = {}
+def _names(run: RawRun, options: Options) -> dict[str, str]:
+    """Header -> name in the model."""
+    units = run.values.drop_duplicates("header").set_index("header")["unit"]
+    written = {h: words.without(words.MEANS, split_header(h)[0]) or h for h in units.index}
     warm = [
         h
-        for h, s in run.series.items()
-        if s.unit in ABSOLUTE or (not s.unit and words.is_temperature(split_header(h)[0]))
+        for h, unit in units.items()
+        if unit in ABSOLUTE or (not unit and words.is_temperature(written[h]))
     ]
-    for header, s in run.series.items():
-        if s.role == "sd":
-            continue
-        written = words.without(words.MEANS, split_header(header)[0]) or header
-        only = warm == [header] and words.is_reaction_temperature(written)
-        name = options.names.get(header) or (words.TEMPERATURE if only else identifier(written))
-        others = [] if header in options.names else names.values()
-        names[header] = identifier(name, others)
-        if list(names.values()).count(names[header]) > 1:
-            other = next(h for h, n in names.items() if n == names[header])
-            raise DataError(f"The columns '{other}' and '{header}' both seem to be '{name}'.")
-    made = {name: run.series[header] for header, name in names.items()}
-    for s in run.series.values():
-        if s.role != "sd":
-            continue
-        of = next(
-            (
-                n
-                for h, n in names.items()
-                if s.of in (h, n, split_header(h)[0])
-                or identifier(words.without(words.MEANS, s.of) or s.of) == n
-            ),
-            "",
-        )
-        if of:
-            made[f"sd_{of}"] = s
-    return made
+    names: dict[str, str] = {}
+    for header, name in written.items():
+        if header in options.names:
+            names[header] = identifier(options.names[header])
+        elif warm == [header] and words.is_reaction_temperature(name):
+            names[header] = identifier(words.TEMPERATURE, names.values())
+        else:
+            names[header] = identifier(name, names.values())
+    for header, name in names.items():
+        if other := next((h for h, n in names.items() if n == name and h != header), ""):
+            raise DataError(f"The columns '{header}' and '{other}' both seem to be '{name}'.")
+    return names
 
 
-def _final_roles(named: Sequence[Mapping[str, RunColumn]], options: Options) -> dict[str, str]:
+def _in_common_units(values: pd.DataFrame) -> pd.DataFrame:
+    """The values of each name in the unit that it has first; deviations have no offset."""
+    first = values["name"].map(values.drop_duplicates("name").set_index("name")["unit"])
+    for name, part in _parts(values, "name", "unit"):
+        unit, wanted = part["unit"].iloc[0], first[part.index[0]]
+        if unit and wanted and unit not in (wanted, "%"):
+            factor, offset = conversion(name, unit, wanted)
+            values.loc[part.index, "value"] = factor * part["value"] + offset
+            values.loc[part.index, "sigma"] = abs(factor) * part["sigma"]
+    return values.assign(unit=first)
+
+
+def _parts(values: pd.DataFrame, *by: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each name, and of what else they are grouped by."""
+    for _, part in values.groupby(list(by), sort=False):
+        yield str(part["name"].iloc[0]), part
+
+
+def _rests(part: pd.DataFrame) -> bool:
+    return part["value"].nunique() == 1
+
+
+def _final_roles(values: pd.DataFrame, options: Options) -> dict[str, str]:
     """Name -> measured, input or condition: what never changes within a run is a condition."""
     roles: dict[str, str] = {}
-    for name in dict.fromkeys(n for series in named for n in series):
-        mine = [series[name] for series in named if name in series]
-        s = mine[0]
-        if s.role == "sd":
-            continue
-        written = split_header(s.header)[0]
-        said = options.roles.get(s.header)
-        set_by_user = s.role == "input" or words.is_temperature(written) or s.unit in ABSOLUTE
-        set_by_user |= words.is_controlled(written, s.unit)
-        rests = all(_rests(x) for x in mine) and any(len(x.values) > 1 for x in mine)
-        if said == "measured" or s.kind:
+    for name, mine in _parts(values, "name"):
+        header, role, unit, kind = mine[["header", "role", "unit", "kind"]].iloc[0]
+        runs = [part for _, part in _parts(mine, "run")]
+        rests = all(map(_rests, runs)) and max(map(len, runs)) > 1
+        if options.roles.get(header) == "measured" or kind:
             roles[name] = "measured"
-        elif set_by_user:
+        elif is_set(role, split_header(header)[0], unit) or unit in ABSOLUTE:
             roles[name] = "condition" if rests else "input"
-        elif s.header in options.names:
+        elif header in options.names or not rests or mine["mark"].any():
             roles[name] = "measured"
         else:
-            roles[name] = "condition" if rests and not any(x.marks for x in mine) else "measured"
+            roles[name] = "condition"
     if "measured" not in roles.values():  # a pressure, or a cooling curve
         free = [n for n, r in roles.items() if r == "input"]
         some = [n for n in free if not words.is_temperature(n)] or free
-        return {n: "measured" if n in some else r for n, r in roles.items()}
+        roles |= dict.fromkeys(some, "measured")
     return roles
 
 
-def _rests(s: RunColumn) -> bool:
-    there = s.values[np.isfinite(s.values)]
-    return len(there) > 0 and bool((there == there[0]).all())
+def _belong_together(raw: Sequence[RawRun], measured: pd.DataFrame, together: bool | None) -> bool:
+    """Whether runs are one experiment, if it is open; raises `Question` unless the user says it.
+
+    It is open where they share no quantity, or where only a text above them tells them apart.
+    """
+    names = [{*part} for _, part in measured.groupby("run")["name"]]
+    apart = all(not a & b for k, a in enumerate(names) for b in names[:k])
+    titled = [r.block.title for r in raw if r.block.beside]
+    unclear = [t for t in titled if not degrees_in(t) and not words.begins_with(words.RUNS, t)]
+    if len(names) > 1 and (apart or unclear) and together is None:
+        why = "have no quantity in common" if apart else "hold the same quantities"
+        raise Question(
+            f"The tables {[r.name for r in raw]} {why}.",
+            {
+                "one experiment, measured in several ways": {"together": True},
+                "several experiments": {"together": False},
+            },
+        )
+    return bool(together) and len(names) > 1 and bool(apart or unclear)
 
 
-def _quantities(
-    named: Sequence[Mapping[str, RunColumn]], units: Mapping[str, str], names: Sequence[str]
-) -> tuple[Quantity, ...]:
-    first = {n: next(series[n] for series in named if n in series) for n in names}
-    apart = {n: series[f"sd_{n}"].header for n in names for series in named if f"sd_{n}" in series}
-    return tuple(
-        Quantity(s.header, n, units[n], s.kind, apart.get(n, "")) for n, s in first.items()
-    )
+def _quantities(values: pd.DataFrame, roles: Mapping[str, str], role: str) -> tuple[Quantity, ...]:
+    mine = values[values["name"].map(roles) == role]
+    apart = mine[mine["deviation"] != ""].drop_duplicates("name").set_index("name")["deviation"]
+    first = mine.drop_duplicates("name")[["header", "name", "unit", "kind"]]
+    return tuple(Quantity(h, n, u, k, apart.get(n, "")) for h, n, u, k in first.to_numpy().tolist())
 
 
 def _final_run(
-    run: RawRun,
-    series: Mapping[str, RunColumn],
-    roles: Mapping[str, str],
-    units: tuple[Mapping[str, str], str],
-    options: Options,
-) -> tuple[WorkbookRun, list[str]]:
-    """The run with its table in common units, and warnings about its numbers."""
-    unit_of, time_unit = units
-    factor = conversion("time", run.unit, time_unit)[0] if run.unit and time_unit else 1.0
-    columns: dict[str, FloatArray] = {"time": run.times * factor}
-    used: dict[str, RunColumn] = {}
-    conditions = {n: _said(n, c, options) for n, c in run.conditions.items()}
-    for name, s in series.items():
-        of = name.removeprefix("sd_") if s.role == "sd" else name
-        unit, role = unit_of.get(of, ""), roles.get(of, "measured")
-        values = _in_unit(s, of, unit)
-        there = values[np.isfinite(values)]
-        if role == "condition" or (role == "input" and _rests(s)):
-            if len(there) and s.role != "sd":
-                conditions[name] = _said(name, condition(float(there[0]), unit), options)
-        elif len(there) or s.marks:
-            is_set = role == "input"
-            columns[name] = np.array([absolute(v, unit)[0] for v in values]) if is_set else values
-            used[name] = s
-    if len(np.unique(run.times)) < 2:  # noqa: PLR2004 - nothing changes in one moment
-        where = f" of run '{run.name}'" if run.name else ""
-        raise DataError(
-            f"In '{run.block.grid.file.name}'{where}: there is only one time; measurements at "
-            "several are needed."
-        )
-    table = pd.DataFrame(columns)
+    run: RawRun, values: pd.DataFrame, roles: Mapping[str, str], options: Options
+) -> WorkbookRun:
+    """The run with its conditions and its table."""
+    conditions = dict(run.conditions)
+    fixed = []
+    for name, part in _parts(values, "name"):
+        if roles[name] == "condition" or (roles[name] == "input" and _rests(part)):
+            fixed.append(name)
+            there = part["value"].dropna()
+            if len(there):
+                conditions[name] = condition(float(there.iloc[0]), part["unit"].iloc[0])
+    for name, c in conditions.items():
+        unit = words.known_unit(options.units.get(name, ""))
+        conditions[name] = condition(c.value, unit) if unit and not c.unit else c
+    used = values[~values["name"].isin(fixed)].sort_values("time", kind="stable")
+    inputs = tuple(n for n in used["name"].unique() if roles[n] == "input")
+    used = used[~(used["name"].isin(inputs) & used.duplicated(["name", "time"]))]
+    used = used.assign(row=used.groupby(["name", "time"]).cumcount())  # several are replicates
+    wide = used.set_index(["time", "row", "name"])[["value", "sigma"]].unstack("name")
+    table = wide["value"][list(used["name"].unique())]
+    for name in used["name"][used["sigma"].notna()].unique():
+        table[f"sd_{name}"] = wide["sigma"][name]
+    table = table.reset_index().drop(columns="row").rename_axis(None, axis=1)
     table.attrs[SOURCE] = checksum(run.block.grid.file)
-    made = WorkbookRun(
-        run.name, run.block.grid.file, run.block.grid.sheet, table, conditions,
-        tuple(n for n in used if roles.get(n) == "input"),
-        tuple(m for s in used.values() for m in s.marks),
-        {"time": run.places} | {n: s.places for n, s in used.items()},
+    marks = used[used["mark"] != ""][["place", "mark", "header"]]
+    places = {n: _range(part["place"]) for n, part in _parts(used, "name")}
+    return WorkbookRun(
+        run.name, run.block.grid.file, table, conditions, inputs,
+        tuple(Mark(*mark) for mark in marks.itertuples(index=False)),
+        {"time": _range(used["at"]), **places},
     )  # fmt: skip
-    grid = run.block.grid
-    doubts = [d for n, s in used.items() for d in _doubts(run, s, columns[n])]
-    if hidden := [f"{r + 1}" for r in run.block.rows if r in grid.hidden]:
-        doubts.append(
-            f"Excel hides row {', '.join(hidden)} of '{grid.sheet}' in {grid.file.name}; igpe "
-            "reads hidden rows. Delete what is not meant."
+
+
+def _range(places: pd.Series) -> str:
+    return f"{places.iloc[0]}:{places.iloc[-1].rpartition('!')[2]}"
+
+
+def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:
+    """Sentences about hidden rows, values far from their neighbours, concentrations below zero."""
+    block, (header, unit) = raw[part["run"].iloc[0]].block, part[["header", "unit"]].iloc[0]
+    file = block.grid.file.name
+    hidden = [f"{r + 1}" for r in block.rows if r in block.grid.hidden and not block.turned]
+    if hidden:
+        yield (
+            f"Excel hides row {', '.join(hidden)} of '{block.grid.sheet}' in {file}; igpe reads "
+            "hidden rows. Delete what is not meant."
         )
-    return made, doubts
-
-
-def _in_unit(s: RunColumn, name: str, unit: str) -> FloatArray:
-    """The values of a column in another unit; deviations have no offset."""
-    if not (s.unit and unit) or s.unit in (unit, "%"):
-        return s.values
-    scale, offset = conversion(name, s.unit, unit)
-    return scale * s.values + (0.0 if s.role == "sd" else offset)
-
-
-def _said(name: str, c: Condition, options: Options) -> Condition:
-    """The condition with the unit that the user says it has."""
-    unit = options.units.get(name, "")
-    return condition(c.value, words.known_unit(unit)) if unit and not c.unit else c
-
-
-def _doubts(run: RawRun, s: RunColumn, values: FloatArray) -> list[str]:
-    """Sentences about values far from their neighbours, and concentrations below zero."""
-    found = []
-    is_concentration = words.dimension(s.unit) in CONCENTRATIONS or s.header.startswith(("c(", "["))
-    there = np.flatnonzero(np.isfinite(values))
-    sizes = np.abs(values[there])
-    for k, at in enumerate(there):
-        beside = [sizes[j] for j in (k - 1, k + 1) if 0 <= j < len(sizes)]
-        if len(sizes) > 3 and sizes[k] > FAR * max(beside) > 0:  # noqa: PLR2004 - enough to compare
-            digits = f"{values[at]:g}, more than {FAR:g} times its neighbours"
-            found.append(_doubt(run, s, at, f"{digits}. Was the decimal point forgotten?"))
-        if is_concentration and values[at] < 0:
-            found.append(_doubt(run, s, at, f"{values[at]:g}, a concentration below zero."))
-    return found
-
-
-def _doubt(run: RawRun, s: RunColumn, at: np.intp, what: str) -> str:
-    row = "".join(c for c in s.places[at].rpartition("!")[2] if c.isdigit())
-    return f"'{s.header}' in row {row} ({s.places[at]} of {run.block.grid.file.name}) is {what}"
+    is_concentration = words.dimension(unit) in CONCENTRATIONS or header.startswith(("c(", "["))
+    part = part[part["value"].notna()]
+    sizes = part["value"].abs()
+    beside = pd.concat([sizes.shift(1), sizes.shift(-1)], axis=1).max(axis=1)
+    far = (sizes > FAR * beside) & (beside > 0) & (len(sizes) > 3)  # noqa: PLR2004 - enough to compare
+    for place, value, is_far in zip(part["place"], part["value"], far, strict=True):
+        row = re.sub(r"\D", "", place.rpartition("!")[2])
+        where = f"'{header}' in row {row} ({place} of {file}) is {value:g}"
+        if is_far:
+            yield (
+                f"{where}, more than {FAR:g} times its neighbours. Was the decimal point forgotten?"
+            )
+        if is_concentration and value < 0:
+            yield f"{where}, a concentration below zero."

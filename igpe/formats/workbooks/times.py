@@ -19,6 +19,7 @@ from igpe.problem.units import conversion
 TIME_ROLES = ("time", "clock", "elapsed", "hh:mm", "mm:ss")
 MORNING = 6 * 3600.0  # clock times begin later, durations earlier
 DAY = 86400.0
+FIRST_DAY = 20_000  # 1954: numbers in a column of dates are days of Excel
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,6 @@ class Column:
     def name(self) -> str:
         return split_header(self.header)[0]
 
-    @property
-    def numeric(self) -> bool:
-        return any(c.kind in VALUES for c in self.cells)
-
 
 def read_times(
     columns: list[Column], block: SheetTable, options: Options
@@ -63,7 +60,7 @@ def read_times(
     candidates = said or [c for c in columns if c.role == "time"]
     if not candidates:
         return None
-    residence = [c for c in candidates if words.is_residence_time(c.header)]
+    residence = [c for c in candidates if words.speaks_of(words.RESIDENCE, c.header)]
     if not said and len(residence) == len(candidates):
         raise Question(
             f"'{block.grid.file.name}' gives residence times, which are the time in plug flow, but "
@@ -151,7 +148,8 @@ def _seconds(column: Column, block: SheetTable, options: Options) -> tuple[Float
         return _from_dates(column, block, options), True
     values = np.array([c.value if c.kind in VALUES else np.nan for c in column.cells], dtype=float)
     if Kind.NUMBER in kinds:
-        return values, False
+        is_day = words.speaks_of(words.DATES, column.header) and np.nanmin(values) > FIRST_DAY
+        return (DAY * (values - np.nanmin(values)), True) if is_day else (values, False)
     return _from_clock(column, values, block, options), True
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from igpe.core.errors import DataError
 from igpe.core.names import closest
 from igpe.formats.workbooks.fitting import (
+    Mark,
     ModelNames,
     Quantity,
     WorkbookRun,
@@ -20,7 +21,6 @@ from igpe.formats.workbooks.fitting import (
     subject_of,
     time_unit_of,
 )
-from igpe.formats.workbooks.reader import Mark
 from igpe.problem.experiment import Experiment, experiment_of
 from igpe.problem.tables import SOURCE
 from igpe.problem.units import conversion
@@ -94,13 +94,11 @@ class Workbook:
             for name, c in run.conditions.items():
                 same = c.written == f"{c.value:g} {c.unit}".strip()
                 value = f"{c.value:g}" + f" (= {c.written})" * (not same)
-                rows.append([run.name, "", name, "condition", c.unit, value, 1, ()])
+                rows.append([run.name, "", name, "condition", c.unit, value, 1, ""])
         for header, why in self.left_out.items():
-            rows.append(["", header, "", f"not used: {why}", "", "", 0, ()])
+            rows.append(["", header, "", f"not used: {why}", "", "", 0, ""])
         columns = ["run", "header", "name", "role", "unit", "values", "count", "cells"]
-        frame = pd.DataFrame(rows, columns=columns)
-        frame["cells"] = [f"{c[0]}:{c[-1].rpartition('!')[2]}" if c else "" for c in frame["cells"]]
-        return frame
+        return pd.DataFrame(rows, columns=columns)
 
     def conditions(self) -> pd.DataFrame:
         """The conditions of the runs: a row for each run, a column for each condition."""
