@@ -878,6 +878,37 @@ LAYOUTS["a hidden sheet"] = Layout(
     time="min",
     runs={"": "t A / 0 10 / 10 5"},
 )
+LAYOUTS["temperatures above columns"] = Layout(
+    "Excel: merged cells above the same columns tell runs apart",
+    {
+        "S": "|25 °C||40 °C|\nt (min)|A (mM)|B (mM)|A (mM)|B (mM)\n0|10|0|10|0\n10|9|1|7|3\n",
+    },
+    time="min",
+    runs={"25 °C": "t A B / 0 10 0 / 10 9 1", "40 °C": "t A B / 0 10 0 / 10 7 3"},
+    given={"25 °C": {"T": 298.15}, "40 °C": {"T": 313.15}},
+)
+LAYOUTS["instruments above columns"] = Layout(
+    "Excel: names over three rows; one experiment or several",
+    {"S": "Time|HPLC||NMR\n|A|B|A\nmin|mM|mM|mM\n0|10|0|9.9\n10|8|2|8.1\n"},
+    choices=("together=True", "together=False"),
+)
+LAYOUTS["headers on the next page"] = Layout(
+    "Excel: the names come again at a page break",
+    {"S": "t (min)|A (mM)\n0|10\n10|8\nt (min)|A (mM)\n20|6.4\n30|5.1\n"},
+    time="min",
+    runs={"": "t A / 0 10 / 10 8 / 20 6.4 / 30 5.1"},
+)
+LAYOUTS["days of excel"] = Layout(
+    "CSV: dates saved as numbers of days",
+    "Date;A (mM)\n45292,25;10\n45292,5;8\n45293;6,4\n",
+    time="h",
+    runs={"": "t A / 0 10 / 6 8 / 18 6.4"},
+)
+LAYOUTS["two temperatures"] = Layout(
+    "Excel: the sheet's name and a line above the table contradict each other",
+    {"50 °C": "Temperature|60|°C\nt (min)|A (mM)\n0|10\n10|8\n"},
+    refused="two temperatures, 50 °C and 60 °C",
+)
 
 # Supplementary files of papers -------------------------------------------------------------------
 
