@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -240,9 +241,10 @@ def new(
     write(file, made.text, force=force)
     text = [
         f"Written: {file}",
-        str(made.book),
         "",
-        *made.remarks,
+        made.book.summary(),
+        "",
+        *(fill(remark, 80, break_on_hyphens=False) for remark in made.remarks),
         "",
         "Look through it, then:",
         f"  igpe check {file}",
@@ -298,7 +300,7 @@ def _answers(
         )
     if not data:
         data = [typer.prompt("Table of measurements (CSV, Excel, Parquet)", value_proc=_table_file)]
-        words = "Reactions, as A -> B; B -> C (empty: equations that you replace by yours)"
+        words = "Reactions, as A -> B; B -> C (none: equations to replace by yours)"
         given = typer.prompt(words, default="", show_default=False) if not reaction else ""
         reaction = reaction or [given]
     return file, data, reaction or []

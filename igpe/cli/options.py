@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -126,13 +128,17 @@ def resolved(read: Callable[..., Any], typed: Callable[[str], str]) -> Any:
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
                 listed = "; ".join(f"{typed(arguments(how))} ({c})" for c, how in choices)
                 raise Question(question.question, question.choices, listed) from None
-            typer.echo(printable(question.question), err=True)
+            typer.echo(fill(printable(question.question), 80, break_on_hyphens=False), err=True)
             for number, (choice, _) in enumerate(choices, start=1):
                 typer.echo(f"  {number}  {printable(choice)}", err=True)
-            number = 0
-            while not 1 <= number <= len(choices):
-                number = typer.prompt("Number", type=int, err=True)
-            answers = merged(answers, choices[number - 1][1])
+            how = typer.prompt("Number", value_proc=partial(_choice, dict(choices)), err=True)
+            answers = merged(answers, how)
+
+
+def _choice(choices: Mapping[str, dict[str, Any]], number: str) -> dict[str, Any]:
+    if number.strip() not in map(str, range(1, len(choices) + 1)):
+        raise typer.BadParameter(f"type a number from 1 to {len(choices)}.")
+    return list(choices.values())[int(number) - 1]
 
 
 def merged(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

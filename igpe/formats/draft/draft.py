@@ -156,13 +156,11 @@ class Draft:
         """What was read, and what was assumed, in sentences."""
         book, names = self.book, ", ".join(q.name for q in self.book.measured)
         runs = f"{len(book.runs)} experiment{'s' * (len(book.runs) > 1)}"
+        limits = ", ".join(f"'{m.text}' in {m.place}" for m in book.marks)
         return [
             f"{book.size} measurements of {names} in {runs}; times from '{book.time.header}'.",
             *book.warnings,
-            *(
-                f"Cell {m.place} holds '{m.text}', no value: it is left out, by censored=\"drop\"."
-                for m in book.marks
-            ),
+            *([f'Left out, by censored="drop": {limits}.'] if limits else []),
             *(f"Not used: '{h}' ({why})." for h, why in _unused(book).items()),
             *(
                 f"{n} starts at {s.value}: {s.why}."

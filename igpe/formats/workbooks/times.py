@@ -177,7 +177,10 @@ def _from_dates(column: Column, block: SheetTable, options: Options) -> FloatArr
         raise Question(
             f"'{block.grid.file.name}' has dates such as {cells[0].text}, which may begin with the "
             "day or the month.",
-            {order: {"dates": order} for order in orders},
+            {
+                f"{order}: {cells[0].text} is {day.day} {day:%B %Y}": {"dates": order}
+                for order, day in zip(orders, cells[0].value, strict=True)
+            },
         )
     return seconds[possible[0]]
 
@@ -203,14 +206,20 @@ def _from_clock(
             raise Question(
                 f"'{name}' has times such as {cells[-1].text} in '{column.header}', which may be "
                 "hours and minutes or minutes and seconds.",
-                {k: {"roles": {column.header: k}} for k in ("hh:mm", "mm:ss")},
+                {
+                    "hours and minutes": {"roles": {column.header: "hh:mm"}},
+                    "minutes and seconds": {"roles": {column.header: "mm:ss"}},
+                },
             )
         return values / 60
     if not is_clock and not is_elapsed and 0 < first < MORNING:
         raise Question(
             f"The times '{column.header}' in '{name}' begin at {cells[0].text}: this may be the "
             "time since the start or the time of day.",
-            {k: {"roles": {column.header: k}} for k in ("elapsed", "clock")},
+            {
+                "the time since the start": {"roles": {column.header: "elapsed"}},
+                "the time of day": {"roles": {column.header: "clock"}},
+            },
         )
     if is_elapsed or (first == 0 and not is_clock):
         return values

@@ -1,9 +1,10 @@
 """What users get of laboratory files: what was understood, and experiments."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from textwrap import fill
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 
 from igpe.core.errors import DataError
 from igpe.core.names import closest
+from igpe.formats.workbooks.conditions import Condition
 from igpe.formats.workbooks.fitting import (
     Mark,
     ModelNames,
@@ -24,6 +26,10 @@ from igpe.formats.workbooks.fitting import (
 from igpe.problem.experiment import Experiment, experiment_of
 from igpe.problem.tables import SOURCE
 from igpe.problem.units import conversion
+
+WIDTH = 80
+MOST_LINES = 40
+HEADS = ["header", "name", "role", "unit", "values", "count", "cells"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,32 +79,52 @@ class Workbook:
         """What was understood: a row for each column of each run, and for each condition."""
         rows = []
         for run in self.runs:
-            at = run.table["time"]
-            rows.append([
-                run.name, self.time.header, "time", "time", self.time.unit,
-                f"{at.iloc[0]:g} to {at.iloc[-1]:g}", len(at), run.places["time"],
-            ])  # fmt: skip
-            for role, quantities in (("measured", self.measured), ("input", self.inputs)):
-                for q in quantities:
-                    if q.name in run.table.columns:
-                        values = run.table[q.name].dropna()
-                        limits = sum(m.header == q.header for m in run.marks)
-                        kind = q.kind or role
-                        kind += f", {limits} beyond a limit" * (limits > 0)
-                        kind += f" ± {self.sigma.get(q.name)}" * (q.name in self.sigma)
-                        low, high = values.min(), values.max()
-                        rows.append([
-                            run.name, q.header, q.name, kind, q.unit,
-                            f"{low:g} to {high:g}", len(values), run.places[q.name],
-                        ])  # fmt: skip
+            rows += [[run.name, *self._row(q, role, [run])] for q, role in self._columns([run])]
             for name, c in run.conditions.items():
-                same = c.written == f"{c.value:g} {c.unit}".strip()
-                value = f"{c.value:g}" + f" (= {c.written})" * (not same)
-                rows.append([run.name, "", name, "condition", c.unit, value, 1, ""])
+                rows.append([run.name, "", name, "condition", c.unit, _shown(c), "1", ""])
         for header, why in self.left_out.items():
-            rows.append(["", header, "", f"not used: {why}", "", "", 0, ""])
-        columns = ["run", "header", "name", "role", "unit", "values", "count", "cells"]
-        return pd.DataFrame(rows, columns=columns)
+            rows.append(["", header, "", f"not used: {why}", "", "", "0", ""])
+        return pd.DataFrame(rows, columns=["run", *HEADS]).astype({"count": int})
+
+    def _columns(self, runs: Sequence[WorkbookRun]) -> Iterator[tuple[Quantity, str]]:
+        """The columns of some runs, and what they are."""
+        every = [(self.time, "time"), *((q, "measured") for q in self.measured)]
+        for q, role in (*every, *((q, "input") for q in self.inputs)):
+            if any(q.name in run.table for run in runs):
+                yield q, role
+
+    def _row(self, q: Quantity, role: str, runs: Sequence[WorkbookRun]) -> list[str]:
+        """What is said of a column of some runs, by HEADS."""
+        mine = [run for run in runs if q.name in run.table]
+        values = pd.concat([run.table[q.name] for run in mine]).dropna()
+        limits = sum(m.header == q.header for run in mine for m in run.marks)
+        kind = (q.kind or role) + f", {limits} beyond a limit" * (limits > 0)
+        kind += f" ± {self.sigma.get(q.name)}" * (q.name in self.sigma)
+        cells = mine[0].places[q.name] + ", …" * (len(mine) > 1)
+        size = f"{values.min():g} to {values.max():g}"
+        return [q.header, q.name, kind, q.unit, size, f"{len(values)}", cells]
+
+    def summary(self) -> str:
+        """What was understood of all runs, in lines of at most 80 characters."""
+        rows = [HEADS, *(self._row(q, role, self.runs) for q, role in self._columns(self.runs))]
+        given: dict[tuple[str, str], dict[str, str]] = {
+            (n, c.unit): {} for run in self.runs for n, c in run.conditions.items()
+        }
+        for (name, _), shown in given.items():
+            shown |= {r.name: _shown(c) for r in self.runs if (c := r.conditions.get(name))}
+        names = [run.name for run in self.runs]
+        differ = {k: v for k, v in given.items() if len({v.get(n) for n in names}) > 1}
+        for (name, unit), shown in given.items():
+            if (name, unit) not in differ:
+                rows.append(["", name, "condition", unit, shown[names[0]], "", ""])
+        if len(names) == 1:
+            return _fitted(rows)
+        if not differ:
+            listed = fill(f"Experiments: {', '.join(names)}.", WIDTH)
+            return f"{_fitted(rows)}\n\n{listed}"
+        heads = ["experiment", *(f"{n} [{u}]" if u else n for n, u in differ)]
+        runs = [[n, *(shown.get(n, "") for shown in differ.values())] for n in names]
+        return f"{_fitted(rows)}\n\n{_fitted([heads, *runs])}"
 
     def conditions(self) -> pd.DataFrame:
         """The conditions of the runs: a row for each run, a column for each condition."""
@@ -109,10 +135,15 @@ class Workbook:
         return pd.DataFrame(rows, index=index, columns=list(names.values()))
 
     def __repr__(self) -> str:
+        files = ", ".join(f.name for f in self.files)
         count = f"{len(self.runs)} experiment{'s' * (len(self.runs) > 1)}"
-        names = ", ".join(f.name for f in self.files)
-        text = self.table().to_string(index=False, max_rows=60, max_colwidth=40)
-        return "\n".join([f"{names}: {count}, {self.size} measurements", text, *self.warnings])
+        reasons = {
+            why: [h for h, w in self.left_out.items() if w == why] for why in self.left_out.values()
+        }
+        notes = [f"Not used: {', '.join(map(repr, h))} ({why})." for why, h in reasons.items()]
+        notes = [fill(note, WIDTH) for note in (*notes, *self.warnings)]
+        head = f"{files}: {count}, {self.size} measurements\n"
+        return "\n".join([head, self.summary(), *([""] if notes else []), *notes])
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{escape(w)}</p>" for w in self.warnings)
@@ -322,3 +353,25 @@ def _has(run: WorkbookRun, name: str) -> bool:
 
 def _by_run(value: Any, runs: Sequence[str]) -> bool:
     return isinstance(value, Mapping) and runs != [""] and {*value} == {*runs}
+
+
+def _shown(c: Condition) -> str:
+    same = c.written == f"{c.value:g} {c.unit}".strip()
+    return f"{c.value:g}" + f" (= {c.written})" * (not same)
+
+
+def _fitted(rows: Sequence[Sequence[str]]) -> str:
+    """Texts in columns; the widest are shortened until a line fits, runs in the middle left out."""
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(sizes) + 2 * (len(sizes) - 1) > WIDTH:
+        sizes[sizes.index(max(sizes))] -= 1
+    lines = [
+        "  ".join(
+            (t if len(t) <= n else f"{t[: n - 1]}…").ljust(n)
+            for t, n in zip(row, sizes, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join(
+        lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 5], "…", *lines[-4:]]
+    )

@@ -1072,6 +1072,7 @@ def mistakes(layout: Layout, folder: Path, name: str) -> list[str]:
 
 def _compared(layout: Layout, book: Workbook) -> Iterator[tuple[str, Any, Any]]:
     """What is read, and what should be."""
+    yield "longest line", max(map(len, repr(book).splitlines())) <= 80, True
     yield "time", book.time.unit, layout.time
     yield "runs", [r.name for r in book.runs], list(layout.runs)
     units = {q.name: q.unit for q in (*book.measured, *book.inputs)}
