@@ -176,22 +176,25 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     def sentence(self) -> str:
         """What is proved, and of what."""
         bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
-        box = ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds)
+        return self._stated("with " + ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds))
+
+    def _stated(self, where: str) -> str:
+        """The sentence, with words for the bounds."""
         stopped = STOPPED.get(self.status, "")
         if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
             decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
             return (
                 f"Nothing is proved{stopped}: {self.objective:.6g} is the least sum of squares "
-                f"found for {box}; {decided:.3g} % of this box is ruled out."
+                f"found {where}; {decided:.3g} % of this box is ruled out."
             )
         if self.lower_bound <= 0:
             return (
                 f"The sum of squares found, {self.objective:.3g}, is 0 but for rounding, so that "
-                f"no parameters fit better: {box}."
+                f"no parameters {where} fit better."
             )
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is not decided"
         return (
-            f"No parameters with {box} have a sum of squares below {self.lower_bound:.8g}, "
+            f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
             f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
             "differential equations themselves, their discretisation enclosed "
             f"({self.examined} boxes){stopped}{left}."
@@ -200,7 +203,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     def _shown(self) -> tuple[list[Rows], list[str]]:
         boxes = zip(self.unknowns, self.parameters, self.lower, self.upper, strict=True)
         rows = [(name, *(f"{v:.6g}" for v in numbers)) for name, *numbers in boxes]
-        return [[("", "best", "from", "to"), *rows]], [self.sentence]
+        return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
         """The boxes over the plane of two unknowns; of others the lower bound over the boxes."""
