@@ -73,13 +73,19 @@ _BEFORE = re.compile(r"(?i)(concentration|conc\.?|c)[\s._]*(of\s+)?")
 _SIGMA_WORDS = ("sd", "std", "sigma", "err", "error", "stddev", "±", "+/-", "stabw")
 _MARKS = {"·": "*", "⁻": "-", "¹": "1", "²": "2", "³": "3", "\N{MICRO SIGN}": "u", "μ": "u"}
 _MARKS |= {"°C": "degC", "℃": "degC", "ºC": "degC", "deg C": "degC", "° C": "degC", "^": "**"}
-_SPELLED = {
-    **dict.fromkeys(("std", "stunde", "stunden", "hour", "hours", "hrs"), "h"),
-    **dict.fromkeys(("sek", "sekunden", "seconds", "secs"), "s"),
-    **dict.fromkeys(("minuten", "minutes", "mins"), "min"),
-    **dict.fromkeys(("tag", "tage", "day", "days"), "d"),
-    **dict.fromkeys(("celsius", "grad", "grad c", "oc"), "degC"),
+_TIMES_SPELLED = {
+    "s": "s sec secs second seconds sek sekunden",
+    "min": "min mins minute minutes minuten",
+    "h": "h hr hrs hour hours std stunde stunden",
+    "d": "d day days tag tage",
 }
+_SPELLED = {word: unit for unit, words in _TIMES_SPELLED.items() for word in words.split()}
+TIME_UNITS = {
+    word: {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}[unit]
+    for word, unit in _SPELLED.items()
+}
+"""Seconds of the units that times are written in."""
+_SPELLED |= dict.fromkeys(("celsius", "grad", "grad c", "oc"), "degC")
 TIME = {"[time]": 1.0}
 ARBITRARY = word_set("a.u au mau counts cts")  # to pint astronomical or atomic units
 LETTER_DEGREES = {"C": "degC", "F": "degF"}
