@@ -1,11 +1,10 @@
 """From the runs of a workbook to what a model needs: names, units, inputs, concentrations."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite
@@ -99,24 +98,22 @@ class ModelNames:
         return unit_name(next(iter(component.values())) if component.is_indexed() else component)
 
     def given(self, name: str, run: WorkbookRun, unit: str) -> Any:
-        """An input of a run, in the model's unit."""
-        if name in run.inputs:
-            points = run.table[["time", name]].dropna().drop_duplicates("time")
-            values: Any = points[name].to_numpy(dtype=float)
-        else:
+        """An input of a run, in the model's unit; of a condition, `unit` is passed over."""
+        is_table = name in run.inputs
+        points = run.table[["time", name]].dropna().drop_duplicates("time") if is_table else None
+        if points is None:
             value, unit, written = run.conditions[name]
             if name == words.TEMPERATURE and not unit and value != round(value + 0.35) - 0.35:
                 raise DataError(
                     f"The temperature {written} of run '{run.name}' has no unit. Say which: "
                     f"units={{'{name}': 'degC'}} or units={{'{name}': 'K'}} in read_workbook(...)."
                 )
-            values = value
+        values = value if points is None else points[name].to_numpy(dtype=float)
         wanted = self.unit(name)
         if wanted and unit and unit != wanted:
             factor, offset = conversion(name, unit, wanted)
             values = factor * values + offset
-        is_table = name in run.inputs
-        return linear_input(points["time"].to_numpy(dtype=float), values) if is_table else values
+        return values if points is None else linear_input(points["time"].to_numpy(float), values)
 
 
 # Conversions and yields -------------------------------------------------------------------------
@@ -128,72 +125,54 @@ def subject_of(quantity: Quantity) -> str | None:
     return of if kind in ("conversion", "yield") else None
 
 
-def concentrations(
-    measured: Iterable[Quantity],
-    run: WorkbookRun,
-    start: Mapping[str, Any],
-    known: ModelNames,
-    direct: Collection[str],
-) -> dict[str, tuple[Any, Any]]:
-    """Name -> values and deviations of A = A0 (1 - X), and of B = A0 Y from conversion and yield.
+def concentration(
+    q: Quantity, run: WorkbookRun, start: Mapping[str, Any], known: ModelNames
+) -> tuple[str, float, float] | None:
+    """Name, offset and factor of A = A0 (1 - X) and B = A0 Y; None for a quantity that is neither.
 
-    This holds at constant volume. Deviations are None where there are none.
+    This holds at constant volume.
     """
-    made: dict[str, tuple[Any, Any]] = {}
-    for q in measured:
-        of = subject_of(q)
-        if of is None or known.model is None or q.name not in run.table.columns or known.of(q):
-            continue
-        product, _, reactant = of.partition(" from ")
-        factor, product = _coefficient(product)
-        other, reactant = _coefficient(reactant)
-        name = words.meant(product, known.components)
-        source = words.meant(reactant, known.components) if reactant else name
-        kind = q.kind.split()[0]
-        if not name or (kind == "yield" and not reactant) or not source:
-            example = "conversion of A" if kind == "conversion" else "yield of B from A"
-            raise DataError(
-                f"'{q.header}' is a {kind}, but the model does not say of what. Say it in "
-                f"read_workbook(...): roles={{'{q.header}': '{example}'}}."
-            )
-        begin = start.get(source)
-        if begin is None or not is_finite(begin):
-            first = f"m.{source}[m.t.first()]"
-            rule = (
-                f"1 - m.{name}[t] / {first}" if kind == "conversion" else f"m.{name}[t] / {first}"
-            )
-            raise DataError(
-                f"'{q.header}' is a {q.kind}: igpe needs the start value of '{source}' as a number "
-                f"to compute '{name}' from it, start={{'{source}': 1.0}}. Where the start value is "
-                f"estimated, add the {kind} to the model, for example m.X = pyo.Expression(m.t, "
-                f"rule=lambda m, t: {rule}), and pass names={{'{q.header}': 'X'}}."
-            )
-        if name in direct:
-            continue
-        values = run.table[q.name].to_numpy(dtype=float)
-        if q.unit != "%" and np.nanmax(np.abs(values)) > 1.5:  # noqa: PLR2004 - no fraction
-            raise DataError(
-                f"'{q.header}' has no unit and values above 1. Say units={{'{q.header}': '%'}} in "
-                "read_workbook(...)."
-            )
-        share = values / (PER_CENT if q.unit == "%" else 1.0)
-        column = run.table.get(f"sd_{q.name}")
-        scale = float(begin) * factor / other
-        deviation = (
-            None if column is None else column * scale / (PER_CENT if q.unit == "%" else 1.0)
+    of = subject_of(q)
+    if of is None or known.model is None or q.name not in run.table or known.of(q):
+        return None
+    kind, (product, _, reactant) = q.kind.split()[0], of.partition(" from ")
+    factor, product = _coefficient(product)
+    other, reactant = _coefficient(reactant)
+    name = words.meant(product, known.components)
+    source = words.meant(reactant, known.components) if reactant else name
+    is_yield = kind == "yield"
+    if not name or (is_yield and not reactant) or not source:
+        raise DataError(
+            f"'{q.header}' is a {kind}, but the model does not say of what. Say it in "
+            f"read_workbook(...): roles={{'{q.header}': "
+            f"'{'yield of B from A' if is_yield else 'conversion of A'}'}}."
         )
-        made[name] = (scale * (1 - share if kind == "conversion" else share), deviation)
-    return made
+    begin = start.get(source)
+    if begin is None or not is_finite(begin):
+        share = f"{'' if is_yield else '1 - '}m.{name}[t] / m.{source}[m.t.first()]"
+        raise DataError(
+            f"'{q.header}' is a {q.kind}: igpe needs the start value of '{source}' as a number "
+            f"to compute '{name}' from it, start={{'{source}': 1.0}}. Where the start value is "
+            f"estimated, add the {kind} to the model, for example m.X = pyo.Expression(m.t, "
+            f"rule=lambda m, t: {share}), and pass names={{'{q.header}': 'X'}}."
+        )
+    if q.unit != "%" and run.table[q.name].abs().max() > 1.5:  # noqa: PLR2004 - no fraction
+        raise DataError(
+            f"'{q.header}' has no unit and values above 1. Say units={{'{q.header}': '%'}} in "
+            "read_workbook(...)."
+        )
+    most = float(begin) * factor / other
+    scale = most / (PER_CENT if q.unit == "%" else 1.0)
+    return (name, 0.0, scale) if is_yield else (name, most, -scale)
 
 
 def no_response_factor(area: Quantity) -> str:
     """What a model needs to be compared with peak areas, in a sentence."""
-    name = area.name
     return (
         f"'{area.header}' is an area, which a model of concentrations has not. It needs a response "
         f"factor. Add it to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
-        f"expression m.{name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or convert "
-        "the areas to concentrations by your calibration."
+        f"expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
+        "convert the areas to concentrations by your calibration."
     )
 
 

@@ -18,7 +18,7 @@ from igpe.formats.workbooks.fitting import (
     ModelNames,
     Quantity,
     WorkbookRun,
-    concentrations,
+    concentration,
     no_response_factor,
     subject_of,
     time_unit_of,
@@ -63,11 +63,6 @@ class Workbook:
     def sigma(self) -> dict[str, str]:
         """Measured name -> column of its standard deviations in the tables of the runs."""
         return {q.name: f"sd_{q.name}" for q in self.measured if q.deviation}
-
-    @property
-    def replicated(self) -> bool:
-        """Whether an experiment has several rows of one time."""
-        return any(bool(run.table["time"].duplicated().any()) for run in self.runs)
 
     @property
     def size(self) -> int:
@@ -164,23 +159,19 @@ class Workbook:
         parts = []
         for run in self.runs:
             columns = {"time": run.table["time"]}
-            for q in (self.time, *self.measured):
-                if q.name not in run.table.columns:
-                    continue
-                values = run.table[q.name]
+            for q in (self.time, *(q for q in self.measured if q.name in run.table)):
                 wanted = units.get(q.name, units.get(q.header, ""))
                 factor, offset = conversion(q.name, q.unit, wanted) if wanted and q.unit else (1, 0)
-                header = "time" if q.name == "time" else q.header
                 if keep is None or {q.name, q.header} & {*keep, "time"}:
-                    columns[header] = factor * values + offset
-                for deviation in (q.deviation, f"sd_{q.name}") if q.deviation else ():
-                    if keep is not None and deviation in keep:
-                        columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
+                    header = "time" if q is self.time else q.header
+                    columns[header] = factor * run.table[q.name] + offset
+                for deviation in {q.deviation, f"sd_{q.name}"} & {*(keep or ())}:
+                    columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
             table = pd.DataFrame(columns)
             parts.append(table.assign(experiment=run.name) if len(self.runs) > 1 else table)
         made = pd.concat(parts, ignore_index=True)
-        sources = [run.table.attrs.get(SOURCE, "") for run in self.runs]
-        made.attrs[SOURCE] = "; ".join(dict.fromkeys(sources))
+        sources = dict.fromkeys(run.table.attrs[SOURCE] for run in self.runs)
+        made.attrs[SOURCE] = "; ".join(sources)
         return made
 
     def experiments(
@@ -215,17 +206,18 @@ class Workbook:
         known = ModelNames(model)
         chosen = self._chosen(known, names)
         given = self._inputs(known, None if inputs is None else tuple(inputs))
-        runs = [r.name for r in self.runs]
-        made = []
         unit = time_unit or time_unit_of(model)
         factor = conversion("time", self.time.unit, unit)[0] if unit and self.time.unit else 1.0
+        runs = {r.name for r in self.runs} - {""}
+        made = []
         for one in self.runs:
             run = replace(one, table=one.table.assign(time=factor * one.table["time"]))
-            own_start = start[run.name] if runs != [""] and {*start} == {*runs} else start
-            own = {k: v[run.name] if _by_run(v, runs) else v for k, v in conditions.items()}
-            made.append(
-                self._experiment(run, chosen, given, known=known, start=dict(own_start), more=own)
-            )
+            more = {"start": start, **conditions}
+            own = {
+                k: v[run.name] if isinstance(v, Mapping) and {*v} == runs != set() else v
+                for k, v in more.items()
+            }
+            made.append(self._experiment(run, chosen, given, known, own))
         return made
 
     def _require_values(self, censored: str | None) -> None:
@@ -251,8 +243,6 @@ class Workbook:
         chosen: dict[str, str] = {}
         for q in self.measured:
             name = names.get(q.header, names.get(q.name, "")) or known.of(q)
-            if not name and subject_of(q) is not None and known.model is not None:
-                continue
             if name and name in chosen.values():
                 other = next(n for n, m in chosen.items() if m == name)
                 raise DataError(
@@ -302,57 +292,47 @@ class Workbook:
         run: WorkbookRun,
         chosen: Mapping[str, str],
         given: Iterable[str],
-        *,
         known: ModelNames,
-        start: dict[str, Any],
-        more: dict[str, Any],
+        more: Mapping[str, Any],
     ) -> Experiment:
-        table = run.table[["time", *(n for n in chosen if n in run.table.columns)]].copy()
-        units = {q.name: q.unit for q in self.measured if q.unit not in ("", "%")}
+        """A run as an experiment: its table in the names of the model, with what `chosen` says."""
+        columns = {n: m for n, m in chosen.items() if n in run.table}
+        deviations = {m: f"sd_{n}" for n, m in columns.items() if f"sd_{n}" in run.table}
+        table = run.table[["time", *columns, *deviations.values()]].rename(columns=columns)
+        units = {
+            columns[q.name]: q.unit
+            for q in self.measured
+            if q.name in columns and q.unit not in ("", "%")
+        }
         if known.model is not None:
-            has = {n: known.unit(chosen.get(n, n)) for n in units}
-            units = {n: u for n, u in units.items() if has[n]}
-        columns = dict(chosen)
-        deviations = {n: d for n, d in self.sigma.items() if d in run.table.columns}
-        made = concentrations(self.measured, run, start, known, set(chosen.values()))
-        for name, (values, sigma) in made.items():
-            table[name], columns[name] = values, name
-            if sigma is not None:
-                deviations[name] = f"sd_{name}"
-                table[f"sd_{name}"] = sigma
-        for name, column in deviations.items():
-            if column not in table.columns and name in table.columns:
-                table[column] = run.table[column]
-        measured = [n for n in columns if n in table.columns]
+            units = {n: u for n, u in units.items() if known.unit(n)}
+        for q in self.measured:
+            made = concentration(q, run, more["start"], known)
+            if made is not None and made[0] not in columns.values():
+                name, offset, scale = made
+                table[name] = offset + scale * run.table[q.name]
+                columns[q.name] = name
+                if f"sd_{q.name}" in run.table:
+                    deviations[name] = f"sd_{name}"
+                    table[f"sd_{name}"] = abs(scale) * run.table[f"sd_{q.name}"]
+        measured = list(columns.values())
         if not measured:
             raise DataError(
                 f"Run '{run.name}' has none of the model's quantities {list(chosen.values())}."
             )
-        sigma = {columns[n]: d for n, d in deviations.items() if n in measured}
-        arguments: dict[str, Any] = {
-            "start": start,
-            "inputs": {n: known.given(n, run, self._unit(n)) for n in given if _has(run, n)},
-            "units": {columns.get(n, n): u for n, u in units.items() if n in measured},
-            "only": [columns[n] for n in measured],
+        unit_of = {q.name: q.unit for q in self.inputs}
+        there = [n for n in given if n in run.conditions or n in run.inputs]
+        arguments = {
+            "name": run.name,
+            "inputs": {n: known.given(n, run, unit_of.get(n, "")) for n in there},
+            "units": units,
+            "only": measured,
             "replicates": bool(table["time"].duplicated().any()),
+            **({"sigma": deviations} if len(deviations) == len(measured) else {}),
+            **more,
         }
-        if len(sigma) == len(measured):
-            arguments["sigma"] = sigma
-        empty = table[measured].isna().all(axis=1)
-        headers = {q.header: columns[q.name] for q in self.measured if q.name in columns}
-        arguments = {"name": run.name, **arguments, **more}
-        return experiment_of(table[~empty].rename(columns=columns), headers, arguments)
-
-    def _unit(self, name: str) -> str:
-        return next((q.unit for q in self.inputs if q.name == name), "")
-
-
-def _has(run: WorkbookRun, name: str) -> bool:
-    return name in run.conditions or name in run.inputs
-
-
-def _by_run(value: Any, runs: Sequence[str]) -> bool:
-    return isinstance(value, Mapping) and runs != [""] and {*value} == {*runs}
+        headers = {q.header: chosen[q.name] for q in self.measured if q.name in chosen}
+        return experiment_of(table[table[measured].notna().any(axis=1)], headers, arguments)
 
 
 def _shown(c: Condition) -> str:
