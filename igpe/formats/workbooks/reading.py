@@ -16,6 +16,7 @@ from igpe.formats.workbooks.blocks import SheetTable, clean, find_blocks
 from igpe.formats.workbooks.cells import CellGrid, Kind, Question, read_grids
 from igpe.formats.workbooks.conditions import (
     ABSOLUTE,
+    Condition,
     absolute,
     condition,
     degrees_in,
@@ -237,19 +238,7 @@ def _workbook(
     longest = max(r.values["time"].max() for r in raw)
     time_unit = "h" if longest >= LONG else "min"
     time_unit = next((r.unit for r in raw if not r.from_clock), time_unit)
-    parts = []
-    for number, run in enumerate(raw):
-        if run.values["time"].nunique() < 2:  # noqa: PLR2004 - nothing changes in one moment
-            where = f" of run '{run.name}'" if run.name else ""
-            raise DataError(
-                f"In '{run.block.grid.file.name}'{where}: there is only one time with values; "
-                "measurements at several are needed."
-            )
-        factor = conversion("time", run.unit, time_unit)[0] if run.unit and time_unit else 1.0
-        names = run.values["header"].map(_names(run, options))
-        times = factor * run.values["time"]
-        parts.append(run.values.assign(run=number, name=names, time=times))
-    values = _in_common_units(pd.concat(parts, ignore_index=True))
+    values = _in_common_units(pd.concat(_named(raw, time_unit, options), ignore_index=True))
     warnings = [w for _, part in _parts(values, "run", "name") for w in _doubts(part, raw)]
     roles = _final_roles(values, options)
     if "measured" not in roles.values():
@@ -260,7 +249,13 @@ def _workbook(
             "table with one column for each measured quantity."
         )
     if _belong_together(raw, values[values["name"].map(roles) == "measured"], together):
-        both = {n: c for r in raw for n, c in r.conditions.items()}
+        both: dict[str, Condition] = {}
+        for name, c in ((n, c) for r in raw for n, c in r.conditions.items()):
+            if both.setdefault(name, c).value != c.value:
+                raise DataError(
+                    f"The tables {[r.name for r in raw]} cannot be one experiment: '{name}' is "
+                    f"{both[name].written} and {c.written}. Pass together=False."
+                )
         raw = [replace(raw[0], name="", conditions=both)]
         values = values.assign(run=0)
     units = values.drop_duplicates("name").set_index("name")["unit"]
@@ -271,11 +266,24 @@ def _workbook(
     runs = [
         _final_run(run, values[values["run"] == k], roles, options) for k, run in enumerate(raw)
     ]
-    quantities = {role: _quantities(values, roles, role) for role in ("measured", "input")}
-    return Workbook(
-        tuple(runs), Quantity(raw[0].time, "time", time_unit), quantities["measured"],
-        quantities["input"], left_out, tuple(dict.fromkeys(warnings)),
-    )  # fmt: skip
+    measured = _quantities(values, [n for n, role in roles.items() if role == "measured"])
+    inputs = _quantities(values, [n for run in runs for n in run.inputs])
+    time = Quantity(raw[0].time, "time", time_unit)
+    return Workbook(tuple(runs), time, measured, inputs, left_out, tuple(dict.fromkeys(warnings)))
+
+
+def _named(raw: Sequence[RawRun], time_unit: str, options: Options) -> Iterator[pd.DataFrame]:
+    """The values of each run with its number, in the names of the model, and in one unit of time."""
+    for number, run in enumerate(raw):
+        if run.values["time"].nunique() < 2:  # noqa: PLR2004 - nothing changes in one moment
+            where = f" of run '{run.name}'" if run.name else ""
+            raise DataError(
+                f"In '{run.block.grid.file.name}'{where}: there is only one time with values; "
+                "measurements at several are needed."
+            )
+        factor = conversion("time", run.unit, time_unit)[0] if run.unit and time_unit else 1.0
+        names = run.values["header"].map(_names(run, options))
+        yield run.values.assign(run=number, name=names, time=factor * run.values["time"])
 
 
 def _names(run: RawRun, options: Options) -> dict[str, str]:
@@ -366,8 +374,8 @@ def _belong_together(raw: Sequence[RawRun], measured: pd.DataFrame, together: bo
     return bool(together) and len(names) > 1 and bool(apart or unclear)
 
 
-def _quantities(values: pd.DataFrame, roles: Mapping[str, str], role: str) -> tuple[Quantity, ...]:
-    mine = values[values["name"].map(roles) == role]
+def _quantities(values: pd.DataFrame, names: Collection[str]) -> tuple[Quantity, ...]:
+    mine = values[values["name"].isin(names)]
     apart = mine[mine["deviation"] != ""].drop_duplicates("name").set_index("name")["deviation"]
     first = mine.drop_duplicates("name")[["header", "name", "unit", "kind"]]
     return tuple(Quantity(h, n, u, k, apart.get(n, "")) for h, n, u, k in first.to_numpy().tolist())
@@ -393,7 +401,7 @@ def _final_run(
     used = used[~(used["name"].isin(inputs) & used.duplicated(["name", "time"]))]
     used = used.assign(row=used.groupby(["name", "time"]).cumcount())  # several are replicates
     wide = used.set_index(["time", "row", "name"])[["value", "sigma"]].unstack("name")
-    table = wide["value"][list(used["name"].unique())]
+    table = wide["value"][list(used["name"].unique())].copy()
     for name in used["name"][used["sigma"].notna()].unique():
         table[f"sd_{name}"] = wide["sigma"][name]
     table = table.reset_index().drop(columns="row").rename_axis(None, axis=1)

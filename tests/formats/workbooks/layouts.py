@@ -909,6 +909,20 @@ LAYOUTS["two temperatures"] = Layout(
     {"50 °C": "Temperature|60|°C\nt (min)|A (mM)\n0|10\n10|8\n"},
     refused="two temperatures, 50 °C and 60 °C",
 )
+LAYOUTS["conditions named once"] = Layout(
+    "Excel: merged cells down, run and temperature in the first row of each run alone",
+    {"S": "Run|T (K)|t (s)|C\n1|300|0|100\n||10|90\n2|320|0|100\n||10|70\n"},
+    time="s",
+    runs={"1": "t C / 0 100 / 10 90", "2": "t C / 0 100 / 10 70"},
+    given={"1": {"T": 300}, "2": {"T": 320}},
+)
+LAYOUTS["names over two lines"] = Layout(
+    "Excel: line breaks within the names",
+    '"Time\n(min)";"c(A)\n(mol/L)"\n0;1,0\n10;0,8\n',
+    time="min",
+    runs={"": "t c_A / 0 1 / 10 .8"},
+    units={"c_A": "mol/L"},
+)
 
 # Supplementary files of papers -------------------------------------------------------------------
 

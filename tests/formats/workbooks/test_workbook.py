@@ -182,3 +182,14 @@ def test_replicates_of_tables_that_are_put_together_are_kept(tmp_path):
     (run,) = igpe.read_workbook(path, together=True).runs
     assert run.table["A"].dropna().tolist() == [10, 11, 7]
     assert run.table["B"].dropna().tolist() == [1, 3, 4]
+
+
+def test_tables_at_two_temperatures_are_not_one_experiment(tmp_path):
+    sheets = {"A, 50 °C": "t [min]|A\n0|10\n5|7\n", "B, 60 °C": "t [min]|B\n0|0\n5|4\n"}
+    path = Layout("", sheets).write(tmp_path, "file")
+    with pytest.raises(igpe.errors.DataError, match="'T' is 50 °C and 60 °C"):
+        igpe.read_workbook(path, together=True)
+    assert [r.conditions["T"].value for r in igpe.read_workbook(path, together=False).runs] == [
+        323.15,
+        333.15,
+    ]
