@@ -235,6 +235,14 @@ def _workbook(
     raw: Sequence[RawRun], options: Options, left_out: dict[str, str], together: bool | None
 ) -> Workbook:
     """The runs in common names and units."""
+    unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
+    nothing = (
+        f"No column beside the time holds numbers that change in '{raw[0].block.grid.file.name}'."
+        f"{f' Not used: {unused}.' if unused else ''} Give a table with one column for each "
+        "measured quantity."
+    )
+    if all(r.values.empty for r in raw):
+        raise DataError(nothing)
     longest = max(r.values["time"].max() for r in raw)
     time_unit = "h" if longest >= LONG else "min"
     time_unit = next((r.unit for r in raw if not r.from_clock), time_unit)
@@ -242,12 +250,7 @@ def _workbook(
     warnings = [w for _, part in _parts(values, "run", "name") for w in _doubts(part, raw)]
     roles = _final_roles(values, options)
     if "measured" not in roles.values():
-        unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
-        raise DataError(
-            f"No column beside the time holds numbers that change in "
-            f"'{raw[0].block.grid.file.name}'.{f' Not used: {unused}.' if unused else ''} Give a "
-            "table with one column for each measured quantity."
-        )
+        raise DataError(nothing)
     if _belong_together(raw, values[values["name"].map(roles) == "measured"], together):
         both: dict[str, Condition] = {}
         for name, c in ((n, c) for r in raw for n, c in r.conditions.items()):
@@ -273,7 +276,7 @@ def _workbook(
 
 
 def _named(raw: Sequence[RawRun], time_unit: str, options: Options) -> Iterator[pd.DataFrame]:
-    """The values of each run with its number, in the names of the model, and in one unit of time."""
+    """The values of each run with its number, in the model's names and in one unit of time."""
     for number, run in enumerate(raw):
         if run.values["time"].nunique() < 2:  # noqa: PLR2004 - nothing changes in one moment
             where = f" of run '{run.name}'" if run.name else ""
