@@ -135,10 +135,11 @@ def problem(case: Case) -> igpe.Problem:
         for name, value in case.truth.items():
             m.add_component(name, pyo.Var(bounds=(value / FACTOR, value * FACTOR)))
         m.feed = pyo.Var(m.t)
-        for i, text in enumerate(case.ode):
+        for i in range(len(case.ode)):
             state = pyo.Var(m.t)
             m.add_component(f"x{i}", state)
             m.add_component(f"dx{i}", dae.DerivativeVar(state, wrt=m.t))
+        for i, text in enumerate(case.ode):
             code = compile(text, "ode", "eval")
             m.add_component(f"ode{i}", pyo.Constraint(m.t, rule=partial(_equation, code, i)))
         return m

@@ -42,7 +42,11 @@ from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, pas
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profiles
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.estimation.equally_good import with_other_optima, with_proof
+from igpe.estimation.equally_good import (
+    with_further_search,
+    with_other_optima,
+    with_proof,
+)
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.problem.problem import Problem, takes_problem
@@ -159,11 +163,27 @@ def _estimate(
     if not stopped():
         with clock.step("other optima", "Other optima that explain the data alike"):
             steps = with_other_optima(steps, settings)
-    with clock.step("statistics", "Statistics of the fit"), finishing():
-        result = summarise(steps, settings)
-        if (late := waited()) > LATE:
-            result = replace(result, notes=(*result.notes, SLOW.format(late)))
+    steps, result = _concluded(steps, settings, clock)
     return with_proof(steps, settings, result, clock) if certify and not stopped() else result
+
+
+def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, Result]:
+    """The result, after a further search where the data refute the fit."""
+
+    def summarised() -> Result:
+        with clock.step("statistics", "Statistics of the fit"), finishing():
+            return summarise(steps, settings)
+
+    result = summarised()
+    if result.adequacy is not None and result.adequacy.lacks and not stopped():
+        with clock.step("further search", "The data refute the fit: searching from other starts"):
+            further = with_further_search(steps, settings)
+        if further is not steps:
+            steps = further
+            result = summarised()
+    if (late := waited()) > LATE:
+        result = replace(result, notes=(*result.notes, SLOW.format(late)))
+    return steps, result
 
 
 @takes_problem

@@ -7,11 +7,13 @@ from functools import partial
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
+from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
@@ -23,6 +25,14 @@ from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
 
+WIDE = 1e3  # ratio of positive bounds
+FURTHER = IteratedSearch(starts=40, most=80, patience=40)
+NOTHING_BETTER = (
+    "The data refute the fit, so all unknowns were searched for again from {} scattered starts: "
+    "nothing better was met. The model may be wrong."
+)
+CUT_SHORT = "The data refute the fit; the search for a better one was interrupted."
+BY_FURTHER = "a further search"
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"
 
@@ -107,7 +117,7 @@ def _ordered(
     """The steps led by the best of some optima, and with those that are as good as it."""
     problem, best, paths = steps.problem, steps.best, steps.paths
     none, least = rounding(problem), min(exact, key=_objective)
-    if not is_same_objective(_objective(least), _objective(best), none):
+    if not _is_level(least, best, none):
         best = least
         algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
         led = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
@@ -125,6 +135,44 @@ def _objective(one: Refined) -> float:
 def _is_same(problem: Problem, one: Refined, other: Refined) -> bool:
     a, b = (problem.box.vector(p.estimate.parameters) for p in (one, other))
     return has_same_values(a, b, problem.box)
+
+
+def with_further_search(steps: Steps, settings: Settings) -> Steps:
+    """The steps after a search for all unknowns at once, for a fit that the data refute.
+
+    From scattered starts and from those redrawn; in logarithms where bounds are three decades
+    apart. What is no better leaves the steps as they are, but for a note.
+    """
+    best = steps.best._replace(notes=(*steps.best.notes, CUT_SHORT))
+    return if_in_time(lambda: _searched_further(steps, settings)) or steps._replace(best=best)
+
+
+def _searched_further(steps: Steps, settings: Settings) -> Steps:
+    problem, best, box = steps.problem, steps.best, steps.problem.box
+    if best.at is None or not is_plain(problem) or not box.bounded:
+        return steps
+    wide = [n for n in box.names if n not in box.logarithmic and _is_wide(box.select([n]))]
+    search = replace(FURTHER, seed=settings.seed)
+    try:
+        found = search.estimate(problem.in_logarithms(wide), {})
+    except IgpeError:
+        return steps
+    ends = [found.parameters, *(e.parameters for e in found.trail if isinstance(e, Estimate))]
+    exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
+    none = rounding(problem)
+    if any(_objective(one) < _objective(best) and not _is_level(one, best, none) for one in exact):
+        every = [best, *exact, *steps.others]
+        return _ordered(steps, every, _rise(steps, settings), (), BY_FURTHER)
+    note = NOTHING_BETTER.format(search.starts)
+    return steps._replace(best=best._replace(notes=(*best.notes, note)))
+
+
+def _is_wide(one: Box) -> bool:
+    return bool(one.lower[0] > 0 and one.upper[0] >= WIDE * one.lower[0])
+
+
+def _is_level(one: Refined, other: Refined, none: float) -> bool:
+    return is_same_objective(_objective(one), _objective(other), none)
 
 
 def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:

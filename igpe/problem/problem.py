@@ -1,6 +1,7 @@
 """The estimation problem: a model, its experiments, and the parameters to be found."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -177,6 +178,13 @@ class Problem(Suggesting):
         found._weights = held_sigma(self.experiments, sigma)
         pairs = zip(self.experiments, found._weights, strict=True)
         found.experiments = tuple(e.weighted(s) for e, s in pairs)
+        return found
+
+    def in_logarithms(self, names: Iterable[str]) -> "Problem":
+        """The same problem, with these unknowns sought in logarithms as well."""
+        found = self._copied()
+        every = self.unknowns.logarithmic.union(names)
+        found.unknowns = replace(self.unknowns, logarithmic=every)
         return found
 
     def _copied(self) -> "Problem":
