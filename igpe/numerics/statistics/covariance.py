@@ -353,7 +353,7 @@ def _moved(names: Sequence[str], one: Combination) -> str:
         (n, one.error * c) for n, c in zip(names, one.components, strict=True) if abs(c) >= least
     ]
     return ", ".join(
-        f"{n} {'-+'[change > 0]} over {100 * LARGE:.0f} %"
+        f"{n} {'+' if change > 0 else '-'} over {100 * LARGE:.0f} %"
         if abs(change) > LARGE
         else f"{n} {100 * change:+.2g} %"
         for n, change in parts

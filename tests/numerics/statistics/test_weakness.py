@@ -38,6 +38,11 @@ def test_a_poor_combination_is_told_without_twins():
     assert "kc +1e+02 %" in told[0]
 
 
+def test_relative_errors_beyond_all_measure_have_a_sign_and_a_limit():
+    told = weak_sentences(NAMES, np.array([0.02, 0.04, 100.0]), covariance(-0.998))
+    assert "k2 + over 1000 %, kc - over 1000 %" in told[1] or "k2 - over" in told[1]
+
+
 def test_directions_are_eigenvectors_of_the_relative_covariance():
     x = np.array([2.0, 4.0, 100.0])
     found = combinations(x, covariance(0.7))
