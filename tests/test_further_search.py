@@ -1,0 +1,66 @@
+"""A fit that the data refute is searched for again."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+import igpe.pipeline
+from igpe.core.estimates import Estimate
+from igpe.core.status import Status
+from igpe.dynamics.shooting.refine import refine
+from igpe.dynamics.shooting.residuals import Residuals
+
+TIMES = np.linspace(0.1, 4.0, 30)
+
+
+def swinging(times):
+    """x = a sin(w t): many local optima in w."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x = pyo.Var(m.t)
+    m.dx = dae.DerivativeVar(m.x)
+    m.a, m.w = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.01, 20))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.a * m.w * pyo.cos(m.w * t))
+    return m
+
+
+def problem(values):
+    noisy = values + 0.02 * np.random.default_rng(4).standard_normal(30)
+    table = pd.DataFrame({"time": TIMES, "x": noisy})
+    run = igpe.Experiment(table, start={"x": 0.0}, start_time=0.0, sigma=0.02)
+    return igpe.Problem(swinging, parameters=["a", "w"], experiments=run)
+
+
+@pytest.fixture
+def stuck(monkeypatch):
+    """The searches before end at a poor local optimum."""
+
+    def poor(steps, settings):
+        residuals = Residuals(steps.problem, settings.integrator)
+        start = Estimate({"a": 0.3, "w": 1.0}, np.inf, Status.CONVERGED, "a poor search")
+        best = refine(steps.problem, residuals, start)
+        paths = [steps.paths[0]._replace(corrected=best.estimate)]
+        return steps._replace(best=best, paths=paths, others=())
+
+    monkeypatch.setattr(igpe.pipeline, "with_other_optima", poor)
+
+
+def test_the_right_optimum_is_found(stuck):
+    result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
+    assert result.parameters == pytest.approx({"a": 1.5, "w": 7.0}, rel=0.02)
+    assert result.adequacy.verdict == "adequate"
+    assert "further search" in result.seconds
+
+
+def test_a_wrong_model_gets_a_note():
+    result = igpe.estimate(problem(np.sqrt(TIMES)))
+    assert result.adequacy.lacks
+    assert any("nothing better was met. The model may be wrong." in n for n in result.notes)
+
+
+def test_a_fit_that_is_not_refuted_is_left_alone():
+    result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
+    assert "further search" not in result.seconds
