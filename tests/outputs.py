@@ -1,9 +1,10 @@
-"""Printed outputs of README and pages: written again by one command, compared by tests.
+"""Outputs of README, pages and notebooks: written again by one command, compared by tests.
 
     python tests/outputs.py [PAGE ...]
 
 In a page, a `text` block right after a `python` block is what that block prints. The blocks of a
 page run one after the other in one process, in a folder with copies of `data/` and `models/`.
+Notebooks are stored as they were run, with one form of each output and pictures in few colours.
 """
 
 import os
@@ -12,11 +13,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import warnings
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from html import unescape
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOTEBOOK = ".ipynb"
+FOLDERS = (ROOT / "docs").glob("*.md"), (ROOT / "notebooks").glob(f"*{NOTEBOOK}")
+PAGES = [ROOT / "README.md", *(page for pages in FOLDERS for page in sorted(pages))]
+SETTING = {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<said>.*?)^```\n)?", re.DOTALL | re.MULTILINE
 )
@@ -25,6 +34,9 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 TIME = re.compile(r"\d+(?:\.\d*)? (?:ms|s|min)\b")
 LONG = 3  # significant digits from which a number must agree
 CLOSE, COUNTS, FEW = 0.01, 0.25, 3  # relative, of long numbers; of short ones and counts; counts
+SECONDS = re.compile(r"\b(?:seconds|median s)\b")  # in the head of a table
+PNG, HTML, PLAIN = "image/png", "text/html", "text/plain"
+COLOURS = 256  # of a picture in a notebook
 MEMORY = re.compile(r"<[\w.]+ (?:object )?at 0x[0-9a-f]+>")
 
 
@@ -42,11 +54,10 @@ def run(codes: Sequence[str]) -> list[str]:
         for name in ("data", "models"):
             shutil.copytree(ROOT / name, Path(folder) / name)
         words = [sys.executable, "-W", "error", "-c", f"\nprint({BETWEEN!r}, end='')\n".join(codes)]
-        setting = {"PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "COLUMNS": "80"}
         done = subprocess.run(
             words,
             cwd=folder,
-            env=os.environ | setting,
+            env=os.environ | SETTING | {"MPLBACKEND": "Agg"},
             capture_output=True,
             text=True,
             encoding="utf-8",
@@ -65,7 +76,7 @@ def difference(stored: str, new: str) -> str:
     """
     timed = False
     for old, now in zip(*(_lines(text) for text in (stored, new)), strict=False):
-        timed = bool(old) and (timed or "seconds" in old)  # a table with a column of times
+        timed = bool(old) and (timed or bool(SECONDS.search(old)))  # until the table ends
         pairs = zip(NUMBER.findall(old), NUMBER.findall(now), strict=False)
         words = [" ".join(NUMBER.sub("#", line).split()) for line in (old, now)]
         if words[0] != words[1] or not (timed or all(_agree(*pair) for pair in pairs)):
@@ -89,10 +100,87 @@ def _agree(one: str, other: str) -> bool:
     return abs(a - b) <= allowed + 1e-300
 
 
+def execute(page: Path) -> tuple[Any, Any]:
+    """Return a notebook as it is stored, and as it is after running.
+
+    raises  RuntimeError with what it writes to standard error, or nbclient's error of a cell
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Jupyter's own packages
+        import nbformat  # noqa: PLC0415
+        from nbclient import NotebookClient  # noqa: PLC0415
+
+        stored, notebook = (nbformat.read(page, as_version=4) for _ in range(2))
+        where = {"metadata": {"path": str(page.parent)}}
+        client = NotebookClient(notebook, timeout=None, kernel_name="python3", resources=where)
+        own = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+        client.execute(env=own | SETTING)
+    notebook.metadata = stored.metadata
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs = [kept for output in cell.outputs if (kept := _kept(output))]
+    return stored, notebook
+
+
+def _kept(output: Any) -> Any | None:
+    """Return an output with its best form only; None for an empty one."""
+    if output.output_type == "stream":
+        if output.name == "stderr":
+            raise RuntimeError(output.text)
+        return output
+    best = next(kind for kind in (PNG, HTML, PLAIN) if kind in output.data)
+    output.data = {best: output.data[best]}
+    if best == PNG:
+        output.data[PNG] = _in_few_colours(output.data[PNG])
+    return output if output.data[best] else None
+
+
+def _in_few_colours(encoded: str) -> str:
+    from PIL import Image  # noqa: PLC0415
+
+    content = BytesIO()
+    picture = Image.open(BytesIO(b64decode(encoded))).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(content, "png", optimize=True)
+    return b64encode(content.getvalue()).decode()
+
+
+def _texts(notebook: Any) -> Iterator[str]:
+    """Yield what each code cell shows, as text."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            yield "\n\n".join(map(_text, cell.outputs))
+
+
+def _text(output: Any) -> str:
+    if output.output_type == "stream":
+        return str(output.text)
+    ((kind, content),) = output.data.items()
+    if kind == PNG:
+        return "(picture)"
+    if kind == HTML:
+        rows = " ".join(content.split()).replace("</tr>", "\n").replace("</table>", "\n\n")
+        return unescape(re.sub(r" *<[^>]*> *", " ", rows))
+    return str(content)
+
+
+def compared(page: Path) -> Iterator[tuple[str | None, str]]:
+    """Yield stored and new output of each example of a page or notebook."""
+    if page.suffix == NOTEBOOK:
+        yield from zip(*map(_texts, execute(page)), strict=True)
+    elif any("import igpe" in code or said for code, said in examples(page)):
+        codes, stored = zip(*examples(page), strict=True)
+        yield from zip(stored, run(codes), strict=True)
+
+
 def write_page(page: Path) -> None:
-    """Write the outputs of a page again."""
-    found = examples(page)
-    said = iter(run([code for code, _ in found]) if any(s is not None for _, s in found) else [])
+    """Write the outputs of a page or notebook again."""
+    if page.suffix == NOTEBOOK:
+        import nbformat  # noqa: PLC0415
+
+        nbformat.write(execute(page)[1], page)
+        return
+    said = iter([new for _, new in compared(page)])
 
     def replaced(match: re.Match[str]) -> str:
         now = next(said, "")
@@ -105,7 +193,7 @@ def write_page(page: Path) -> None:
 
 
 def main(names: Sequence[str]) -> None:
-    """Write all outputs again, or those of some pages."""
+    """Write all outputs again, or those of some pages and notebooks."""
     for page in [Path(n).resolve() for n in names] or PAGES:
         sys.stderr.write(f"{page.relative_to(ROOT)}\n")
         write_page(page)

@@ -69,7 +69,7 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     values, why = other_optima(problem, sought)
     exact = [best, *_refined(problem, values, settings, BETTER)]
     why = why or INTERRUPTED * stopped()
-    return _ordered(steps, exact, rise, (why,) if why else (), BETTER)
+    return _ordered(steps, exact, settings, (why,) if why else (), BETTER)
 
 
 def _rise(steps: Steps, settings: Settings) -> float:
@@ -112,7 +112,7 @@ def _refined(
 
 
 def _ordered(
-    steps: Steps, exact: Sequence[Refined], rise: float, notes: tuple[str, ...], origin: str
+    steps: Steps, exact: Sequence[Refined], settings: Settings, notes: tuple[str, ...], origin: str
 ) -> Steps:
     """The steps led by the best of some optima, and with those that are as good as it."""
     problem, best, paths = steps.problem, steps.best, steps.paths
@@ -122,7 +122,8 @@ def _ordered(
         algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
         led = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
         paths = [CandidatePath(algebraic, led, led), *paths]
-    low = [one for one in exact if _objective(one) <= _objective(best) + rise + none]
+    level = _objective(best) + _rise(steps._replace(best=best), settings) + none
+    low = [one for one in exact if _objective(one) <= level]
     kept = first_of_each([best, *sorted(low, key=_objective)], partial(_is_same, problem))
     best = best._replace(notes=(*best.notes, *notes))
     return steps._replace(paths=paths, best=best, others=tuple(kept[1:]))
@@ -205,4 +206,4 @@ def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Ste
     x = steps.problem.box.vector(values)
     better = list(_refined(steps.problem, [x], settings, BY_PROOF))
     exact = [steps.best, *better, *steps.others]
-    return _ordered(steps, exact, _rise(steps, settings), (), BY_PROOF) if better else steps
+    return _ordered(steps, exact, settings, (), BY_PROOF) if better else steps

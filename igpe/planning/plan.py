@@ -211,11 +211,10 @@ class Plan(Shown, Stored, name="plan", number=2):
         )
         if math.isnan(self.efficiency):
             return f"{said} Nothing is proven of the choice of samples."
-        factor = f"more than {1 / self.efficiency:.4g} times as much"
-        most = "more" if self.efficiency > PROVEN else factor
+        more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
-            f"{said} With these settings no other allowed choice of samples tells {most} "
-            "(equivalence theorem)."
+            f"{said} With these settings no other allowed choice of samples is better"
+            f"{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
         )
 
     def plot(self, axes: Any = None) -> Plot:

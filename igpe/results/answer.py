@@ -108,12 +108,8 @@ def front(result: ResultData) -> str:
         f'padding-left:.6em;margin:.2em 0">{LABELLED}{line.label}</b> {escape(line.words)}</p>'
         for line in verdict(result)
     )
-    caption = f"Estimates, with {100 * result.confidence:g} % intervals"
-    return (
-        lines
-        + (wide(table(heads, rows, caption), caption) if rows else "")
-        + bullets(actions(result))
-    )
+    caption = "Estimates"
+    return lines + (wide(table(heads, rows, caption), caption) if rows else "") + bullets(actions(result))
 
 
 def estimates(result: ResultData, width: int | None = WIDTH) -> list[list[str]]:

@@ -132,7 +132,7 @@ def _check_same(results: Mapping[str, Result]) -> None:
 
 def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     best, deltas = table.index[0], table["delta"]
-    yield f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.2g} % of the weight."
+    yield f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.3g} % of the weight."
     close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
     if close:
         yield f"{' and '.join(close)} cannot be told from it by these measurements."

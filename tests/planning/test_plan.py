@@ -183,7 +183,7 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     assert "plan1: measure A, B at" in text
     assert "<li>plan1: measure A, B at" in page
     assert page.count("<table") == 2
-    assert "no other allowed choice of samples tells" in text
+    assert "no other allowed choice of samples is better" in text
     with pytest.raises(igpe.errors.ProblemError, match="no experiment 'plan7'"):
         plan.experiment("plan7", sheet)
 

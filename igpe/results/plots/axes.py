@@ -158,6 +158,8 @@ def axes_for(
             drawn = figure.subplots(
                 rows, columns, squeeze=False, sharex=sharex, sharey=sharey
             ).ravel()
+        interactive = mpl.is_interactive()
+    mpl.interactive(interactive)  # a notebook's first figure switches it on
     for spare in drawn[count:] if not strips else ():
         spare.set_visible(False)
     for ax in drawn:
