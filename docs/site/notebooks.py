@@ -1,10 +1,5 @@
-"""A hook of mkdocs: every notebook becomes a page.
+"""A hook of mkdocs: every notebook becomes a page, with the outputs that are stored in it."""
 
-Notebooks are stored without their outputs. With IGPE_EXECUTE=1 in the environment they are run
-while the site is built, and their pages show tables and pictures.
-"""
-
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +9,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
-EXECUTE = os.environ.get("IGPE_EXECUTE") == "1"
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal
 
 
@@ -29,8 +23,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def page(path: Path) -> str:
     """A notebook as Markdown."""
     notebook = nbformat.read(path, as_version=4)
-    if EXECUTE:
-        run(notebook)
     parts = [part for cell in notebook.cells for part in markdown(cell)]
     title, *rest = parts[0].partition("\n")
     return "\n\n".join([
@@ -39,14 +31,6 @@ def page(path: Path) -> str:
         "".join(rest),
         *parts[1:],
     ])
-
-
-def run(notebook: Any) -> None:
-    """Execute its cells."""
-    from nbclient import NotebookClient  # noqa: PLC0415 - needed for this alone
-
-    where = {"metadata": {"path": str(ROOT / "notebooks")}}
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
 
 
 def markdown(cell: Any) -> list[str]:
