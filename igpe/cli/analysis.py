@@ -56,7 +56,9 @@ def report(
     *,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Estimated parameters",
     author: Annotated[str, typer.Option(help="Stands below the heading.")] = "",
-    date: Annotated[str, typer.Option(help="Stands below the heading as it is given.")] = "",
+    date: Annotated[
+        str | None, typer.Option(help="Stands below the heading as it is given; default: today.")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Write a page with all that a stored result holds: answer, fits, residuals, steps."""

@@ -69,6 +69,7 @@ def estimate(
     from igpe.core.status import Status
     from igpe.results.answer import text as answered
     from igpe.results.answer import verdict
+    from igpe.results.report import TITLE
 
     problem = problem_of(model, data)
     if petab is not None and not is_petab(model):
@@ -94,7 +95,9 @@ def estimate(
         body,
         json,
         picture=(result.plot, plot),
-        page=None if report is None else (lambda: result.report(report), report),
+        page=None
+        if report is None
+        else (lambda: result.report(report, title=f"{TITLE}: {model.stem}"), report),
         unfinished="The estimates are the best so far." if is_interrupted else "",
         marks={line.head: COLOURS[line.grade] for line in verdict(result)},
     )

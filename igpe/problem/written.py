@@ -1,10 +1,11 @@
 """The equations of a problem's model as plain trees, to be typeset by `igpe.core.mathml`.
 
 What is read is one instant of the model. A number that differs between two instants depends on
-time: it is written as t where it is the time itself, else as a number that varies with t.
+time: it is written as t or a multiple of t where it is one, else as a number that varies with t.
 """
 
 from collections.abc import Iterator, Mapping
+from math import isclose
 from typing import Any
 
 from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
@@ -123,8 +124,16 @@ def _merged(one: Tree, other: Tree, times: list[float]) -> Tree:
     if one == other:
         return one
     if isinstance(one, float) and isinstance(other, float):
-        return "t" if [one, other] == times else VARIES
+        return _of_time(one, other, times)
     is_alike = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
     if is_alike and one[0] == other[0]:
         return [one[0], *(_merged(a, b, times) for a, b in zip(one[1:], other[1:], strict=True))]
     return ["if", ["=", "t", times[-1]], other, ["text", "another formula"]]
+
+
+def _of_time(one: float, other: float, times: list[float]) -> Tree:
+    """What has these values at the two times: t, -t or c t, as far as two of them tell."""
+    factor = other / times[-1]
+    if not isclose(one, factor * times[0], rel_tol=1e-12):
+        return VARIES
+    return {1.0: "t", -1.0: ["-", "t"]}.get(factor, ["*", factor, "t"])

@@ -109,7 +109,11 @@ def front(result: ResultData) -> str:
         for line in verdict(result)
     )
     caption = "Estimates"
-    return lines + (wide(table(heads, rows, caption), caption) if rows else "") + bullets(actions(result))
+    return (
+        lines
+        + (wide(table(heads, rows, caption), caption) if rows else "")
+        + bullets(actions(result))
+    )
 
 
 def estimates(result: ResultData, width: int | None = WIDTH) -> list[list[str]]:

@@ -19,7 +19,7 @@ import pandas as pd
 from igpe.core.markup import folded, number, paragraph, preformatted, table, wide
 from igpe.core.mathml import mathml
 from igpe.results.answer import front
-from igpe.results.details import details
+from igpe.results.details import details, word
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.plots.axes import COLOURS
 from igpe.results.plots.page_figures import (
@@ -85,7 +85,12 @@ def frame_table(frame: pd.DataFrame, caption: str) -> str:
         [number(v) if isinstance(v, float) else str(v) for v in row]
         for row in frame.itertuples(index=False)
     ]
-    return wide_table([str(c).replace("_", " ") for c in frame.columns], texts, caption)
+    return wide_table([str(c) for c in frame.columns], texts, caption)
+
+
+def in_words(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with names of columns as words."""
+    return frame.rename(columns=lambda name: str(name).replace("_", " "))
 
 
 def legend(shown: Sequence[Panel], *names: str) -> str:
@@ -129,7 +134,7 @@ def _typeset(tree: Any) -> str:
 
 def fit(result: ResultData) -> Section:
     """Each measured quantity of each experiment beside the fitted model."""
-    table = frame_table(result.fit().reset_index(), "Fit by quantity")
+    table = frame_table(in_words(result.fit().reset_index()), "Fit by quantity")
     shown = panels(result.points, result.curves, result.time_unit)
     return Section("Fit", legend(shown, "measured", "fitted model") + fits(shown) + table)
 
@@ -143,7 +148,7 @@ def residual(result: ResultData) -> Section:
     shown = panels(points, result.curves, result.time_unit)
     drawn = legend(shown) + residuals(shown, standard=standard)
     tests = frame_table(result.residual_tests(), "Tests of residuals")
-    every = frame_table(result.points, "All measurements")
+    every = frame_table(in_words(result.points), "All measurements")
     return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + every)
 
 
@@ -227,7 +232,7 @@ def candidates(result: ResultData) -> Section:
     if np.isfinite(ends.objectives).sum() > 1:  # one is no waterfall
         draw = partial(draw_waterfall, found={"": ends})
         drawn.append(figure("Where the ways ended", words(ends), draw))
-    heads = ("", "from", "sum of squares", "how it ended")
+    heads = ("", "from", word(result), "how it ended")
     return Section(
         "Candidates",
         wide_table(heads, ended, "Ways through the steps, best first")

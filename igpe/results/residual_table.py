@@ -26,16 +26,17 @@ ROUNDING = 1e-6  # of the largest measurement: residuals below it are no measure
 COLUMNS = ["experiment", "name", "test", "statistic", "p", "verdict"]
 
 
-def residual_table(points: pd.DataFrame, objective: float, degrees: int) -> pd.DataFrame:
+def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.DataFrame:
     """One row for each test of each measured quantity, and the chi-squared test of all.
 
     points   columns experiment, name, time, residual, sigma, and leverage if it is known
+    squares  weighted sum of squares; nan where the objective is no such sum
     returns  columns experiment, name, test, statistic, p, verdict (a sentence)
     """
     standard, known, odd = standardised(points), sigma_known(points), _studentised(points, degrees)
     tests: list[tuple[str, str, Tested]] = []
-    if known and degrees > 0:
-        tests.append(("", "", _chi_squared(objective, degrees)))
+    if known and degrees > 0 and math.isfinite(squares):
+        tests.append(("", "", _chi_squared(squares, degrees)))
     for (experiment, name), rows in points.groupby(["experiment", "name"], sort=False):
         at, where = points.index.get_indexer(rows.index), (str(experiment), str(name))
         if rows["residual"].abs().max() <= ROUNDING * rows["measured"].abs().max():

@@ -1,6 +1,7 @@
 """The result of an estimation: plain numbers, tables and sentences, without the model."""
 
 from dataclasses import dataclass
+from datetime import date as day_of
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +87,15 @@ class Result(ResultData, Stored, name="result", number=1):
         *,
         title: str = TITLE,
         author: str = "",
-        date: str = "",
+        date: str | None = None,
     ) -> str:
         """One self-contained page of HTML, also written to `path` if given.
 
-        title  its heading;  author, date: stand below it as given, none by itself
+        title         its heading
+        author, date  stand below it as they are given; without a date that of today
         """
-        written = page(self, title, ", ".join(filter(None, (author, date))))
+        day = day_of.today().isoformat() if date is None else date
+        written = page(self, title, ", ".join(filter(None, (author, day))))
         if path is not None:
             write(path, written)
         return written

@@ -194,7 +194,8 @@ class ResultData:
         Chi squared of all (if sigma is known); of each quantity in each experiment: runs of equal
         sign, autocorrelation (Ljung and Box), normality (Shapiro and Wilk), the worst outlier.
         """
-        return residual_table(self.points, self.objective, self.degrees)
+        squares = math.nan if self.criterion else self.objective
+        return residual_table(self.points, squares, self.degrees)
 
     def outliers(self) -> pd.DataFrame:
         """Rows of `points` whose studentised residual is too large (Bonferroni, p < 0.05)."""

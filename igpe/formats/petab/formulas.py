@@ -288,7 +288,7 @@ def petab_config(path: Path) -> dict[str, Any]:
     for part in (config, *(problems if isinstance(problems, list) else ())):
         if isinstance(part, dict):
             part.pop(PICTURES, None)
-    for key, name in _named(config):
+    for key, name in named(config):
         _require_file(path, key, name)
     return config
 
@@ -307,11 +307,11 @@ def _require_flat(events: Any, path: Path) -> None:
             )
 
 
-def _named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every text with the last key above it, which says what it is."""
     if isinstance(part, Mapping):
         for name, inside in part.items():
-            yield from _named(inside, key if key == "model_files" else str(name))
+            yield from named(inside, key if key == "model_files" else str(name))
             if name == "language" and inside != "sbml":
                 raise DataError(
                     f"The problem's model is in the language {inside!r:.50}, not in SBML. Models "
@@ -319,7 +319,7 @@ def _named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
                 )
     elif isinstance(part, list):
         for inside in part:
-            yield from _named(inside, key)
+            yield from named(inside, key)
     elif key.endswith(("_file", "_files")) and part is not None and part != "sbml":
         yield key, part
 

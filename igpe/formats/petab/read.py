@@ -22,6 +22,7 @@ from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.formats.petab.formulas import (
     inserted,
     library,
+    named,
     names_in,
     number,
     parsed,
@@ -36,6 +37,7 @@ from igpe.problem.inputs import step_input
 from igpe.problem.losses import NormalPrior
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.problem import Problem
+from igpe.problem.tables import SOURCE, checksum
 
 NEEDED = ("petab.v1", "libsbml", "sbmlmath", "sympy", "yaml")
 LOGARITHMS = {"log": 1.0, "log10": float(np.log(10.0))}  # natural logarithm of their base
@@ -87,6 +89,8 @@ def _read(path: Path) -> Problem:
     if lost:
         raise DataError(f"The parameters {lost} are not estimated and have no nominalValue.")
     known = {str(n): number(float(v)) for n, v in fixed.items()}
+    files = (name for key, name in named(config) if key == "measurement_files")
+    petab.measurement_df.attrs[SOURCE] = "; ".join(checksum(path.parent / f) for f in files)
     estimated = {str(n): _parameter(row) for n, row in free.iterrows()}
     experiments, conditions, transformations = _experiments(
         petab, read_sbml(petab.model.sbml_document), known, set(estimated)
@@ -171,7 +175,8 @@ def _experiments(
         outputs = {columns[r.key]: r.formula for r in own}
         noise = {f"noise_{columns[r.key]}": r.noise for r in own if not r.noise.is_number}
         models[name] = meaning.condition_model(outputs | noise)
-        experiments.append(_experiment(name, own, columns, models[name].switches))
+        switches, source = models[name].switches, table.attrs[SOURCE]
+        experiments.append(_experiment(name, own, columns, switches, source))
     scales = {column: reader.scale(key[0]) for key, column in columns.items()}
     return experiments, models, {c: s for c, s in scales.items() if s in LOGARITHMS}
 
@@ -275,6 +280,7 @@ def _experiment(
     rows: list[MeasurementRow],
     columns: Mapping[tuple[str, str, str], str],
     switches: Mapping[str, tuple[float, float, float]],
+    source: str,
 ) -> Experiment:
     records: list[dict[str, float]] = []
     sigma: dict[str, str | EstimatedSigma] = {}
@@ -287,8 +293,10 @@ def _experiment(
         else:
             sigma[column] = EstimatedSigma(f"noise_{column}")
         records.append(record)
+    table = pd.DataFrame(records).sort_values("time", kind="stable", ignore_index=True)
+    table.attrs[SOURCE] = source
     return Experiment(
-        pd.DataFrame(records).sort_values("time", kind="stable", ignore_index=True),
+        table,
         name=name,
         start_time=0.0,
         inputs={n: step_input([0.0, at], levels) for n, (at, *levels) in switches.items()},
