@@ -163,7 +163,7 @@ def _searched_further(steps: Steps, settings: Settings) -> Steps:
     none = rounding(problem)
     if any(_objective(one) < _objective(best) and not _is_level(one, best, none) for one in exact):
         every = [best, *exact, *steps.others]
-        return _ordered(steps, every, _rise(steps, settings), (), BY_FURTHER)
+        return _ordered(steps, every, settings, (), BY_FURTHER)
     note = NOTHING_BETTER.format(search.starts)
     return steps._replace(best=best._replace(notes=(*best.notes, note)))
 
