@@ -49,14 +49,15 @@ def test_equations_are_those_of_the_model(problem):
     ]
 
 
-def test_explicit_time_is_t():
+@pytest.mark.parametrize(("factor", "tree"), [(1, "t"), (-1, ["-", "t"]), (0.25, ["*", 0.25, "t"])])
+def test_explicit_time_is_t(factor, tree):
     def timed(times):
         m = consecutive.model(times)
         m.x3 = pyo.Var(m.t)
-        m.linear = pyo.Constraint(m.t, rule=lambda m, t: m.x3[t] == t * m.p1 + 1.0)
+        m.linear = pyo.Constraint(m.t, rule=lambda m, t: m.x3[t] == factor * t * m.p1 + 1.0)
         return m
 
-    assert equations(timed, 0.0, 2.0)[-1] == ["=", "x3", ["+", ["*", "t", "p1"], 1.0]]
+    assert equations(timed, 0.0, 2.0)[-1] == ["=", "x3", ["+", ["*", tree, "p1"], 1.0]]
 
 
 @pytest.mark.parametrize(

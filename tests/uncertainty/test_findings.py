@@ -1,5 +1,7 @@
 """What a result says of poor directions, and odd residuals, by itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -62,6 +64,8 @@ def test_good_fits_have_no_such_notes_and_sound_tests():
     tests = found.residual_tests()
     assert list(tests["test"]) == ["chi squared", "runs", "autocorrelation", "normality", "outlier"]
     assert (tests["verdict"] == "Nothing odd.").all()
+    estimated = replace(found, criterion="-2 log likelihood")
+    assert list(estimated.residual_tests()["test"]) == list(tests["test"])[1:]
 
 
 def test_exact_data_have_no_residuals_to_test():

@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 import igpe
 from igpe.formats.petab import read
+from igpe.problem.tables import checksum
 
 VALUES = {"k": 0.7, "A0": 2.0, "sd": 0.2}
 
@@ -30,6 +31,7 @@ def test_amounts_and_concentrations_the_likelihood_and_a_pickle(tmp_path):
     assert told["A"].to_numpy() == pytest.approx(a, rel=1e-6)
     assert told["B"].to_numpy() == pytest.approx(b, rel=1e-6, abs=1e-9)
     assert problem.box.logarithmic == {"k", "sd"}
+    assert [e.source for e in problem.experiments] == [checksum(tmp_path / "measurements.tsv")]
     expected = likelihood(small.measurements(), VALUES)
     assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
