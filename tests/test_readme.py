@@ -58,7 +58,13 @@ def test_the_quick_start_is_two_commands():
     assert all(line.startswith("python3 -m venv .venv && .venv/bin/pip install") for line in found)
 
 
-@pytest.mark.parametrize("page", outputs.PAGES, ids=lambda p: p.stem)
+PAGES = [
+    pytest.param(page, id=page.stem, marks=[pytest.mark.pages] if page.stem != "README" else [])
+    for page in outputs.PAGES
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.filterwarnings("ignore")  # of Jupyter's own packages; the examples' own are errors
 def test_the_examples_of_a_page_put_out_what_is_stored(page):
     """All Python blocks of a page that use igpe, and all cells of a notebook, in their order."""
