@@ -1,7 +1,8 @@
 """A new user: from nothing to a report on their own table, and what they do wrong on the way.
 
-    python benchmarks/new_user.py [path] [mistakes] [workbooks] [frames] [--json FILE]
+    python benchmarks/new_user.py [words] [path] [mistakes] [workbooks] [frames] [--json FILE]
 
+words     of README.md, and of the result that its example prints
 path      an empty folder, a new virtual environment, this checkout from pip, and the user's CSV, as
           a spreadsheet of German settings writes it: commands and wall time until the report
 mistakes  every mistake of mistakes.py on the command line (exit code 2, no traceback), and those of
@@ -15,6 +16,7 @@ frames    `igpe.plots.explore` on the models of the repository with up to ten st
 import argparse
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -36,11 +38,9 @@ ROOT = Path(__file__).resolve().parent.parent
 MOVES, REDRAW = 7, 0.1  # steps of a slider; processor time of one, s
 TRUTH = {"k1": 0.05, "k2": 0.02}  # 1/min
 COMMANDS = (
-    "python3 -m venv .venv",
-    f".venv/bin/pip install -q '{ROOT}'",
+    f"python3 -m venv .venv && .venv/bin/pip install -q '{ROOT}'",
     ".venv/bin/igpe new my_problem.py --data 'Reactor 7.csv' --reaction 'A -> B; B -> C'",
-    ".venv/bin/igpe check my_problem.py",
-    ".venv/bin/igpe estimate my_problem.py --report report.html --json result.json",
+    ".venv/bin/igpe estimate my_problem.py --plot fit.png --report report.html --json result.json",
 )
 
 
@@ -78,12 +78,20 @@ def path(_: argparse.Namespace) -> Iterator[Row]:
         report = (folder / "report.html").read_text(encoding="utf-8")
         found = json.loads((folder / "result.json").read_text(encoding="utf-8"))["parameters"]
     worst = max(abs(found[n] / value - 1) for n, value in TRUTH.items())
-    yield at_most("path", "commands", len(COMMANDS), limit=6)
-    yield at_most("path", "wall time", sum(spent), "s", 240)
-    yield at_most("path", "of which pip install", spent[1], "s")
-    yield at_most("path", "of which igpe", sum(spent[2:]), "s")
+    yield at_most("path", "commands", len(COMMANDS), limit=3)
+    yield at_most("path", "wall time", sum(spent), "s", 60)
+    yield at_most("path", "of which installation", spent[0], "s")
+    yield at_most("path", "of which igpe", sum(spent[1:]), "s", 10)
     yield at_most("path", "error of the rate constants", 100 * worst, "%", 5)
     yield at_least("path", "parameters in the report", sum(n in report for n in TRUTH), "-", 2)
+
+
+def words(_: argparse.Namespace) -> Iterator[Row]:
+    """Words of README.md, and of what its example prints."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    printed = re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    yield at_most("README.md", "words", len(text.split()), limit=500)
+    yield at_most("the result it prints", "words", len(printed[0].split()), limit=120)
 
 
 def mistakes(_: argparse.Namespace) -> Iterator[Row]:
@@ -176,5 +184,11 @@ def _redraw(explorer: Any, slider: Any) -> float:
 
 
 if __name__ == "__main__":
-    sections = {"path": path, "mistakes": mistakes, "workbooks": workbooks, "frames": frames}
+    sections = {
+        "words": words,
+        "path": path,
+        "mistakes": mistakes,
+        "workbooks": workbooks,
+        "frames": frames,
+    }
     command(__doc__, "a new user", sections)
