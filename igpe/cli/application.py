@@ -1,6 +1,9 @@
 """The application, how errors end it, and what the commands write and show while they work."""
 
 import os
+import re
+import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -9,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from igpe.core.markup import printable
+from igpe.core.markup import filled, printable
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 FORMAT = 1  # of the JSON that commands write
@@ -93,7 +96,7 @@ def answer(
                 not set)
     """
     if str(json) != "-":
-        shown = printable(text)
+        shown = _in_lines(printable(text)) if sys.stdout.isatty() else printable(text)
         for words, colour in {} if os.environ.get("NO_COLOR") else marks.items():
             shown = shown.replace(words, typer.style(words, fg=colour, bold=True), 1)
         typer.echo(shown)
@@ -119,6 +122,16 @@ def answer(
     if unfinished:
         typer.echo(f"Interrupted. {unfinished}", err=True)
         raise typer.Exit(INTERRUPTED)
+
+
+def _in_lines(text: str) -> str:
+    """Long lines broken between words; what follows a name stands in a column of its own."""
+    width, lines = shutil.get_terminal_size().columns, text.splitlines()
+    for k, line in enumerate(lines):
+        label = (re.match(r"\S+ {2,}", line) or [""])[0]
+        if len(line) > width > 2 * len(label):
+            lines[k] = filled(line.removeprefix(label), label, " " * len(label), width)
+    return "\n".join(lines)
 
 
 def _written(file: Path) -> None:

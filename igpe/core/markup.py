@@ -81,15 +81,17 @@ def _text(value: Any, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}g}"
 
 
-def filled(text: str, label: str = "", indent: str = "") -> str:
-    """The text in lines of at most 80 characters, behind a label; no word or "p = 1" is broken.
+def filled(text: str, label: str = "", indent: str = "", width: int = WIDTH) -> str:
+    """The text in lines of at most `width` characters, behind a label; no word is broken.
 
     indent  of the lines after the first
+
+    "p = 1" and "5 %" stay together.
     """
-    held = re.sub(r" ([=<>≥±]) ", "\u00a0\\1\u00a0", text)
+    held = re.sub(r" ([=<>≥±]) ", "\u00a0\\1\u00a0", text).replace(" %", "\u00a0%")
     return textwrap.fill(
         held,
-        WIDTH,
+        width,
         initial_indent=label,
         subsequent_indent=indent,
         break_long_words=False,

@@ -59,7 +59,7 @@ class Line(NamedTuple):
     @property
     def head(self) -> str:
         """How the text begins, up to the first pause."""
-        return f"{self.label:<{LABEL}}" + re.split(r"[:;,(]", self.words)[0].rstrip()
+        return f"{self.label:<{LABEL}}" + re.split(r"[:;(]", self.words)[0].rstrip()
 
 
 class Headline(NamedTuple):

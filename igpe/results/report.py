@@ -21,7 +21,7 @@ from igpe.core.mathml import mathml
 from igpe.results.answer import front
 from igpe.results.details import details, word
 from igpe.results.dynamic_certificate import Certificate
-from igpe.results.plots.axes import COLOURS
+from igpe.results.plots.axes import COLOURS, LINES
 from igpe.results.plots.page_figures import (
     NAMES,
     Panel,
@@ -48,6 +48,10 @@ MARKS = {
         '<path d="M0 1h28v10h-28z" fill="var(--orange)" opacity="0.25"/>'
         '<path d="M0 6h28" stroke="var(--orange)" stroke-width="2" stroke-dasharray="2 3"/>'
     ),
+}
+DASHES = {
+    line: f' stroke-dasharray="{lengths}"' if lengths else ""
+    for line, lengths in zip(LINES, ("", "7 4", "8 3 2 3", "2 3"), strict=True)
 }
 
 
@@ -100,7 +104,8 @@ def legend(shown: Sequence[Panel], *names: str) -> str:
     if len(every) > 1:  # colours are those of experiments
         marks = [(re.sub(r"--(blue|orange)", "--muted", mark), n) for mark, n in marks]
     for name, look in every.items() if len(every) > 1 else ():
-        stroke = f'stroke="var(--{NAMES[COLOURS.index(look.color)]})" stroke-width="3"'
+        color = NAMES[COLOURS.index(look.color)]
+        stroke = f'stroke="var(--{color})" stroke-width="3"{DASHES[look.line]}'
         marks.append((f'<path d="M0 6h28" {stroke}/>', f"experiment {name}"))
     items = "".join(
         f'<li><svg width="28" height="12" viewBox="0 0 28 12" aria-hidden="true">{mark}</svg>'

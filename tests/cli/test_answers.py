@@ -8,9 +8,22 @@ import pytest
 from command_line import CHAIN, ROOT, refused, run
 
 import igpe
+from igpe.cli.application import _in_lines
 
 PREDATORS = str(ROOT / "models" / "lotka_volterra.py")
 AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
+
+
+def test_a_terminal_breaks_long_lines_between_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    text = "k1    from the slope of A: equation balance_A (linear)\n\nat 5 %"
+    assert _in_lines(text).splitlines() == [
+        "k1    from the slope of A:",
+        "      equation balance_A",
+        "      (linear)",
+        "",
+        "at 5 %",
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,8 @@ def test_estimate_prints_the_result_and_writes_files(estimated):
 def test_a_stored_result_has_the_same_report(estimated):
     folder = estimated[1]
     page, again = folder / "one.html", folder / "other.htm"
-    done = run("report", folder / "result.json", again)
+    title = "Estimated parameters: consecutive"
+    done = run("report", folder / "result.json", again, "--title", title)
     assert (done.exit_code, done.stdout) == (0, f"Written: {again}\n")
     assert again.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
     assert "Settings(ladder=" in page.read_text(encoding="utf-8")

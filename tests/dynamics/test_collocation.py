@@ -238,6 +238,7 @@ def test_refinement_stops_moving_and_its_trail_is_kept():
     assert found.status is Status.CONVERGED
     assert found.parameters["k"] == pytest.approx(4.0, rel=1e-4)
     assert len(found.trail) >= 1
+    assert found.iterations > found.trail[-1].iterations > 0
     once = Collocation(max_refinements=0).estimate(problem, {"k": 3.0})
     assert once.status is Status.ITERATION_LIMIT
     assert abs(once.parameters["k"] - 4.0) > abs(found.parameters["k"] - 4.0)

@@ -270,6 +270,7 @@ class _Correction:
             objective=fit.answer.objective,
             status=status,
             method=f"simultaneous correction by collocation (Radau, {n} elements)",
+            iterations=fit.answer.iterations + (fit.trail[-1].iterations if fit.trail else 0),
             seconds=time.perf_counter() - self.started,
             trail=fit.trail,
         )

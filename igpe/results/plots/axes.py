@@ -24,7 +24,7 @@ PANEL = (4.2, 3.2)  # inches
 LAYOUTS = ((12, 3, PANEL), (24, 4, (3.5, 2.7)), (10**9, 5, (3.1, 2.5)))
 """Up to how many panels -> how many side by side, and their size in inches."""
 LETTERS, LINES_OF_LABEL = 24, 2  # that stand beside a panel
-LETTER = 0.075  # inches: width of one in a legend
+LETTER, LINE = 0.075, 0.18  # inches: width of a letter and height of a line in a legend
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -223,8 +223,10 @@ def legend_above(
         first.legend(handles.values(), handles.keys(), fontsize="small", title=title or None)
         return
     widths = [LETTER * len(words) + 0.6 for words in handles]
-    room = first.figure.get_figwidth()
-    columns = len(widths) if sum(widths) < room else max(int(room / max(widths)), 1)
+    width, height = first.figure.get_size_inches()
+    splits = (np.array_split(widths, n) for n in range(len(widths), 1, -1))  # as matplotlib does
+    columns = next((len(s) for s in splits if sum(map(np.max, s)) < width), 1)
+    first.figure.set_figheight(height + LINE * (-(-len(widths) // columns) - 1))
     look = {"loc": "outside upper center", "ncols": columns, "frameon": False, "fontsize": 9}
     first.figure.legend(handles.values(), handles.keys(), title=title or None, **look)
 
