@@ -59,7 +59,8 @@ def test_the_command_line_and_the_package_run_one_pipeline(tmp_path):
     *lines, last = done.stdout.splitlines()
     assert lines[:4] == str(result).splitlines()[:4]
     assert last == f"PEtab: negative log-likelihood {objective:.7g}."
-    assert "<h1>Estimated parameters</h1>" in page.read_text(encoding="utf-8")
+    title = f"Estimated parameters: {yaml.stem}"
+    assert f"<h1>{title}</h1>" in page.read_text(encoding="utf-8")
 
 
 def test_check_and_simulate_on_the_command_line(tmp_path):
