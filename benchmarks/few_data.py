@@ -1,7 +1,6 @@
 """Few data: random small problems whose best fit is known, by the defaults of `igpe.estimate`.
 
-    python benchmarks/few_data.py [fits] [--count 300] [--quick] [--store FOLDER] [--jobs 2]
-                                  [--json FILE]
+    python benchmarks/few_data.py [fits] [--count 300] [--quick] [--store FOLDER] [--json FILE]
 
 1 to 3 states, at most 6 unknowns with bounds a factor of 20 to either side of the truth, 15 times,
 errors of 2 % of each output's largest value, sigma given; right-hand sides are sums of terms: first
@@ -22,13 +21,8 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
 
 import argparse
-import json
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,11 +34,12 @@ from figures import Row, at_least, at_most, command
 from pyomo import dae
 from scipy.integrate import solve_ivp
 from scipy.optimize import least_squares
+from trust.run import Answer, run_all
 
 import igpe
 
 TIMES, NOISE, FACTOR, MOST = 15, 0.02, 20.0, 6
-LONGEST = 600  # s of wall time of a problem
+LONGEST = 600.0  # s of processor time of a problem
 MISSED = 1.01
 TERMS = {  # text with the state x, another state y and parameters p, q -> typical sizes of these
     "-p*x": (1.0,),
@@ -186,9 +181,9 @@ def best_known(case: Case, posed: igpe.Problem) -> float:
     return min(reached)
 
 
-def answer(number: int) -> dict[str, Any]:
+def answer(number: str) -> Answer:
     """What the defaults make of a problem."""
-    case = draw(number)
+    case = draw(int(number))
     posed = problem(case)
     began = time.process_time()
     result = igpe.estimate(posed, seed=0)
@@ -199,10 +194,10 @@ def answer(number: int) -> dict[str, Any]:
     return {
         "objective": result.objective,
         "best": best,
-        "missed": missed,
-        "named": missed and ("lack of fit" in said or "one search only" in said),
-        "seconds": seconds,
-        "verdict": result.verdict,
+        "missed": bool(missed),
+        "named": bool(missed and ("lack of fit" in said or "one search only" in said)),
+        "estimation": seconds,
+        "verdict": dict(result.verdict),
         "ode": case.ode,
     }
 
@@ -210,16 +205,15 @@ def answer(number: int) -> dict[str, Any]:
 def figures(given: argparse.Namespace) -> Iterator[Row]:
     """Shares and seconds."""
     count = 30 if given.quick else given.count
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = given.store or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(given.jobs) as pool:
-            answers = list(pool.map(partial(_record, folder), range(count)))
+    store = given.store / "few_data.jsonl" if given.store else None
+    lost = {"missed": True, "named": False, "objective": np.nan, "best": 1.0}
+    found = run_all(store, [str(number) for number in range(count)], answer, LONGEST)
+    answers = [lost | a for a in found.values()]
     missed = [a for a in answers if a["missed"]]
     reached = 100 * (1 - len(missed) / count)
     yield at_least("all", "within 1 % of the best", reached, "%", 98)
     yield at_most("all", "missed and not named", sum(not a["named"] for a in missed), "-", 0)
-    seconds = [a["seconds"] for a in answers]
+    seconds = [a.get("estimation", a["seconds"]) for a in answers]
     yield at_most("all", "median of processor time", float(np.median(seconds)), "s", 5)
     yield at_most("all", "worst processor time", max(seconds), "s")
     for number, a in enumerate(answers):
@@ -227,34 +221,12 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
             yield at_most(f"{number}", "objective over the best", a["objective"] / a["best"])
 
 
-def _record(folder: Path, number: int) -> dict[str, Any]:
-    kept = folder / f"{number}.json"
-    if not kept.exists():
-        words = [sys.executable, __file__, "--case", str(number), str(kept)]
-        try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, timeout=LONGEST, check=False
-            )
-            why = done.stderr[-1000:]
-        except subprocess.TimeoutExpired:
-            why = f"No end in {LONGEST} s."
-        if not kept.exists():
-            lost = {"missed": True, "named": True, "objective": np.nan, "best": 1.0}
-            kept.write_text(json.dumps(lost | {"seconds": float(LONGEST), "why": why}))
-    found: dict[str, Any] = json.loads(kept.read_text())
-    return found
-
-
 def options(parser: argparse.ArgumentParser) -> None:
     """Beside --json."""
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--store", type=Path, help="folder; a run that was stopped continues there")
-    parser.add_argument("--jobs", type=int, default=2)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--case"]:
-        Path(sys.argv[3]).write_text(json.dumps(answer(int(sys.argv[2])), default=float))
-    else:
-        command(__doc__, "Few data", {"fits": figures}, options)
+    command(__doc__, "Few data", {"fits": figures}, options)

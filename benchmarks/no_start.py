@@ -1,7 +1,7 @@
 """No start values: 21 published systems, all parameters and all initial states unknown.
 
     python benchmarks/no_start.py [igpe] [scipy] [--quick] [--store FOLDER] [--only TEXT]
-                                  [--levels 0,1e-4] [--replicas 8] [--jobs 2] [--json FILE]
+                                  [--levels 0,1e-4] [--replicas 8] [--json FILE]
 
 igpe    the defaults of `igpe.estimate`, nothing that knows the system
 scipy   20 starts, uniform in the logarithm, of `least_squares` over `solve_ivp`, the same weights
@@ -13,7 +13,8 @@ Each cell (system, level, replica) runs in a process of its own and is kept in t
 
 right           every identifiable unknown within 10 %, or those of another reported set are
 named           not right, but each wrong unknown is called not determined, its interval contains
-                the truth, another reported set holds the truth, or there is no answer
+                the truth, or another reported set holds the truth
+no answer       refused with a message, killed after LONGEST seconds, or crashed
 wrong           not right and not named
 out of reach    the optimum next to the truth (local least squares from the truth, weighted by the
                 true noise) is itself off by more than 10 %
@@ -28,13 +29,9 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 
 import argparse
 import json
-import subprocess
-import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -47,6 +44,7 @@ from figures import Row, at_least, at_most, command
 from pyomo import dae
 from scipy.integrate import solve_ivp
 from scipy.optimize import least_squares
+from trust.run import Answer, run_all
 
 import igpe
 
@@ -56,7 +54,7 @@ LEVELS = ("0", "1e-8", "1e-6", "1e-4", "1e-2")
 COUNTED = ("0", "1e-6", "1e-4", "1e-2")  # of the published means
 LOW, HIGH = 1e-5, 10.0
 TIMES, NEAR = 1501, 0.1
-LONGEST = 600  # s of wall time of a cell
+LONGEST = 600.0  # s of processor time of a cell
 STARTS, BUDGET = 20, 120.0
 UNSEEN = {"aircraft_pitch": {"theta(t0)"}, "biohydrogenation": {"x7(t0)"}}
 """Initial states that no output depends on."""
@@ -71,8 +69,14 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Name of its file."""
-        return f"{self.system}_{self.level}_{self.replica}"
+        """Its name in a store."""
+        return f"{self.system} {self.level} {self.replica}"
+
+    @classmethod
+    def of(cls, key: str) -> "Cell":
+        """The cell of that name."""
+        system, level, replica = key.split()
+        return cls(system, level, int(replica))
 
     @property
     def random(self) -> np.random.Generator:
@@ -205,7 +209,7 @@ def by_igpe(cell: Cell) -> dict[str, Any]:
         result = igpe.estimate(posed, seed=0)
     except igpe.IgpeError as failure:
         seconds = time.process_time() - began
-        said = {"class": "no answer", "why": str(failure), "seconds": seconds}
+        said = {"class": "no answer", "why": str(failure), "estimation": seconds}
         return said | {"in_reach": in_reach(cell, names)}
     seconds = time.process_time() - began
     sets = [result.parameters, *(o.parameters for o in result.other_optima)]
@@ -227,7 +231,7 @@ def by_igpe(cell: Cell) -> dict[str, Any]:
         "sets": len(sets),
         "objective": result.objective,
         "verdict": result.verdict,
-        "seconds": seconds,
+        "estimation": seconds,
         "steps": dict(result.seconds),
         "in_reach": is_right or in_reach(cell, names),
     }
@@ -261,7 +265,7 @@ def by_scipy(cell: Cell) -> dict[str, Any]:
     values = dict(zip(true, x, strict=True))
     return {
         "class": "right" if near(values, true, names) else "wrong",
-        "seconds": time.process_time() - began,
+        "estimation": time.process_time() - began,
     }
 
 
@@ -276,40 +280,29 @@ def cells(given: argparse.Namespace) -> list[Cell]:
     return [Cell(s, level, r) for level, r, s in chosen if not given.only or given.only in s]
 
 
-def record(method: str, folder: Path, cell: Cell) -> dict[str, Any]:
-    """What the store holds of a cell, which runs if nothing does."""
-    kept = folder / f"{method}_{cell.key}.json"
-    if not kept.exists():
-        words = [sys.executable, __file__, "--cell", method, *map(str, cell), str(kept)]
-        began = time.time()
-        try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, timeout=LONGEST, check=False
-            )
-            why = done.stderr[-2000:]
-        except subprocess.TimeoutExpired:
-            why = f"No end in {LONGEST} s."
-        if not kept.exists():
-            lost = {"class": "no answer", "why": why, "seconds": time.time() - began}
-            kept.write_text(json.dumps(lost | {"in_reach": True}))
-    answer: dict[str, Any] = json.loads(kept.read_text())
-    return answer | cell._asdict()
+def answers(method: str, given: argparse.Namespace) -> pd.DataFrame:
+    """One row a cell."""
+
+    def work(key: str) -> Answer:
+        answer: Answer = json.loads(json.dumps(METHODS[method](Cell.of(key)), default=float))
+        return answer
+
+    store = given.store / f"{method}.jsonl" if given.store else None
+    chosen = {cell.key: cell for cell in cells(given)}
+    lost = {"class": "no answer", "in_reach": True}
+    found = run_all(store, list(chosen), work, LONGEST)
+    rows = [lost | found[key] | cell._asdict() for key, cell in chosen.items()]
+    table = pd.DataFrame(rows)
+    return table.assign(seconds=table.get("estimation", table["seconds"]).fillna(table["seconds"]))
 
 
 def figures(method: str, given: argparse.Namespace) -> Iterator[Row]:
     """Classes by level and over all, and seconds."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = given.store or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        chosen = cells(given)
-        with ThreadPoolExecutor(given.jobs) as pool:
-            records = pd.DataFrame(pool.map(partial(record, method, folder), chosen))
-    if "in_reach" not in records:
-        records["in_reach"] = True
+    records = answers(method, given)
     published = pd.read_csv(HERE / "success_published.csv", dtype={"noise": str})
     for level, rows in records.groupby("level", sort=False):
         counts = rows["class"].value_counts()
-        yield at_least(level, "right", 100 * counts.get("right", 0) / len(rows), "%", 0)
+        yield Row(level, "right", 100 * counts.get("right", 0) / len(rows), "%", "", None)
         for column in ("AMIGO2", "ODEPE_polished", "SciML"):
             there = published[(published["noise"] == level)].set_index("system")[column]
             there = there.reindex(rows["system"].unique())
@@ -354,13 +347,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", default="", help="systems whose name contains this")
     parser.add_argument("--levels", default=",".join(LEVELS))
     parser.add_argument("--replicas", type=int, default=8)
-    parser.add_argument("--jobs", type=int, default=2)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--cell"]:
-        method, name, level, replica, path = sys.argv[2:]
-        answer = METHODS[method](Cell(name, level, int(replica)))
-        Path(path).write_text(json.dumps(answer, default=float))
-    else:
-        command(__doc__, "No start", {m: partial(figures, m) for m in METHODS}, options)
+    command(__doc__, "No start", {m: partial(figures, m) for m in METHODS}, options)

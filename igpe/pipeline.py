@@ -177,10 +177,11 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
     result = summarised()
     if result.adequacy is not None and result.adequacy.lacks and not stopped():
         with clock.step("further search", "The data refute the fit: searching from other starts"):
-            further = with_further_search(steps, settings)
+            further, note = with_further_search(steps, settings)
         if further is not steps:
             steps = further
             result = summarised()
+        result = replace(result, notes=(*result.notes, *[note] * bool(note)))
     if (late := waited()) > LATE:
         result = replace(result, notes=(*result.notes, SLOW.format(late)))
     return steps, result

@@ -58,6 +58,13 @@ def run(
     chosen = [c for c in cases if not given.only or given.only in c]
     chosen = chosen[::QUICK] if given.quick else chosen
     store = given.store / f"{section}.jsonl" if given.store else None
+    return run_all(store, chosen, work, limit)
+
+
+def run_all(
+    store: Path | None, chosen: Sequence[str], work: Callable[[str], Answer], limit: float
+) -> dict[str, Answer]:
+    """The same for all these cases, with their answers in the file `store`."""
     known = dict(stored(store))
     open_cases = [c for c in chosen if c not in known]
     with ThreadPoolExecutor(WORKERS) as pool:

@@ -255,15 +255,14 @@ def _state(
     data: Mapping[str, float],
     experiment: Experiment,
     known: Mapping[str, float],
-) -> float | None:
-    """What algebra gives for an unmeasured state at the start; None if it needs other unknowns."""
+) -> float:
+    """What algebra gives for an unmeasured state at the start; NaN if it needs other unknowns."""
     q = [known.get(n, np.nan) for n in posed.q_names]
     inputs = [evaluate(experiment.inputs[n], experiment.start_time) for n in posed.input_names]
     symbols = [posed.q, posed.data, posed.time, posed.inputs]
     given: list[Any] = [q, list(data.values()), experiment.start_time, inputs]
     function = ca.Function("state", symbols, [expression])
-    value = float(function.call(given)[0])
-    return value if np.isfinite(value) else None
+    return float(function.call(given)[0])
 
 
 def _candidate(
@@ -284,8 +283,10 @@ def _candidate(
         if answer.estimate.status.usable:
             parameters |= answer.estimate.parameters
         answers.append((group, answer))
-    starts = smoothed_starts(posing.problem, posing.structure, posing.curves, parameters)
-    return Algebraic(starts | parameters, tuple(answers), posing.curves, posing.origin)
+    if not parameters.keys() >= set(posing.structure.names(Access.SMOOTHING)):
+        starts = smoothed_starts(posing.problem, posing.structure, posing.curves, parameters)
+        parameters = starts | parameters
+    return Algebraic(parameters, tuple(answers), posing.curves, posing.origin)
 
 
 def _further(

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
@@ -106,9 +106,9 @@ def _refined(
     residuals = Residuals(problem, settings.integrator)
     for x in values:
         rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
-        found = if_in_time(partial(refine, problem, residuals, rough))
-        if found is not None and found.at is not None and not found.notes:
-            yield found
+        exact = if_in_time(partial(refine, problem, residuals, rough))
+        if exact is not None and exact.at is not None and not exact.notes:
+            yield exact
 
 
 def _ordered(
@@ -138,38 +138,32 @@ def _is_same(problem: Problem, one: Refined, other: Refined) -> bool:
     return has_same_values(a, b, problem.box)
 
 
-def with_further_search(steps: Steps, settings: Settings) -> Steps:
+def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     """The steps after a search for all unknowns at once, for a fit that the data refute.
 
     From scattered starts and from those redrawn; in logarithms where bounds are three decades
-    apart. What is no better leaves the steps as they are, but for a note.
+    apart. What is no better leaves the steps as they are, with a note that says so.
     """
-    best = steps.best._replace(notes=(*steps.best.notes, CUT_SHORT))
-    return if_in_time(lambda: _searched_further(steps, settings)) or steps._replace(best=best)
+    return if_in_time(lambda: _searched_further(steps, settings)) or (steps, CUT_SHORT)
 
 
-def _searched_further(steps: Steps, settings: Settings) -> Steps:
+def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     problem, best, box = steps.problem, steps.best, steps.problem.box
     if best.at is None or not is_plain(problem) or not box.bounded:
-        return steps
-    wide = [n for n in box.names if n not in box.logarithmic and _is_wide(box.select([n]))]
+        return steps, ""
+    wide = (box.lower > 0) & (box.upper >= WIDE * box.lower)
     search = replace(FURTHER, seed=settings.seed)
     try:
-        found = search.estimate(problem.in_logarithms(wide), {})
+        estimate = search.estimate(problem.in_logarithms(compress(box.names, wide)), {})
     except IgpeError:
-        return steps
-    ends = [found.parameters, *(e.parameters for e in found.trail if isinstance(e, Estimate))]
+        return steps, ""
+    ends = [estimate.parameters, *(e.parameters for e in estimate.trail if isinstance(e, Estimate))]
     exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
     none = rounding(problem)
     if any(_objective(one) < _objective(best) and not _is_level(one, best, none) for one in exact):
         every = [best, *exact, *steps.others]
-        return _ordered(steps, every, settings, (), BY_FURTHER)
-    note = NOTHING_BETTER.format(search.starts)
-    return steps._replace(best=best._replace(notes=(*best.notes, note)))
-
-
-def _is_wide(one: Box) -> bool:
-    return bool(one.lower[0] > 0 and one.upper[0] >= WIDE * one.lower[0])
+        return _ordered(steps, every, settings, (), BY_FURTHER), ""
+    return steps, NOTHING_BETTER.format(search.starts)
 
 
 def _is_level(one: Refined, other: Refined, none: float) -> bool:

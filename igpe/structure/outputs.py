@@ -13,12 +13,11 @@ the model's equations as the slope of a measured state is.
 from dataclasses import replace
 
 import casadi as ca
-import numpy as np
 from scipy.sparse import csr_array
 
 from igpe.equations.incidence import incidence
 from igpe.equations.symbols import stack
-from igpe.structure.identifiability.posed import PosedEquations
+from igpe.structure.identifiability.posed import PosedEquations, pattern
 
 DERIVATIVE = "derivative of "  # begins the names of the rows
 
@@ -54,15 +53,9 @@ def with_derivatives(posed: PosedEquations) -> PosedEquations:
         residual=residual,
         variable_names=(*posed.variable_names, *(f"d({name})" for name in names)),
         variables=variables,
-        pattern=_pattern(residual, variables),
-        q_pattern=_pattern(residual, posed.q),
+        pattern=pattern(residual, variables),
+        q_pattern=pattern(residual, posed.q),
     )
-
-
-def _pattern(expressions: ca.SX, symbols: ca.SX) -> csr_array:
-    result = incidence(expressions, symbols)
-    ones = np.ones(result.nnz, dtype=bool)
-    return csr_array((ones, (result.row, result.col)), shape=result.shape)
 
 
 def _rows(posed: PosedEquations, algebraic: csr_array, names: tuple[str, ...]) -> list[int]:

@@ -130,9 +130,9 @@ def pose(problem: Problem, index: int) -> PosedEquations:
         time=symbols.t,
         input_names=tuple(experiment.inputs),
         inputs=stack(u[:n_inputs]),
-        pattern=_pattern(residual, variables),
-        q_pattern=_pattern(residual, q),
-        start_pattern=_pattern(starts, q),
+        pattern=pattern(residual, variables),
+        q_pattern=pattern(residual, q),
+        start_pattern=pattern(starts, q),
     )
 
 
@@ -159,7 +159,8 @@ def _in_unknowns(
     return {n: symbol[n] for n in problem.box.names if n in symbol}, starts, result
 
 
-def _pattern(expressions: Any, symbols: Any) -> Any:
+def pattern(expressions: Any, symbols: Any) -> Any:
+    """Boolean matrix in CSR form: which expression contains which symbol."""
     result = incidence(expressions, symbols)
     ones = np.ones(result.nnz, dtype=bool)
     return csr_array((ones, (result.row, result.col)), shape=result.shape)
