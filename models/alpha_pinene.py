@@ -54,7 +54,8 @@ def experiment(run: int, *, calculated: bool = False, **more: Any) -> igpe.Exper
     """Return run 1 or 2; with `calculated` pyronene counts as a measurement."""
     table = pd.read_csv(DATA)
     table = table[table["run"] == run].drop(columns=["run"] + [CALCULATED] * (not calculated))
-    return igpe.Experiment(table, start=START, start_time=0.0, name=f"run {run}", **more)
+    given = {"start": START, "start_time": 0.0, "name": f"run {run}", "sigma": "equal"}
+    return igpe.Experiment(table, **{**given, **more})
 
 
 def problem(run: int = 1, *, calculated: bool = False) -> igpe.Problem:

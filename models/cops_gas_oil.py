@@ -50,5 +50,6 @@ def model(times: Iterable[float]) -> Any:
 
 def problem() -> igpe.Problem:
     """The problem as published: 21 points, the first at t = 0, where the residuals vanish."""
-    run = igpe.Experiment(pd.read_csv(DATA), start={"y1": 1.0, "y2": 0.0}, start_time=0.0)
+    start = {"y1": 1.0, "y2": 0.0}
+    run = igpe.Experiment(pd.read_csv(DATA), start=start, start_time=0.0, sigma="equal")
     return igpe.Problem(model, parameters=["theta1", "theta2", "theta3"], experiments=[run])

@@ -81,6 +81,6 @@ def model(times: Iterable[float]) -> Any:
 def problem() -> igpe.Problem:
     """The problem as published: 17 points, the first at t = 0, where the residuals vanish."""
     start = {"y1": 1.0, "y2": 0.0, "y3": 0.0}
-    run = igpe.Experiment(pd.read_csv(DATA), start=start, start_time=0.0)
+    run = igpe.Experiment(pd.read_csv(DATA), start=start, start_time=0.0, sigma="equal")
     parameters = ["theta1", "theta2", "theta3", "theta4", "theta5"]
     return igpe.Problem(model, parameters=parameters, experiments=[run])

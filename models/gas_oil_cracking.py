@@ -50,5 +50,6 @@ def model(times: Iterable[float]) -> Any:
 
 def problem() -> igpe.Problem:
     """The problem as published: both states measured at twenty times."""
-    run = igpe.Experiment(pd.read_csv(DATA), start={"x1": 1.0, "x2": 0.0}, start_time=0.0)
+    start = {"x1": 1.0, "x2": 0.0}
+    run = igpe.Experiment(pd.read_csv(DATA), start=start, start_time=0.0, sigma="equal")
     return igpe.Problem(model, parameters=["p1", "p2", "p3"], experiments=[run])

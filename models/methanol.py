@@ -78,5 +78,5 @@ def model(times: Iterable[float]) -> Any:
 def problem() -> igpe.Problem:
     """The problem as published: all states measured at sixteen times."""
     start = {"x1": 1.0, "x2": 0.0, "x3": 0.0}
-    run = igpe.Experiment(pd.read_csv(DATA), start=start, start_time=0.0)
+    run = igpe.Experiment(pd.read_csv(DATA), start=start, start_time=0.0, sigma="equal")
     return igpe.Problem(model, parameters=["p1", "p2", "p3", "p4", "p5"], experiments=[run])

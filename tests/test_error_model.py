@@ -166,18 +166,18 @@ def test_other_data_and_other_experiments_have_their_error_models():
 def test_copies_keep_error_models_and_what_is_held():
     assert pickle.loads(pickle.dumps(run())).error_models == run().error_models
     problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Noise(relative=0.05)).fixing({})
-    assert problem.sigma_follows_model
-    assert pickle.loads(pickle.dumps(problem)).sigma_follows_model
+    assert problem.weights_follow_fit
+    assert pickle.loads(pickle.dumps(problem)).weights_follow_fit
     held = problem.weighted([np.array([0.1, 0.2, 0.3, 0.4])])
     again = pickle.loads(pickle.dumps(held))
     for one in (held, again):
-        assert not one.sigma_follows_model
+        assert not one.weights_follow_fit
         assert one.experiments[0].measurements.sigma == pytest.approx([0.1, 0.2, 0.3, 0.4])
-    assert problem.sigma_follows_model
+    assert problem.weights_follow_fit
     unknown = pose(table(A=[4.0, 2.0, 1.0, 0.5]))
     assert not unknown.sigma_known
     assert unknown.weighted([[0.1, 0.2, 0.3, 0.4]]).sigma_known
-    assert held.with_data(table(A=[4.0, 2.0, 1.0, 0.5])).sigma_follows_model
+    assert held.with_data(table(A=[4.0, 2.0, 1.0, 0.5])).weights_follow_fit
 
 
 def test_what_is_held_is_a_positive_number_for_each_measurement():

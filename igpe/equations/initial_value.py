@@ -361,12 +361,14 @@ class _Sizes:
     def _unseen(self) -> float:
         """Measured values below it are rounding in the sum of squares; 0 if that is not known.
 
-        Without standard deviations all count alike, so what has died out to 1e-200 needs no digits.
+        Without standard deviations, what has died out to 1e-200 needs no digits.
         """
         runs = self.problem.experiments
         if any(e.sigma_known or e.error_models or e.estimated_sigma for e in runs):
             return 0.0
-        return ROUNDING * max(_most(n, e) for e in runs for n in e.measured)
+        least = min(float(e.measurements.sigma.min(initial=np.inf)) for e in runs)
+        most = max(float(np.abs(m.value / m.sigma).max()) for m in (e.measurements for e in runs))
+        return ROUNDING * most * least
 
     def _start(self, state: str) -> float:
         value: Any = self.experiment.start.get(state, self.starts.get(state))

@@ -1,6 +1,6 @@
 """From the corrected candidates to the result: statistics, tables and sentences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pprint import pformat
@@ -46,7 +46,6 @@ from igpe.structure.report import either, sentence
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
 
-UNEVEN = 100.0  # ratio of two columns' largest numbers beyond which their weights matter
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
@@ -60,23 +59,6 @@ def passed(count: int) -> list[str]:
         f"{count} more local optima of step 3 are nearly as good as its best and were not "
         "corrected; Routes(most=...) in the settings takes more."
     ] * (count > 0)
-
-
-def uneven(problem: Problem) -> list[str]:
-    """A warning where unknown deviations let columns of large numbers rule the fit."""
-    size: dict[str, float] = {}
-    for m in (e.measurements for e in problem.experiments):
-        for k, name in enumerate(m.names):
-            largest = float(np.max(np.abs(m.value[m.column == k]), initial=0.0))
-            size[name] = max(size.get(name, 0.0), largest)
-    small, large = min(size, key=size.__getitem__), max(size, key=size.__getitem__)
-    if problem.sigma_known or problem.sigma_estimated or size[large] <= UNEVEN * size[small]:
-        return []
-    return [
-        f"{large} (up to {size[large]:.3g}) dominates the fit over {small} (up to "
-        f"{size[small]:.3g}) because no standard deviations were given. Pass "
-        f"sigma={{'{large}': ..., '{small}': ...}}."
-    ]
 
 
 class Ranked(NamedTuple):
@@ -411,6 +393,8 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     table = m.table(experiment.name).assign(
         fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
     )
+    if problem.relative_sigma:
+        table["relative_sigma"] = m.sigma
     table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
     return table.iloc[np.lexsort((times, m.column))]
 
@@ -489,11 +473,26 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *last,
+        *_weights(problem, steps.best.at),
         *(f"Step 4: {note}" for note in before),
         *[f"Errors and intervals take no account of the constraints {kept}."] * bool(kept),
         *passed(steps.first.passed),
         *(() if is_one else steps.ladder[0].notes(problem)),
     )
+
+
+def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
+    """By which errors quantities count, if these were estimated."""
+    sizes = problem.relative_sigma
+    left = 0 if at is None else problem.size - len(problem.box)
+    if sizes and at is not None and left > 0:
+        spread = np.sqrt(at.cost / left)
+        each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
+        yield (
+            "No standard deviations were given, so each quantity counts by the size of its own "
+            f"residuals: {', '.join(each)}. With igpe.Experiment(..., sigma='equal') all count "
+            "alike."
+        )
 
 
 def _actions(steps: Steps) -> tuple[str, ...]:
@@ -502,7 +501,6 @@ def _actions(steps: Steps) -> tuple[str, ...]:
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
         *structure.warnings,
-        *uneven(problem),
         *(
             f"Nothing measured depends on {n}, which was held. Measure "
             f"{either(structure[n].measure)} as well, or fix it."

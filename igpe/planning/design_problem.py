@@ -14,6 +14,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.base import require_plain
+from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.equations.initial_value import NEAREST
 from igpe.planning.design_variables import (
     DesignVariable,
@@ -127,11 +128,9 @@ def read_design(
     measured = isinstance(problem, Problem)
     full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
     require_plain(full, "igpe.design", constraints_too=False)
-    names = [e.name for e in full.experiments]
-    if like is not None and like not in names:
-        raise ProblemError(f"like={like!r} is no experiment of the problem, which has {names}.")
-    template = full.experiments[0 if like is None else names.index(like)]
     values = _values(full, parameters)
+    full = held_weights(full, parameters) if measured else full
+    template = _template(full, like)
     relative_to = _sizes(full.box, values, sizes)
     known = ExistingExperiments(full, integrator, counted=existing and measured)
     variance, unknown = 1.0, not (full.sigma_known or full.sigma_estimated)
@@ -171,6 +170,14 @@ def read_design(
         criterion=criterion,
         integrator=integrator,
     )
+
+
+def _template(problem: Problem, like: str | None) -> Experiment:
+    """The experiment that planned ones are like."""
+    names = [e.name for e in problem.experiments]
+    if like is not None and like not in names:
+        raise ProblemError(f"like={like!r} is no experiment of the problem, which has {names}.")
+    return problem.experiments[0 if like is None else names.index(like)]
 
 
 def _unmeasured(

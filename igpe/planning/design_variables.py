@@ -238,7 +238,7 @@ class ExistingExperiments:
     def __init__(self, problem: Problem, integrator: Integrator, *, counted: bool) -> None:
         self.problem, self.counted = problem, counted
         self.residuals = Residuals(problem, integrator) if counted else None
-        follows = counted and problem.sigma_follows_model
+        follows = counted and problem.weights_follow_fit
         self.weights = Weights(problem, problem, integrator) if follows else None
 
     def at(self, values: Mapping[str, float], sizes: FloatArray) -> PriorInformation:
@@ -301,7 +301,8 @@ def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
     if name in experiment.error_models:
         return experiment.error_models[name]
     if not experiment.sigma_known and not experiment.estimated_sigma:
-        return Noise(float(np.sqrt(variance)))
+        relative = experiment.measurements.of(name)[2].max(initial=0.0) or 1.0
+        return Noise(float(np.sqrt(variance) * relative))
     _, value, sigma = experiment.measurements.of(name)
     if np.ptp(sigma) <= SAME * sigma.max():
         return Noise(float(np.median(sigma)))

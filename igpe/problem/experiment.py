@@ -30,6 +30,7 @@ from igpe.problem.noise.sigma import (
     deviations,
     error_models,
     estimated_sigma,
+    is_unknown,
     sigma_columns,
     sigma_of,
 )
@@ -127,8 +128,8 @@ class Measurements:
     names   (n_columns,), what was measured
     row     (n,), index into times;  column  (n,), index into names
     value   (n,), unit of the column
-    sigma   (n,), standard deviation in the same unit; 1 where unknown, of the whole column where it
-            follows the model
+    sigma   (n,), standard deviation in the same unit; where unknown a relative one, 1 until it is
+            estimated; of the whole column where it follows the model
     """
 
     times: FloatArray
@@ -163,9 +164,11 @@ class Experiment(Suggesting):
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
                 `time`. A column that is an input is not measured
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
-                these, an array of one for each row, or the name of the column that holds them; None
-                if unknown. Relative ones follow the model's predictions, never measurements;
-                `EstimatedSigma(name)` is what the model computes and is estimated with the rest
+                these, an array of one for each row, or the name of the column that holds them.
+                Relative ones follow the model's predictions, never measurements;
+                `EstimatedSigma(name)` is what the model computes and is estimated with the rest.
+                None if unknown: of several quantities each counts by the size of its residuals in
+                all experiments (maximum likelihood); "equal" if unknown but the same for all
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, where they
                 differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
@@ -218,7 +221,8 @@ class Experiment(Suggesting):
         self._file = str(table.attrs.get(SOURCE, ""))
         self.error_models: Mapping[str, NoiseModel] = MappingProxyType(error_models(chosen, sigma))
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
-        self.sigma_known = sigma is not None and not self.estimated_sigma
+        self.sigma_known = not is_unknown(sigma) and not self.estimated_sigma
+        self.weights_unknown, self.has_relative_sigma = sigma is None, False
         self.start_time = start_time_of(times, start_time)
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(given, table))
         self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
@@ -246,10 +250,15 @@ class Experiment(Suggesting):
         return experiment_of(rows, columns, {**self._conditions, "name": self.name})
 
     def weighted(self, sigma: FloatArray) -> "Experiment":
-        """The same run with standard deviations (n,) that are numbers, in measurements' order."""
+        """The same run with standard deviations (n,) that are numbers, in measurements' order.
+
+        They are relative ones where they are unknown.
+        """
         held = copy(self)
         held.measurements = replace(self.measurements, sigma=sigma)
-        held.error_models, held.sigma_known = MappingProxyType({}), True
+        held.sigma_known = self.sigma_known or bool(self.estimated_sigma)
+        held.has_relative_sigma = self.weights_unknown or self.has_relative_sigma
+        held.error_models, held.weights_unknown = MappingProxyType({}), False
         held.estimated_sigma = MappingProxyType({})
         return held
 

@@ -137,9 +137,26 @@ class Problem(Suggesting):
         return all(e.sigma_known for e in self.experiments)
 
     @property
-    def sigma_follows_model(self) -> bool:
-        """Whether standard deviations depend on the model's predictions (`Noise`)."""
-        return any(e.error_models for e in self.experiments)
+    def weights_unknown(self) -> bool:
+        """Whether several quantities are measured with errors of unknown size."""
+        runs = [e for e in self.experiments if e.weights_unknown]
+        return len({e.measured[k] for e in runs for k in set(e.measurements.column)}) > 1
+
+    @property
+    def relative_sigma(self) -> dict[str, float]:
+        """Quantity -> its relative standard deviation, where it is held (`weighted`)."""
+        runs = [e.measurements for e in self.experiments if e.has_relative_sigma]
+        firsts = ((m, *np.unique(m.column, return_index=True)) for m in runs)
+        return {
+            m.names[k]: float(m.sigma[i])
+            for m, ks, at in firsts
+            for k, i in zip(ks, at, strict=True)
+        }
+
+    @property
+    def weights_follow_fit(self) -> bool:
+        """Whether they depend on the model's predictions (`Noise`) or on the residuals."""
+        return self.weights_unknown or any(e.error_models for e in self.experiments)
 
     @property
     def sigma_estimated(self) -> bool:

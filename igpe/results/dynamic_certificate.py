@@ -5,7 +5,7 @@ The latter holds the tree of boxes that proves it.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
@@ -134,6 +134,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     open_share    share of the whole box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the whole
+    relative_sigma  quantity -> relative standard deviation that its residuals count with, where
+                  none were given; it is a premise
     """
 
     unknowns: tuple[str, ...]
@@ -150,6 +152,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     open_share: float
     rows: tuple[tuple[str, float, str], ...]
     tree: tuple[TreeBox, ...]
+    relative_sigma: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -197,8 +200,16 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
             f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
             "differential equations themselves, their discretisation enclosed "
-            f"({self.examined} boxes){stopped}{left}."
+            f"({self.examined} boxes){stopped}{left}.{self._premise}"
         )
+
+    @property
+    def _premise(self) -> str:
+        if not self.relative_sigma:
+            return ""
+        names, sizes = ", ".join(self.relative_sigma), self.relative_sigma.values()
+        ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
+        return f" Residuals of {names} count with standard deviations of {ratio}, as estimated."
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         boxes = zip(self.unknowns, self.parameters, self.lower, self.upper, strict=True)
@@ -228,6 +239,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "DynamicCertificate":
         """Undo `entries`. Raises DataError for numbers that prove nothing."""
+        stored = {"relative_sigma": {}, **stored}  # older versions did not write it
         given = {f.name: stored[STORED_AS.get(f.name, f.name)] for f in fields(cls)}
         for name in ("objective", "lower_bound", "cut"):
             if not is_finite(restored(given[name])):

@@ -74,9 +74,14 @@ def clear_failures(table: pd.DataFrame) -> list[str]:
 
 
 def standardised(points: pd.DataFrame) -> FloatArray:
-    """(m,) residuals over their standard deviations (1 where unknown)."""
-    sigma = points["sigma"].fillna(1.0).to_numpy(dtype=float)
-    return np.asarray(points["residual"].to_numpy(dtype=float) / sigma)
+    """(m,) residuals over their standard deviations, relative ones where unknown."""
+    return np.asarray(points["residual"].to_numpy(dtype=float) / divisors(points))
+
+
+def divisors(points: pd.DataFrame) -> FloatArray:
+    """(m,) what residuals were divided by: standard deviations, relative ones where unknown."""
+    relative = points.get("relative_sigma", 1.0)
+    return points["sigma"].fillna(relative).fillna(1.0).to_numpy(dtype=float)
 
 
 def standard_residuals(points: pd.DataFrame, variance: float) -> tuple[FloatArray, bool]:

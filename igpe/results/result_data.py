@@ -18,6 +18,7 @@ from igpe.numerics.statistics.covariance import combinations, correlation, ellip
 from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.residual_table import (
     Adequacy,
+    divisors,
     outliers,
     residual_table,
     sigma_known,
@@ -144,6 +145,14 @@ class ResultData:
         return {p.name: p.value for p in self.estimates}
 
     @property
+    def relative_sigma(self) -> dict[str, float]:
+        """Quantity -> its relative standard deviation, where the fit estimated several of them."""
+        if "relative_sigma" not in self.points:
+            return {}
+        each = self.points.groupby("name", sort=False)["relative_sigma"].first().dropna()
+        return {str(name): float(size) for name, size in each.items()}
+
+    @property
     def reduced_chi_squared(self) -> float:
         """Weighted sum of squares over degrees of freedom; near 1 if sigma is right."""
         return self.objective / self.degrees if self.degrees > 0 else math.nan
@@ -176,9 +185,9 @@ class ResultData:
         """Share of each quantity's weighted scatter about its mean that the model explains.
 
         1 - sum w (measured - fitted)^2 / sum w (measured - mean)^2 over all experiments, with
-        w = 1 / sigma^2 (1 where sigma is unknown). NaN for a quantity that does not vary.
+        w = 1 / sigma^2 (relative where sigma is unknown). NaN for a quantity that does not vary.
         """
-        weight = 1.0 / self.points["sigma"].fillna(1.0) ** 2
+        weight = pd.Series(1.0 / divisors(self.points) ** 2, index=self.points.index)
         shares = {}
         for name, rows in self.points.groupby("name", sort=False):
             w, y = weight[rows.index], rows["measured"]
@@ -244,5 +253,5 @@ def has_better(result: ResultData, proof: DynamicCertificate) -> bool:
 
 def rounding(result: ResultData) -> float:
     """Differences of the sum of squares that mean nothing."""
-    weighted = result.points["measured"] / result.points["sigma"].fillna(1.0)
+    weighted = result.points["measured"] / divisors(result.points)
     return ROUNDING * float((weighted**2).sum())

@@ -34,6 +34,7 @@ from igpe.results.residual_table import (
     UNJUDGED,
     Adequacy,
     clear_failures,
+    divisors,
     probability,
     standardised,
 )
@@ -162,7 +163,7 @@ class _Tested:
         series, self.keys = _numbered(points, ["experiment", "name"])
         quantity, _ = _numbered(points, ["name"])
         known = bool(points["sigma"].notna().all())
-        size = np.abs(points["fitted"]) / points["sigma"].fillna(1.0)
+        size = np.abs(points["fitted"]) / divisors(points)
         time = points["time"].to_numpy(dtype=float)
         self.residuals = FitResiduals(value, image, series, quantity, time, size.to_numpy(), known)
 

@@ -20,6 +20,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.json_form import Columns, Stored, plain, restored
 from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, teller, with_bar
+from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import influence, leverage
@@ -300,7 +301,8 @@ def bootstrap(
     ):  # fmt: skip
         require(ok, "bootstrap", name, given, expected)
     require_confidence("bootstrap", confidence)
-    job = _BootstrapJob(problem, values_of(problem, result), kind, seed, method)
+    problem, values = held_weights(problem, result), values_of(problem, result)
+    job = _BootstrapJob(problem, values, kind, seed, method)
     base = likelihood(problem, job.estimate, method)
     acceleration = kind.acceleration(base)
     series = "" if store is None else digest("bootstrap", fingerprint(base.problem), job[1:])

@@ -24,7 +24,7 @@ from igpe.core.status import Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import require_known_sigma, require_plain
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.dynamics.shooting.reweighting import weighted_at
+from igpe.dynamics.shooting.reweighting import held_weights, weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
@@ -65,15 +65,18 @@ class Likelihood:
         return self.errors.held
 
 
-def with_numbers(problem: Problem, values: Mapping[str, float]) -> Problem:
+def with_numbers(problem: Problem, values: Mapping[str, float], estimate: Any = None) -> Problem:
     """The problem with standard deviations held where they are at the estimate.
 
-    Those that follow the model count as known there, as in the fit (generalised least squares):
+    Those that follow the fit count as known there, as in the fit (generalised least squares):
     taken anew at other values, sums of squares could not be compared.
+
+    estimate  what the values come from: a Result has its relative standard deviations
 
     raises  EstimationFailed if the model cannot be integrated at the values
     """
-    if not problem.sigma_follows_model:
+    problem = held_weights(problem, estimate or values)
+    if not problem.weights_follow_fit:
         return problem
     held = weighted_at(problem, values)
     if held is None:
@@ -97,7 +100,7 @@ def likelihood(
     require_plain(problem, "The likelihood by shooting", constraints_too=True)
     require_known_sigma(problem, "The likelihood by shooting")
     values = values_of(problem, estimate)
-    problem = with_numbers(problem, values)
+    problem = with_numbers(problem, values, estimate)
     start = problem.box.clip(problem.box.vector(values))
     residuals = Residuals(problem, method.integrator)
     fit = method.search.fit(residuals, start, problem.box)

@@ -78,7 +78,7 @@ def _estimated(result: Result) -> set[str]:
 def _row(result: Result) -> dict[str, Any]:
     """Criteria of one model; the likelihood is at its maximum, over an unknown sigma too."""
     n, cost, known = result.measurements, result.objective, sigma_known(result.points)
-    k = len(_estimated(result)) + (not known)
+    k = len(_estimated(result)) + (0 if known else max(len(result.relative_sigma), 1))
     if known:
         sigma = result.points["sigma"].to_numpy(dtype=float)
         top = float(-0.5 * (cost + np.sum(np.log(2 * np.pi * sigma**2))))

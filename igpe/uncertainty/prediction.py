@@ -129,13 +129,14 @@ class PredictedTrajectory(NamedTuple):
         """(n_times,) of a measurement: as given, linear in between; NaN if not measured."""
         if name not in self.run.measurements.names:
             return np.full(len(self.grid), np.nan)
+        spread = 1.0
         if not self.base.problem.sigma_known:
-            return np.full(len(self.grid), np.sqrt(self.base.errors.variance))
+            spread = np.sqrt(self.base.errors.variance)
         times, _, sigma = self.run.measurements.of(name)
         if len(times) == 0:
             return np.full(len(self.grid), np.nan)
         order = np.argsort(times, kind="stable")
-        return np.asarray(np.interp(self.grid, times[order], sigma[order]))
+        return np.asarray(spread * np.interp(self.grid, times[order], sigma[order]))
 
 
 @dataclass(frozen=True, repr=False)

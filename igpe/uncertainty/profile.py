@@ -23,6 +23,7 @@ from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at, tangent
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise
@@ -309,6 +310,7 @@ def profile(
     """
     require_confidence("profile", confidence)
     asked, values = chosen(problem, names), values_of(problem, estimate)
+    problem = held_weights(problem, estimate)
     backend, job = Backend(executor, store, timeout), ProfileJob(problem, method, confidence)
     equations = "" if store is None else fingerprint(problem)
     started, integrations, notes = time.perf_counter(), 0, list[str]()

@@ -47,7 +47,7 @@ def from_many_starts(
     with `estimate(start)`.
     """
     prepare: Any = getattr(method, "prepare", None)
-    if prepare is not None and not problem.sigma_follows_model:
+    if prepare is not None and not problem.weights_follow_fit:
         search: Callable[[Mapping[str, float]], Estimate] = prepare(problem, profiles).estimate
         return search
     return lambda start: method.estimate(problem, start, profiles)
@@ -168,7 +168,7 @@ def require_numbers(problem: Problem, method: str) -> None:
 
     raises  Unsupported, naming the way out
     """
-    if problem.sigma_follows_model:
+    if problem.weights_follow_fit:
         raise Unsupported(
             f"{method} is made ready for standard deviations that are numbers, but here they "
             "follow the model (igpe.Noise); use the method's estimate(problem, start), or "

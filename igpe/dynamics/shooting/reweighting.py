@@ -1,4 +1,4 @@
-"""A search repeated until standard deviations that follow the model stand still.
+"""A search repeated until standard deviations that follow the fit stand still.
 
     fit with standard deviations held, take them anew at what was fitted, fit again, ...
 
@@ -8,12 +8,13 @@ not decide how much it counts. Whatever search is repeated, it ends where
 
     sum over measurements of (h(q) - y) / sigma(h(q))^2  dh/dq = 0.
 
-The weights count as constants in derivatives and covariance.
+The weights count as constants in derivatives and covariance. Unknown standard deviations of several
+quantities are relative ones, taken anew from the residuals (see `relative_sigma`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,16 +24,23 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.shooting.relative_sigma import (
+    least_sizes,
+    relative_sigma,
+    sizes_of,
+)
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.problem.experiment import Experiment
+from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
 from igpe.smoothing.gcv_spline import GcvSpline
 
 ROUNDS = 5  # of smoothing: each tells the weights of the next
 STILL = 1e-6  # relative change of every standard deviation that is none
+STILL_RELATIVE = 1e-3  # of relative ones, each an estimate from a few dozen residuals
 FAR = 0.5  # relative change after which the whole search is worth repeating
 MOST = 30  # fits
 SHARES = (0.1, 2.0)  # of a requested change: the shortest and longest step
+LEAST_SHARE = 0.2  # of the noise that smoothing saw: a fit that leaves less was free to follow it
 TINY = np.finfo(float).tiny
 
 LOST = "The model could not be integrated at the estimate: standard deviations "
@@ -44,10 +52,35 @@ PROVEN = (
 
 
 def first_weighted(problem: Problem) -> Problem:
-    """The problem with standard deviations of smoothed measurements where they follow the model."""
-    if not problem.sigma_follows_model:
+    """The problem with standard deviations of smoothed measurements where they follow the fit."""
+    if not problem.weights_follow_fit:
         return problem
+    if problem.weights_unknown:
+        runs = [e.measurements for e in problem.experiments]
+        return problem.weighted(relative_sigma(runs, smoothed_sizes(problem)))
     return problem.weighted([_smoothed(e) for e in problem.experiments])
+
+
+def smoothed_sizes(problem: Problem) -> dict[str, float]:
+    """Quantity -> the noise of its measurements, by smoothing."""
+    runs = [e.measurements for e in problem.experiments]
+    robust = not problem.loss.is_squares
+    return sizes_of(runs, [_scatter(m) for m in runs], least_sizes(runs), robust=robust)
+
+
+def _scatter(m: Measurements) -> FloatArray:
+    """(m,) measurements less their smoothed course, as large as noise is."""
+    scatter = np.zeros(len(m.value))
+    for k, name in enumerate(m.names):
+        mine = m.column == k
+        times, value, _ = m.of(name)
+        if len(value):
+            curve = GcvSpline().smooth(times, value)
+            left = value - curve.value(times)
+            size = np.sqrt(np.mean(left**2))
+            wider = curve.sigma / size if np.isfinite(curve.sigma) and size > 0 else 1.0
+            scatter[mine] = wider * left
+    return scatter
 
 
 def _smoothed(experiment: Experiment) -> FloatArray:
@@ -72,6 +105,21 @@ def _smoothed(experiment: Experiment) -> FloatArray:
     return sigma
 
 
+def held_weights(problem: Problem, estimate: Any) -> Problem:
+    """The problem with the relative standard deviations of an estimate, where they are unknown.
+
+    estimate  a Result, whose own are taken; or an Estimate, or unknown -> value: those of its
+              residuals, or of smoothed measurements where the model cannot be integrated
+    """
+    if not problem.weights_unknown:
+        return problem
+    runs = [e.measurements for e in problem.experiments]
+    if given := getattr(estimate, "relative_sigma", {}):
+        return problem.weighted(relative_sigma(runs, given))
+    values = getattr(estimate, "parameters", estimate)
+    return (values and weighted_at(problem, values)) or first_weighted(problem)
+
+
 def weighted_at(
     problem: Problem, parameters: Mapping[str, float], integrator: Integrator = Automatic()
 ) -> Problem | None:
@@ -92,14 +140,24 @@ class Weights:
     def __init__(self, weighted: Problem, problem: Problem, integrator: Integrator) -> None:
         self.problem = problem
         self._residuals = Residuals(weighted, integrator)
+        self._least: dict[str, float] = {}
+        if problem.weights_unknown:
+            least = least_sizes([e.measurements for e in problem.experiments])
+            noise = smoothed_sizes(problem)
+            self._least = {n: max(s, LEAST_SHARE * noise[n]) for n, s in least.items()}
 
     def at(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
         """For each experiment (m,); None where the model cannot be integrated."""
         predicted = self._predicted(parameters)
         if predicted is None:
             return None
-        pairs = zip(self.problem.experiments, predicted, strict=True)
-        return [e.sigma_at(h) for e, h in pairs]
+        runs = self.problem.experiments
+        if self.problem.weights_unknown:
+            every = [e.measurements for e in runs]
+            left = [h - m.value for h, m in zip(predicted, every, strict=True)]
+            robust = not self.problem.loss.is_squares
+            return relative_sigma(every, sizes_of(every, left, self._least, robust=robust))
+        return [e.sigma_at(h) for e, h in zip(runs, predicted, strict=True)]
 
     def limits(self, parameters: Mapping[str, float]) -> tuple[str, ...]:
         """Where predictions were nearly 0, unlike measurements, and the least size counted."""
@@ -169,7 +227,7 @@ def iteratively_reweighted(
         return (search if moved > FAR else again)(weighted, before.parameters)
 
     with session():
-        if not problem.sigma_follows_model:
+        if not problem.weights_follow_fit:
             return search(problem, start)
         weighted = first_weighted(problem)
         end = iterate_weights(weighted, problem, fit, lambda e: e, integrator=integrator)
@@ -183,7 +241,7 @@ def iteratively_reweighted(
     return replace(
         last,
         status=Status.INTERRUPTED if end.stopped else status,
-        method=f"{first.method}, weights by the model in {count} fit{'s' * (count > 1)}",
+        method=f"{first.method}, weights in {count} fit{'s' * (count > 1)}",
         seconds=sum(e.seconds for e in end.fits),
         trail=first.trail,
         notes=(*last.notes, *proven, *end.notes),
@@ -212,7 +270,7 @@ def iterate_weights(
     Tuck, Int. J. Numer. Meth. Eng. 1 (1969)): what swings is damped.
     """
     fits = [fit(weighted, None, np.inf)]
-    if not problem.sigma_follows_model:
+    if not problem.weights_follow_fit:
         return Reweighted(weighted, tuple(fits))
     ends = np.cumsum([len(e.measurements.value) for e in problem.experiments])[:-1]
     share, before = 1.0, None
@@ -224,13 +282,13 @@ def iterate_weights(
                 raise KeyboardInterrupt
             sigma = weights.at(last.parameters) if last.status.usable else None
             if sigma is None:
-                lost = (LOST + _whose(fits),) if last.status.usable else ()
+                lost = (LOST + _whose(problem, fits),) if last.status.usable else ()
                 return Reweighted(weighted, tuple(fits), lost)
             now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
             move = np.log(np.concatenate(sigma)) - now
             share = _share(share, before, move)
             before, moved = move, float(np.max(np.abs(move), initial=0.0))
-            if moved <= STILL:
+            if moved <= (STILL_RELATIVE if problem.weights_unknown else STILL):
                 return Reweighted(weighted, tuple(fits), weights.limits(last.parameters))
             if len(fits) == MOST:
                 return Reweighted(weighted, tuple(fits), (_restless(moved),), still=False)
@@ -238,7 +296,7 @@ def iterate_weights(
             fits.append(fit(following, fits[-1], moved))
             weighted = following
     except KeyboardInterrupt:
-        return Reweighted(weighted, tuple(fits), (STOPPED + _whose(fits),), stopped=True)
+        return Reweighted(weighted, tuple(fits), (STOPPED + _whose(problem, fits),), stopped=True)
 
 
 def _share(share: float, before: FloatArray | None, move: FloatArray) -> float:
@@ -250,9 +308,10 @@ def _share(share: float, before: FloatArray | None, move: FloatArray) -> float:
     return float(np.clip(promised, *SHARES))
 
 
-def _whose(fits: Sequence[object]) -> str:
+def _whose(problem: Problem, fits: Sequence[object]) -> str:
+    right = "residuals" if problem.weights_unknown else "model's predictions"
     of = "smoothed measurements" if len(fits) == 1 else "the fit before"
-    return f"are not those of the model's predictions at the estimate but of {of}."
+    return f"are not those of the {right} at the estimate but of {of}."
 
 
 def _restless(moved: float) -> str:

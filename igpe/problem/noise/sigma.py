@@ -7,7 +7,7 @@ with the rest (`EstimatedSigma`).
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -92,9 +92,21 @@ def deviations(
 Deviation: TypeAlias = NoiseModel | EstimatedSigma
 """How exact the measurements of one quantity are: by a formula, or estimated with the rest."""
 
-Sigma: TypeAlias = float | Deviation | Mapping[str, float | str | npt.ArrayLike | Deviation] | None
+Sigma: TypeAlias = (
+    float
+    | Deviation
+    | Mapping[str, float | str | npt.ArrayLike | Deviation]
+    | Literal["equal"]
+    | None
+)
 """Standard deviations: one for all, per column (number, array, name of a column, following the
-model, or estimated with it), or unknown."""
+model, or estimated with it), unknown but equal, or unknown."""
+EQUAL = "equal"
+
+
+def is_unknown(sigma: Sigma) -> bool:
+    """Whether nothing is said of the size of errors."""
+    return sigma is None or (isinstance(sigma, str) and sigma == EQUAL)
 
 
 def sigma_columns(sigma: Sigma) -> set[str]:
@@ -130,7 +142,7 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
     """
     n = len(table)
     given = _by_column([column], sigma)[column]
-    if sigma is None or isinstance(given, EstimatedSigma):
+    if is_unknown(sigma) or isinstance(given, EstimatedSigma):
         return np.ones(n)
     if isinstance(given, NoiseModel):
         level = given.level(table[column].to_numpy(dtype=float))
@@ -146,7 +158,8 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
         except (TypeError, ValueError):
             raise DataError(
                 f"sigma is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all columns, "
-                "or for each its own: sigma={'A': 0.1, 'B': 'name of the column that holds them'}."
+                "for each its own: sigma={'A': 0.1, 'B': 'name of the column that holds them'}, "
+                "or 'equal' if errors are unknown and of the same size in all columns."
             ) from None
     if column not in sigma:
         raise DataError(

@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,7 @@ class Tree:
     low, high    the box;  point, objective   sum of squares <= objective there
     lower_bound  sum of squares >= it everywhere in the box
     nodes        node 0 is the root
+    sizes        quantity -> relative standard deviation, where the problem does not have any
     """
 
     unknowns: tuple[str, ...]
@@ -139,6 +140,7 @@ class Tree:
     objective: float
     lower_bound: float
     nodes: tuple[BoxNode, ...]
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
     def faults(self) -> Iterator[tuple[int, str]]:
         """Places where the leaves do not cover the box: the node, and the fault."""
@@ -250,7 +252,9 @@ def read_tree(source: Any) -> Tree:
             raise ValueError("it has no boxes")
         low, high, p = (_corner(data[key], len(unknowns)) for key in ("lower", "upper", "point"))
         objective, bound = _finite(data["objective"]), _finite(data["lower_bound"])
-        return Tree(unknowns, low, high, p, objective, bound, nodes)
+        given = data.get("relative_sigma", {}).items()
+        sizes = {str(name): _finite(size) for name, size in given}
+        return Tree(unknowns, low, high, p, objective, bound, nodes, sizes)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
@@ -322,7 +326,7 @@ def verify(
     begin = time.monotonic()
     tree, end = read_tree(certificate), begin + seconds
     _require_same(tree, problem)
-    given = replays(problem)
+    given = replays(_weighted(tree, problem))
     objective = value_at(given, np.array(tree.point), end)
     refuted, open_ = _faults(tree, objective, timed_out=time.monotonic() >= end)
     claims, outcome = None, None
@@ -368,6 +372,23 @@ def _require_same(tree: Tree, problem: Problem) -> None:
             f"The certificate is about the box {own}, the problem has {other}; give the problem "
             "that was certified."
         )
+
+
+def _weighted(tree: Tree, problem: Problem) -> Problem:
+    """The problem with the certificate's relative standard deviations, where it has none."""
+    names = {e.measured[k] for e in problem.experiments for k in set(e.measurements.column)}
+    wanted = names if problem.weights_unknown else set()
+    if tree.sizes.keys() != wanted or min(tree.sizes.values(), default=1.0) <= 0:
+        raise ProblemError(
+            f"The certificate has relative standard deviations {dict(tree.sizes)}, the problem "
+            f"needs positive ones of {sorted(wanted)}; give the problem that was certified."
+        )
+    if not tree.sizes:
+        return problem
+    return problem.weighted([
+        np.array([tree.sizes.get(n, 1.0) for n in e.measured])[e.measurements.column]
+        for e in problem.experiments
+    ])
 
 
 Regions = list[UnprovedRegion]

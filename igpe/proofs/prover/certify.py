@@ -25,6 +25,7 @@ from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Profile, require_start
+from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.prover.enclosure import BoxEnclosure
@@ -286,7 +287,9 @@ def certify(
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
         require_start(given, problem.box, "igpe.certify")
-    return BranchAndBound(gap, time_limit).certify(problem, given, progress, executor)
+    held = held_weights(problem, estimate)
+    proof = BranchAndBound(gap, time_limit).certify(held, given, progress, executor)
+    return proof if held is problem else replace(proof, relative_sigma=held.relative_sigma)
 
 
 def _progress_report(tell: Tell, search: BoxSearch, best: Incumbent) -> Callable[[], None]:

@@ -1,0 +1,209 @@
+"""Several quantities without standard deviations: each counts by the size of its residuals."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from scipy.optimize import minimize
+
+import igpe
+from igpe.dynamics.shooting.relative_sigma import least_sizes, relative_sigma, sizes_of
+from igpe.dynamics.shooting.reweighting import first_weighted
+
+TIMES = np.linspace(0.2, 5.0, 25)
+TRUTH = {"k1": 0.7, "k2": 1.3}
+START = {"a": 100.0, "b": 0.0}
+
+
+def series(times):
+    """A trace b of what becomes of a: four orders of magnitude apart."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.a, m.b = pyo.Var(m.t), pyo.Var(m.t)
+    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
+    m.k1, m.k2 = pyo.Var(bounds=(0.01, 10)), pyo.Var(bounds=(0.01, 10))
+    m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.k1 * m.a[t])
+    m.of_b = pyo.Constraint(
+        m.t, rule=lambda m, t: m.db[t] == 1e-3 * m.k1 * m.a[t] - m.k2 * m.b[t]
+    )
+    return m
+
+
+def exact(times, k1, k2):
+    """a and b in closed form."""
+    a = 100 * np.exp(-k1 * times)
+    return a, 0.1 * k1 / (k2 - k1) * (np.exp(-k1 * times) - np.exp(-k2 * times))
+
+
+def table(seed, noise=(1.0, 1e-3), times=TIMES):
+    random = np.random.default_rng(seed)
+    pairs = zip(exact(times, **TRUTH), noise, strict=True)
+    a, b = (y + s * random.standard_normal(len(times)) for y, s in pairs)
+    return pd.DataFrame({"time": times, "a": a, "b": b})
+
+
+def problem(*tables, **given):
+    runs = [
+        igpe.Experiment(data, start=START, start_time=0.0, name=f"run {k}", **given)
+        for k, data in enumerate(tables)
+    ]
+    return igpe.Problem(series, parameters=["k1", "k2"], experiments=runs)
+
+
+def most_likely(*tables):
+    """k1, k2 of the highest likelihood with a variance for each quantity, and -2 log L there."""
+
+    def minus_two_log(x):
+        total = 0.0
+        for k, name in enumerate("ab"):
+            left = [exact(t["time"].to_numpy(), *x)[k] - t[name].to_numpy() for t in tables]
+            squares = np.concatenate(left) ** 2
+            total += len(squares) * (np.log(2 * np.pi * squares.mean()) + 1)
+        return total
+
+    options = {"xatol": 1e-9, "fatol": 1e-10, "maxiter": 2000}
+    end = minimize(minus_two_log, [0.7, 1.3], method="Nelder-Mead", options=options)
+    return dict(zip(("k1", "k2"), end.x, strict=True)), end.fun
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_estimate_is_the_most_likely_one(count):
+    tables = [table(seed) for seed in range(count)]
+    result = igpe.estimate(problem(*tables))
+    best, minus_two_log = most_likely(*tables)
+    errors = {p.name: p.standard_error for p in result.estimates}
+    for name, value in best.items():
+        assert abs(result.parameters[name] - value) < 0.01 * errors[name]
+    n = result.measurements
+    assert n * (np.log(2 * np.pi * result.objective / n) + 1) == pytest.approx(
+        minus_two_log, abs=1e-4
+    )
+
+
+def test_relative_deviations_are_those_of_the_noise():
+    result = igpe.estimate(problem(*(table(seed) for seed in range(4))))
+    sizes = result.relative_sigma
+    assert sizes["a"] / sizes["b"] == pytest.approx(1e3, rel=0.2)
+    spread = np.sqrt(result.variance)
+    assert spread * sizes["a"] == pytest.approx(1.0, rel=0.2)
+    assert any("each quantity counts by the size of its own residuals" in n for n in result.notes)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [igpe.SingleShooting(), igpe.MultipleShooting(), igpe.IncrementalShooting(), igpe.Collocation()],
+)
+def test_every_method_weighs_alike(method):
+    posed = problem(table(5))
+    best, _ = most_likely(table(5))
+    found = method.estimate(posed, {"k1": 0.5, "k2": 1.0})
+    assert found.parameters == pytest.approx(best, rel=2e-3)
+
+
+def test_equal_is_the_plain_sum_of_squares():
+    data = table(6)
+    result = igpe.estimate(problem(data, sigma="equal"))
+    left = np.concatenate([
+        y - data[name]
+        for y, name in zip(exact(TIMES, **result.parameters), "ab", strict=True)
+    ])
+    assert result.objective == pytest.approx(float(left @ left), rel=1e-6)
+    assert result.relative_sigma == {}
+    assert np.isnan(result.points["sigma"]).all()
+
+
+def test_exact_data_have_the_least_sizes():
+    result = igpe.estimate(problem(table(0, noise=(0.0, 0.0))))
+    assert result.parameters == pytest.approx(TRUTH, rel=1e-6)
+    sizes = result.relative_sigma
+    largest = table(0, noise=(0.0, 0.0))[["a", "b"]].max()
+    assert sizes["a"] / sizes["b"] == pytest.approx(largest["a"] / largest["b"], rel=1e-6)
+
+
+def test_a_quantity_that_the_fit_can_follow_does_not_take_all_weight():
+    few = table(7)
+    few.loc[few.index[2:], "b"] = np.nan  # k2 alone is free to meet these two
+    result = igpe.estimate(problem(few))
+    sizes, data = result.relative_sigma, table(7)
+    share = np.sqrt(np.mean(few["b"].dropna() ** 2)) / np.sqrt(np.mean(data["a"] ** 2))
+    assert sizes["b"] / sizes["a"] == pytest.approx(share, rel=1e-6)
+
+
+def test_rounded_data_have_errors_of_rounding():
+    data = table(8, noise=(0.0, 0.0)).round({"a": 0, "b": 3})
+    runs = [e.measurements for e in problem(data).experiments]
+    assert least_sizes(runs) == pytest.approx({"a": 1 / np.sqrt(12), "b": 1e-3 / np.sqrt(12)})
+
+
+def test_outliers_do_not_decide_the_weights_of_robust_losses():
+    run = problem(table(9)).experiments[0].measurements
+    left = np.where(run.column == 0, 1.0, 1e-3) * np.random.default_rng(1).standard_normal(50)
+    left[:6] = 1e3
+    least = least_sizes([run])
+    robust, plain = (sizes_of([run], [left], least, robust=r) for r in (True, False))
+    assert robust["a"] == pytest.approx(1.0, rel=0.7)
+    assert plain["a"] > 100
+
+
+def test_weights_are_scaled_to_a_product_of_one():
+    runs = [e.measurements for e in problem(table(1), table(2)).experiments]
+    weights = np.concatenate(relative_sigma(runs, {"a": 3.0, "b": 0.2}))
+    assert np.log(weights).sum() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_first_weights_are_those_of_smoothing():
+    weighted = first_weighted(problem(table(3)))
+    sizes = weighted.relative_sigma
+    assert sizes["a"] / sizes["b"] == pytest.approx(1e3, rel=0.5)
+    assert not weighted.sigma_known
+    assert not weighted.weights_follow_fit
+
+
+def test_models_are_compared_by_the_likelihood_of_all_variances():
+    posed = problem(table(4))
+    result = igpe.estimate(posed)
+    held = igpe.estimate(posed.fixing({"k2": 1.3}))
+    table_of = igpe.uncertainty.compare_models({"free": result, "held": held}).table
+    _, minus_two_log = most_likely(table(4))
+    assert table_of.loc["free", "unknowns"] == 4
+    assert -2 * table_of.loc["free", "log_likelihood"] == pytest.approx(minus_two_log, abs=1e-3)
+    assert table_of.loc["held", "log_likelihood"] < table_of.loc["free", "log_likelihood"]
+
+
+def test_uncertainty_has_the_weights_of_the_result():
+    posed = problem(table(10))
+    result = igpe.estimate(posed)
+    errors = {p.name: p.standard_error for p in result.estimates}
+    profile = igpe.profile(posed, result, ["k2"])["k2"]
+    assert profile.upper - profile.lower == pytest.approx(4.13 * errors["k2"], rel=0.1)
+    bands = igpe.predict(posed, result).table.groupby("name")
+    half = {n: (b["band_upper"] - b["upper"]).median() for n, b in bands if n in "ab"}
+    assert half["a"] / half["b"] == pytest.approx(
+        result.relative_sigma["a"] / result.relative_sigma["b"], rel=0.3
+    )
+    drawn = igpe.bootstrap(posed, result, replications=60)
+    assert drawn.to_frame().loc["k2", "standard_error"] == pytest.approx(errors["k2"], rel=0.5)
+
+
+def test_a_result_keeps_its_weights_in_a_file():
+    result = igpe.estimate(problem(table(11)))
+    again = igpe.Result.from_json(result.to_json())
+    assert again.relative_sigma == pytest.approx(result.relative_sigma)
+
+
+def test_a_certificate_names_the_weights_as_its_premise():
+    pytest.importorskip("numba")
+    posed = problem(table(12))
+    result = igpe.estimate(posed)
+    proof = igpe.certify(posed, result, gap=0.05)
+    assert proof.relative_sigma == pytest.approx(result.relative_sigma)
+    assert "Residuals of a, b count with standard deviations of" in proof.sentence
+    assert igpe.verify(proof, posed).verdict.name == "VERIFIED"
+    with pytest.raises(igpe.errors.ProblemError, match="relative standard deviations"):
+        igpe.verify(proof, problem(table(12), sigma="equal"))
+
+
+def test_other_words_for_sigma_are_refused():
+    with pytest.raises(igpe.errors.DataError, match="'equal' if errors are unknown"):
+        problem(table(1), sigma="alike")
