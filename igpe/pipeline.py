@@ -47,6 +47,7 @@ from igpe.estimation.equally_good import (
     with_other_optima,
     with_proof,
 )
+from igpe.estimation.profiled import with_profiles
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.problem.problem import Problem, takes_problem
@@ -164,6 +165,7 @@ def _estimate(
         with clock.step("other optima", "Other optima that explain the data alike"):
             steps = with_other_optima(steps, settings)
     steps, result = _concluded(steps, settings, clock)
+    result = with_profiles(steps, settings, result, clock)
     return with_proof(steps, settings, result, clock) if certify and not stopped() else result
 
 

@@ -1,0 +1,99 @@
+"""Intervals by profile likelihood where the curvature at the optimum does not give them.
+
+Linearised intervals of poorly determined unknowns are wrong at first order: a sum of squares that
+is nearly flat has the curvature of its errors, and one on a bound that of the other unknowns.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from igpe.core.deadline import if_in_time, stopped
+from igpe.core.errors import IgpeError
+from igpe.core.status import Clock, Status
+from igpe.dynamics.likelihood import errors_at
+from igpe.dynamics.shooting.base import is_plain, minimises_squares
+from igpe.dynamics.shooting.single_shooting import SingleShooting
+from igpe.estimation.equally_good import led_by
+from igpe.estimation.settings import Settings
+from igpe.estimation.summary import Steps, summarise
+from igpe.numerics.optima import is_same_objective
+from igpe.results.result import Result
+from igpe.results.result_data import Parameter, rounding
+from igpe.uncertainty.profile import ParameterProfile, Profiles, profile
+
+WIDE = 0.25  # standard error relative to the estimate, from which an interval is profiled
+FREED = 3.0  # times as large an error without bounds: with them it says nothing
+MOST = 6  # profiles
+BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
+
+
+def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
+    """The result with intervals by profile of those unknowns that need them.
+
+    A better optimum that is met on the way becomes the result. At Ctrl-C it is as it was.
+    """
+    problem, names = steps.problem, _doubtful(steps, result)
+    if not names or stopped():
+        return result
+    method = SingleShooting(integrator=settings.integrator)
+    try:
+        with clock.step("profiles", "Intervals by profile where the curvature does not give them"):
+            made = if_in_time(
+                lambda: profile(
+                    problem,
+                    result.parameters,
+                    names,
+                    confidence=settings.confidence,
+                    method=method,
+                    progress=False,
+                )
+            )
+    except IgpeError:
+        return result
+    if made is None or not made.profiles:
+        return result
+    best = result.objective
+    if made.objective < best and not is_same_objective(made.objective, best, rounding(result)):
+        result = summarise(led_by(steps, settings, made.parameters), settings)
+    return _with_intervals(result, made)
+
+
+def _doubtful(steps: Steps, result: Result) -> list[str]:
+    """The unknowns whose linearised intervals say too little, the least determined first."""
+    problem, at = steps.problem, steps.best.at
+    if (
+        at is None
+        or result.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
+        or result.degrees <= 0
+        or not (is_plain(problem) and minimises_squares(problem))
+    ):
+        return []
+    x = problem.box.vector(result.parameters)
+    free = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool)).standard_error
+    every = {p.name: p for p in result.estimates if p.found_by != "held"}
+    doubts: dict[str, float] = {}
+    for name, error in zip(problem.box.names, free.tolist(), strict=True):
+        one = every[name]
+        size = error / max(abs(one.value), np.finfo(float).tiny)
+        is_lost = one.remark == "not determined by the data"
+        is_held = bool(one.remark) and not is_lost
+        if is_held or (not is_lost and (size > WIDE or error > FREED * one.standard_error)):
+            doubts[name] = size
+    return sorted(doubts, key=lambda n: -doubts[n])[:MOST]
+
+
+def _with_intervals(result: Result, made: Profiles) -> Result:
+    every = {p.name: p for p in made.profiles}
+    estimates = tuple(
+        _with_interval(one, every[one.name]) if one.name in every else one
+        for one in result.estimates
+    )
+    note = BY_PROFILE.format(100 * made.confidence, ", ".join(every))
+    return replace(result, estimates=estimates, notes=(*result.notes, note))
+
+
+def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:
+    is_open = bool(by.lower_end) and bool(by.upper_end)
+    remark = "not determined by the data" if is_open else one.remark
+    return replace(one, lower=by.lower, upper=by.upper, remark=remark)

@@ -1,0 +1,85 @@
+"""Intervals by profile where the curvature at the optimum does not give them."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+from igpe.estimation.profiled import _with_interval
+from igpe.results.result_data import Parameter
+from igpe.uncertainty.profile import ParameterProfile
+
+TIMES = np.linspace(0.1, 5, 25)
+
+
+def enzyme(times):
+    """Michaelis and Menten."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.S = pyo.Var(m.t)
+    m.dS = dae.DerivativeVar(m.S)
+    m.V, m.K = pyo.Var(bounds=(0.01, 1000)), pyo.Var(bounds=(0.01, 1000))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dS[t] == -m.V * m.S[t] / (m.K + m.S[t]))
+    return m
+
+
+def problem(start, speed=0.5, seed=1):
+    noise = 0.01 * np.random.default_rng(seed).standard_normal(len(TIMES))
+    blank = pd.DataFrame({"time": TIMES, "S": 0.0})
+    given = {"start": {"S": start}, "start_time": 0.0, "sigma": 0.01}
+    posed = igpe.Problem(
+        enzyme, parameters=["V", "K"], experiments=igpe.Experiment(blank, **given)
+    )
+    exact = igpe.simulate(posed, {"V": speed, "K": 1.0}, TIMES)["S"].to_numpy()
+    return posed.with_data(pd.DataFrame({"time": TIMES, "S": exact + noise}))
+
+
+def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
+    posed = problem(start=0.2)
+    result = igpe.estimate(posed)
+    profiles = igpe.profile(posed, result)
+    for one in result.estimates:
+        assert one.lower == pytest.approx(profiles[one.name].lower, rel=1e-2)
+        assert one.upper == pytest.approx(profiles[one.name].upper, rel=1e-2)
+    assert "intervals of" in result.notes[-1] and "by profile likelihood" in result.notes[-1]
+    assert {"V": 0.5, "K": 1.0}["K"] < result.to_frame().loc["K", "upper"]
+
+
+def test_well_determined_unknowns_are_not_profiled():
+    result = igpe.estimate(problem(start=3.0, speed=2.0))
+    assert "profiles" not in result.seconds
+    frame = result.to_frame()
+    half = (frame["upper"] - frame["lower"]) / 2
+    assert (half / frame["standard_error"]).to_numpy() == pytest.approx(1.96, rel=1e-3)
+
+
+def test_the_interval_of_an_unknown_on_its_bound_is_by_profile():
+    posed = problem(start=3.0, speed=2.0)
+    narrow = igpe.Problem(
+        enzyme,
+        parameters={"V": (0.01, 1.9), "K": (0.01, 1000)},
+        experiments=posed.experiments,
+    )
+    result = igpe.estimate(narrow)
+    profiles = igpe.profile(narrow, result)
+    frame = result.to_frame()
+    assert frame.loc["V", "remark"] == "on its upper bound"
+    assert frame.loc["V", "lower"] == pytest.approx(profiles["V"].lower, rel=1e-2)
+    assert frame.loc["V", "upper"] == 1.9
+
+
+@pytest.mark.parametrize(
+    ("ends", "remark"),
+    [
+        (("", "open"), ""),
+        (("bound reached", ""), ""),
+        (("open", "bound reached"), "not determined by the data"),
+    ],
+)
+def test_a_profile_open_on_both_sides_determines_nothing(ends, remark):
+    none = np.zeros(0)
+    one = Parameter("k", 1.0, 0.5, 0.0, 2.0, "", (0.0, 10.0), "step 3")
+    by = ParameterProfile("k", "", 1.0, 0.0, 10.0, *ends, none, none, none)
+    assert _with_interval(one, by).remark == remark
