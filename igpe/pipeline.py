@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from igpe.core.deadline import (
     Deadline,
     ended_by,
     finishing,
+    in_call,
     interruptible,
     require_going_on,
     session,
@@ -46,6 +47,7 @@ from igpe.estimation.equally_good import (
     with_further_search,
     with_other_optima,
     with_proof,
+    with_unasked_proof,
 )
 from igpe.estimation.profiled import with_profiles
 from igpe.estimation.settings import Settings
@@ -84,7 +86,7 @@ def estimate(
     store: str | Path | None = None,
     timeout: float | None = None,
     progress: Progress = None,
-    certify: bool = False,
+    certify: bool | Literal["auto"] = "auto",
     time_limit: float | None = None,
 ) -> Result:
     """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
@@ -96,8 +98,9 @@ def estimate(
               given up, while time_limit is that of the whole call
     progress  a function that is called with a sentence whenever a step begins; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
-    certify   whether `igpe.certify` is to prove, within a minute, that nothing fits better: see
-              `Result.proof`; where that cannot be done a note says why
+    certify   whether `igpe.certify` is to prove that nothing fits better: see `Result.proof`.
+              "auto": of at most four unknowns with finite bounds, as far as about ten seconds go;
+              True: within a minute, and where that cannot be done a note says why; False: no
     time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
               TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
@@ -107,6 +110,10 @@ def estimate(
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
+    known = certify == "auto" or isinstance(certify, bool)
+    require(known, "estimate", "certify", certify, "True, False or 'auto'")
+    if certify == "auto" and in_call():  # a part of another call
+        certify = False
     is_settings = isinstance(settings, Settings | None)
     wanted = "igpe.Settings(...) there, or None; measurements belong to igpe.Experiment(data)"
     require(is_settings, "estimate", "settings", settings, wanted)
@@ -131,7 +138,7 @@ def _estimate(
     backend: Backend,
     clock: Clock,
     *,
-    certify: bool,
+    certify: bool | Literal["auto"],
 ) -> Result:
     """The five steps; raises KeyboardInterrupt if it comes before there is an answer."""
     settings = settings or Settings()
@@ -166,7 +173,11 @@ def _estimate(
             steps = with_other_optima(steps, settings)
     steps, result = _concluded(steps, settings, clock)
     result = with_profiles(steps, settings, result, clock)
-    return with_proof(steps, settings, result, clock) if certify and not stopped() else result
+    if not certify or stopped():
+        return result
+    if certify == "auto":
+        return with_unasked_proof(steps, settings, result, clock)
+    return with_proof(steps, settings, result, clock)
 
 
 def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, Result]:

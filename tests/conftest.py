@@ -21,6 +21,8 @@ sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "ben
 for library in ("OPENBLAS", "OMP", "MKL"):  # several workers share the cores: threads would wait
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
+os.environ.setdefault("IGPE_PROOFS", "asked")  # else each estimate would try one, for seconds
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background; and for children
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

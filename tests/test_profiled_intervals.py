@@ -29,9 +29,7 @@ def problem(start, speed=0.5, seed=1):
     noise = 0.01 * np.random.default_rng(seed).standard_normal(len(TIMES))
     blank = pd.DataFrame({"time": TIMES, "S": 0.0})
     given = {"start": {"S": start}, "start_time": 0.0, "sigma": 0.01}
-    posed = igpe.Problem(
-        enzyme, parameters=["V", "K"], experiments=igpe.Experiment(blank, **given)
-    )
+    posed = igpe.Problem(enzyme, parameters=["V", "K"], experiments=igpe.Experiment(blank, **given))
     exact = igpe.simulate(posed, {"V": speed, "K": 1.0}, TIMES)["S"].to_numpy()
     return posed.with_data(pd.DataFrame({"time": TIMES, "S": exact + noise}))
 
@@ -43,8 +41,8 @@ def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
     for one in result.estimates:
         assert one.lower == pytest.approx(profiles[one.name].lower, rel=1e-2)
         assert one.upper == pytest.approx(profiles[one.name].upper, rel=1e-2)
-    assert "intervals of" in result.notes[-1] and "by profile likelihood" in result.notes[-1]
-    assert {"V": 0.5, "K": 1.0}["K"] < result.to_frame().loc["K", "upper"]
+    assert "by profile likelihood" in result.notes[-1]
+    assert result.to_frame().loc["K", "upper"] > 1.0
 
 
 def test_well_determined_unknowns_are_not_profiled():

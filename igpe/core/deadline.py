@@ -224,6 +224,11 @@ def in_session() -> bool:
     return _current.get() is not None and isinstance(handler, Session)
 
 
+def in_call() -> bool:
+    """Whether a public function of igpe is at work, which this is a part of."""
+    return _current.get() is not None
+
+
 def stopped() -> bool:
     """Whether the current call must end."""
     current = _current.get()

@@ -1,5 +1,6 @@
 """Step 5's answer among all optima that are known: the best one first, and those as good as it."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,9 +23,14 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.problem.problem import Problem
+from igpe.results.answer import SEARCHED
+from igpe.results.dynamic_certificate import DynamicCertificate
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
 
+SWITCH = "IGPE_PROOFS"
+"""Environment variable: with "asked" `igpe.estimate` tries no proof that was not asked for."""
+FEW = 4  # unknowns of which a proof may be had in seconds
 WIDE = 1e3  # ratio of positive bounds
 FURTHER = IteratedSearch(starts=40, most=80, patience=40)
 NOTHING_BETTER = (
@@ -170,6 +176,37 @@ def _is_level(one: Refined, other: Refined, none: float) -> bool:
     return is_same_objective(_objective(one), _objective(other), none)
 
 
+def is_small(problem: Problem) -> bool:
+    """Whether a proof may be had in seconds, and may be tried."""
+    box = problem.box
+    return 0 < len(box) <= FEW and bool(box.bounded) and os.environ.get(SWITCH) != "asked"
+
+
+def with_unasked_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
+    """The result with a proof, where the problem is small and the proof is finished in seconds."""
+    if not is_small(steps.problem) or result.status not in SEARCHED:
+        return result
+    from igpe.proofs.prover import unasked  # noqa: PLC0415 - Numba is slow to load
+
+    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
+        proof = if_in_time(lambda: unasked.unasked(steps.problem, result.parameters))
+    if proof is None:
+        return replace(result, seconds=dict(clock.seconds))
+    result = _at_better(steps, settings, result, proof)
+    proof = proof.without_tree() if proof.closed else None
+    return replace(result, proof=proof, seconds=dict(clock.seconds))
+
+
+def _at_better(
+    steps: Steps, settings: Settings, result: Result, proof: DynamicCertificate
+) -> Result:
+    """The result at the better parameters that a proof met, if it met any."""
+    if not has_better(result, proof) or stopped():
+        return result
+    values = dict(zip(proof.unknowns, proof.parameters, strict=True))
+    return summarise(led_by(steps, settings, values), settings)
+
+
 def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
     """The result with its proof, or with a note why there is none.
 
@@ -185,9 +222,8 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
             why = f"Not proved. {error}"
         except KeyboardInterrupt:  # before there is a bound
             why = "Not proved: the proof was interrupted."
-        if proof is not None and has_better(result, proof) and not stopped():
-            values = dict(zip(proof.unknowns, proof.parameters, strict=True))
-            result = summarise(led_by(steps, settings, values), settings)
+        if proof is not None:
+            result = _at_better(steps, settings, result, proof)
     actions = (*result.actions, *[why] * (proof is None))
     return replace(result, proof=proof, actions=actions, seconds=dict(clock.seconds))
 

@@ -201,8 +201,12 @@ class BranchAndBound(Checked):
         parameters: Mapping[str, float] | None = None,
         progress: Progress = None,
         executor: Workers = None,
+        boxes: float = np.inf,
     ) -> DynamicCertificate:
-        """The proof; see `igpe.certify`."""
+        """The proof; see `igpe.certify`.
+
+        boxes  to be examined at most, without an executor
+        """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
         require_numba()
@@ -230,7 +234,7 @@ class BranchAndBound(Checked):
         deadline = time.perf_counter() + self.time_limit
         report = _progress_report(tell, search, best)
         if executor is None:
-            status = search.run(deadline, report)
+            status = search.run(deadline, report, lambda: search.examined >= boxes)
         else:
             task = SearchTask(problem, self.gap, degree)
             status = parallel_search(search, best, task, backend, deadline, tell=report)
@@ -250,6 +254,7 @@ class BranchAndBound(Checked):
             open_share=search.open_share,
             rows=(*others, *(label for run in dynamic.experiments for label in run.labels)),
             tree=tuple(map(_tree_box, search.tree)),
+            relative_sigma=problem.relative_sigma,
         )
 
 
@@ -282,14 +287,13 @@ def certify(
                 Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without
                 bounds; EstimationFailed if not even single parameters could be enclosed;
-                SolverMissing without Numba (pip install 'igpe[certify]')
+                SolverMissing without Numba
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
         require_start(given, problem.box, "igpe.certify")
-    held = held_weights(problem, estimate)
-    proof = BranchAndBound(gap, time_limit).certify(held, given, progress, executor)
-    return proof if held is problem else replace(proof, relative_sigma=held.relative_sigma)
+    problem = held_weights(problem, estimate)
+    return BranchAndBound(gap, time_limit).certify(problem, given, progress, executor)
 
 
 def _progress_report(tell: Tell, search: BoxSearch, best: Incumbent) -> Callable[[], None]:

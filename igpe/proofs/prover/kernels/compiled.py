@@ -33,7 +33,7 @@ def _imported() -> Any:
             import numba  # noqa: PLC0415
             from numba.core import config  # noqa: PLC0415
         config._config_fname = ""
-    except ImportError:  # an extra: whoever proves nothing needs none
+    except ImportError:  # there is no wheel for a new Python at first
         return None
     finally:
         del sys.modules["yaml"]
@@ -51,8 +51,8 @@ def require_numba() -> None:
     """Raise SolverMissing, with what installs it, unless there is Numba."""
     if numba is None:
         raise SolverMissing(
-            "igpe.certify compiles its enclosures with Numba, which is not installed; install it: "
-            "pip install 'igpe[certify]'."
+            "igpe.certify compiles its enclosures with Numba, which is not installed; install it "
+            "where it has a wheel for your Python: pip install numba."
         )
 
 
@@ -75,7 +75,7 @@ def entry_point(function: F) -> F:
     file = getattr(compiled._cache, "_cache_file", None)
     if file is None or not is_own(Path(compiled._cache.cache_path)):
         return numba.njit(error_model="numpy")(function)  # type: ignore[no-any-return]
-    file._source_stamp = _stamp()
+    file._source_stamp = stamp()
     try:
         file._load_index()  # unpickles the names of classes
     except Exception:  # one was renamed since
@@ -84,7 +84,8 @@ def entry_point(function: F) -> F:
 
 
 @cache
-def _stamp() -> str:
-    """Hash of the sources of this folder."""
+def stamp(also: object = "") -> str:
+    """Hash of the sources of this folder, and of something else."""
     files = sorted(Path(__file__).parent.glob("*.py"))
-    return sha256("".join(f.read_text(encoding="utf-8") for f in files).encode()).hexdigest()
+    text = "".join(f.read_text(encoding="utf-8") for f in files)
+    return sha256((text + str(also)).encode()).hexdigest()

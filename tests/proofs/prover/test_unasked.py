@@ -1,0 +1,100 @@
+"""Proofs that nobody asked for."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import consecutive
+import lotka_volterra
+import methanol
+import pytest
+
+import igpe
+from igpe.estimation.equally_good import SWITCH
+from igpe.proofs.prover import unasked
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """As outside of tests, with compiled kernels."""
+    monkeypatch.delenv(SWITCH, raising=False)
+    unasked.compile_kernels()
+
+
+def test_a_small_problem_is_proved_by_default(tried):
+    result = igpe.estimate(consecutive.problem())
+    assert result.proof.closed
+    assert result.proof.tree == ()
+    assert "proved best within the bounds" in result.verdict["optimum"]
+
+
+def test_two_runs_prove_the_same(tried):
+    one, other = (igpe.estimate(lotka_volterra.problem()).proof for _ in range(2))
+    assert (one.examined, one.lower_bound) == (other.examined, other.lower_bound)
+
+
+def test_five_unknowns_are_not_tried(tried):
+    result = igpe.estimate(methanol.problem())
+    assert result.proof is None
+    assert "certificate" not in result.seconds
+
+
+def test_an_unfinished_proof_says_nothing(tried, monkeypatch):
+    monkeypatch.setattr(unasked, "EFFORT", 1e-2)
+    result = igpe.estimate(lotka_volterra.problem())
+    assert result.proof is None
+    assert "not proved: run igpe.certify(problem, result)" in result.verdict["optimum"]
+    assert not any("Not proved" in sentence for sentence in (*result.actions, *result.notes))
+
+
+@pytest.mark.parametrize("given", [False, "auto"])
+def test_it_can_be_left_out(given, monkeypatch):
+    if given == "auto":
+        monkeypatch.setenv(SWITCH, "asked")
+    result = igpe.estimate(consecutive.problem(), certify=given)
+    assert result.proof is None
+    assert "certificate" not in result.seconds
+
+
+def test_other_words_are_refused():
+    with pytest.raises(igpe.errors.ProblemError, match="True, False or 'auto'"):
+        igpe.estimate(consecutive.problem(), certify="maybe")
+
+
+def test_a_problem_that_cannot_be_proved_is_no_matter(tried):
+    problem = consecutive.problem()
+    posed = igpe.Problem(
+        problem.model,
+        parameters=["p1", "p2"],
+        experiments=problem.experiments,
+        loss=igpe.losses.Huber(1.0),
+    )
+    result = igpe.estimate(posed)
+    assert result.proof is None
+    assert result.status.usable
+
+
+def test_kernels_are_compiled_beside_the_first_estimate(tried, monkeypatch, tmp_path):
+    mark, begun = tmp_path / "kernels.ready", []
+    monkeypatch.setattr(unasked, "_mark", lambda: mark)
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **how: begun.append((words, how)))
+    assert not unasked.kernels_ready()
+    assert not unasked.kernels_ready()  # it has begun
+    ((words, how),) = begun
+    assert words == [sys.executable, "-P", "-m", "igpe.proofs.prover.unasked"]
+    assert how["stdout"] is subprocess.DEVNULL
+    started = mark.with_suffix(".begun")
+    ancient = time.time() - 2 * unasked.PATIENCE
+    os.utime(started, (ancient, ancient))
+    assert not unasked.kernels_ready()  # the first has died: another one
+    assert len(begun) == 2
+    mark.touch()
+    assert unasked.kernels_ready()
+
+
+def test_the_mark_lies_beside_the_kernels(tried):
+    mark = unasked._mark()
+    assert mark.exists()
+    assert Path(mark).parent.name == "__pycache__"
