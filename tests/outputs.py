@@ -16,6 +16,7 @@ import tempfile
 import warnings
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
+from functools import cache
 from html import unescape
 from io import BytesIO
 from pathlib import Path
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ".ipynb"
 FOLDERS = (ROOT / "docs").glob("*.md"), (ROOT / "notebooks").glob(f"*{NOTEBOOK}")
 PAGES = [ROOT / "README.md", *(page for pages in FOLDERS for page in sorted(pages))]
-SETTING = {"PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+SETTING = {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "IGPE_PROOFS": ""}  # as users have it
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<said>.*?)^```\n)?", re.DOTALL | re.MULTILINE
 )
@@ -45,11 +46,19 @@ def examples(page: Path) -> list[tuple[str, str | None]]:
     return [(m["code"], m["said"]) for m in BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
+@cache
+def prepare() -> None:
+    """Compile what proofs need: pages show what an installation in use prints."""
+    words = [sys.executable, "-m", "igpe.proofs.prover.unasked"]
+    subprocess.run(words, cwd=ROOT, env=os.environ | SETTING, check=True)
+
+
 def run(codes: Sequence[str]) -> list[str]:
     """Return what blocks of code print, which run one after the other and warn of nothing.
 
     raises  RuntimeError with the traceback or warning
     """
+    prepare()
     with tempfile.TemporaryDirectory() as folder:
         for name in ("data", "models"):
             shutil.copytree(ROOT / name, Path(folder) / name)
@@ -105,6 +114,7 @@ def execute(page: Path) -> tuple[Any, Any]:
 
     raises  RuntimeError with what it writes to standard error, or nbclient's error of a cell
     """
+    prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Jupyter's own packages
         import nbformat  # noqa: PLC0415
