@@ -339,7 +339,7 @@ def actions(result: ResultData) -> list[str]:
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]
         lines.append(
-            " ".join([*first, "The intervals assume a right model: improve it; see result.plot()."])
+            " ".join([*first, "The intervals assume a right model: plot the residuals, improve it."])
         )
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]

@@ -85,11 +85,11 @@ def _reached(finding: Finding) -> str:
         return f"not identifiable: no {visible if more else 'equation contains it.'}"
     if finding.implicit:
         return (
-            f"only on the dynamics: {equations} would give it, but "
+            f"only from the dynamics: {equations} would give it, but "
             f"{_cut(finding.implicit)} cannot be written in closed form"
         )
     wish = f"; measuring {more} as well would make it algebraic" * bool(more)
-    return f"only on the dynamics: no equations that stand alone contain it{wish}"
+    return f"only from the dynamics: no equation of measured quantities alone contains it{wish}"
 
 
 def remarks(

@@ -49,7 +49,7 @@ class Access(enum.Enum):
 
     ALGEBRAIC = "from slopes, by algebra"
     SMOOTHING = "from the smoothed measurements"
-    DYNAMIC = "only on the dynamics"
+    DYNAMIC = "only from the dynamics"
     UNREACHABLE = "cannot be estimated"
 
 
