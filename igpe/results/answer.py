@@ -338,9 +338,8 @@ def actions(result: ResultData) -> list[str]:
         lines.append("igpe.certify met better values; see result.details, and fit from them.")
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]
-        lines.append(
-            " ".join([*first, "The intervals assume a right model: plot the residuals, improve it."])
-        )
+        then = "The intervals assume a right model: plot the residuals, improve it."
+        lines.append(" ".join([*first, then]))
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
