@@ -1,6 +1,6 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -52,6 +52,7 @@ from igpe.estimation.equally_good import (
 from igpe.estimation.profiled import with_profiles
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
+from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result
 from igpe.structure.identifiability.identifiability import MOST_WORK, Access
@@ -72,6 +73,7 @@ SLOW = (
     "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
     "tables."
 )
+CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
 
@@ -292,20 +294,49 @@ def _fitted(
     problem: Problem, started: Sequence[CandidatePath], before: Fitted | None, settings: Settings
 ) -> Fitted:
     """Correct the candidates from where they were `before`, at first as step 4 left them."""
-    current = started if before is None else before.paths
+    current, others = (started, []) if before is None else _contenders(problem, before.paths)
+    begun = {id(p.algebraic): p.complete if before is None else p.corrected for p in current}
     residuals = None
     try:
         require_going_on()
         with interruptible():
             residuals = Residuals(problem, settings.integrator)
             current = _corrected(problem, current, settings)
-            return _refined_best(problem, current, residuals, settings)
+            fitted = _refined_best(problem, current, residuals, begun, settings)
+            ends = {id(path.algebraic): path.corrected for path in fitted.paths}
+            idle = [p._replace(corrected=ends.get(id(leader), p.corrected)) for p, leader in others]
+            return fitted._replace(paths=[*fitted.paths, *idle])
     except KeyboardInterrupt:
         if before is None:
             return _cut_short(problem, current, settings, residuals)
         best = replace(before.best.estimate, status=Status.INTERRUPTED)
         kept = before.best._replace(estimate=best)
         return Fitted([_interrupted(path) for path in before.paths], kept)
+
+
+def _contenders(
+    problem: Problem, paths: Sequence[CandidatePath]
+) -> tuple[list[CandidatePath], list[tuple[CandidatePath, Algebraic | None]]]:
+    """The candidates that new weights may make the best, one of each that ended alike.
+
+    returns  also the others, each with the contender that it ended like, or None
+    """
+    box, most = problem.box, CONTENDS * paths[0].corrected.objective
+    contenders: list[CandidatePath] = []
+    others: list[tuple[CandidatePath, Algebraic | None]] = []
+    for path in paths:
+        x = box.vector(path.corrected.parameters)
+        same = (
+            one.algebraic
+            for one in contenders
+            if has_same_values(x, box.vector(one.corrected.parameters), box)
+        )
+        leader = next(same, None)
+        if leader is not None or (contenders and not path.corrected.objective <= most):
+            others.append((path, leader))
+        else:
+            contenders.append(path)
+    return contenders, others
 
 
 def _corrected(
@@ -342,10 +373,12 @@ def _refined_best(
     problem: Problem,
     paths: Sequence[CandidatePath],
     residuals: Residuals,
+    begun: Mapping[int, Estimate],
     settings: Settings,
 ) -> Fitted:
     """The best candidate refined, by shooting where collocation has no answer or a wrong one.
 
+    begun   where each candidate was before, by the id of its step 3: shooting may begin there
     raises EstimationFailed if the model cannot be integrated at any of them
     """
     paths = sorted(paths, key=_place)
@@ -353,9 +386,10 @@ def _refined_best(
     if paths[0].usable and np.isfinite(first.objective):
         best = refine(problem, residuals, first)
     if is_plain(problem) and len(problem.box):
-        before = []  # where shooting may begin: as the candidates were before step 5
+        before = []
         for path in paths:
-            values, objective = path.complete.parameters, path.complete.objective
+            start = begun[id(path.algebraic)]
+            values, objective = start.parameters, start.objective
             guess = profiles(
                 Simulated(problem, settings.integrator, values), path.algebraic.curves.of
             )

@@ -58,7 +58,7 @@ class Case:
         import igpe  # noqa: PLC0415 - the simulation must not need it
 
         known: dict[str, Any] = {"start": self.start, "start_time": 0.0, "inputs": self.inputs}
-        run = igpe.Experiment(self.data(noise, seed), **known)
+        run = igpe.Experiment(self.data(noise, seed), **known, sigma="equal")
         return igpe.Problem(self.builder, parameters=list(self.truth), experiments=[run])
 
     def _states(self) -> Any:

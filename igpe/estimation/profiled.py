@@ -4,6 +4,7 @@ Linearised intervals of poorly determined unknowns are wrong at first order: a s
 is nearly flat has the curvature of its errors, and one on a bound that of the other unknowns.
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,13 +19,15 @@ from igpe.estimation.equally_good import led_by
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import Steps, summarise
 from igpe.numerics.optima import is_same_objective
+from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.results.result import Result
 from igpe.results.result_data import Parameter, rounding
 from igpe.uncertainty.profile import ParameterProfile, Profiles, profile
 
-WIDE = 0.25  # standard error relative to the estimate, from which an interval is profiled
+WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
+SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
-MOST = 6  # profiles
+MOST = 20  # profiles
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 
 
@@ -72,15 +75,18 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
     x = problem.box.vector(result.parameters)
     free = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool)).standard_error
     every = {p.name: p for p in result.estimates if p.found_by != "held"}
-    doubts: dict[str, float] = {}
+    sizes: dict[str, float] = {}
+    is_poor = bool(strongly_correlated(result.covariance))
     for name, error in zip(problem.box.names, free.tolist(), strict=True):
         one = every[name]
-        size = error / max(abs(one.value), np.finfo(float).tiny)
-        is_lost = one.remark == "not determined by the data"
-        is_held = bool(one.remark) and not is_lost
-        if is_held or (not is_lost and (size > WIDE or error > FREED * one.standard_error)):
-            doubts[name] = size
-    return sorted(doubts, key=lambda n: -doubts[n])[:MOST]
+        if one.remark == "not determined by the data":
+            continue
+        size = error / abs(one.value) if one.value else math.inf
+        is_held = bool(one.remark)
+        is_poor |= is_held or size > WIDE or error > FREED * one.standard_error
+        if is_held or size > SMALL:
+            sizes[name] = size
+    return sorted(sizes, key=lambda n: -sizes[n])[:MOST] if is_poor else []
 
 
 def _with_intervals(result: Result, made: Profiles) -> Result:

@@ -249,15 +249,14 @@ class Experiment(Suggesting):
         rows = rows_of(table, self.name) if one_of_several else table
         return experiment_of(rows, columns, {**self._conditions, "name": self.name})
 
-    def weighted(self, sigma: FloatArray) -> "Experiment":
+    def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
         """The same run with standard deviations (n,) that are numbers, in measurements' order.
 
-        They are relative ones where they are unknown.
+        relative  whether only their ratios are known
         """
         held = copy(self)
         held.measurements = replace(self.measurements, sigma=sigma)
-        held.sigma_known = self.sigma_known or bool(self.estimated_sigma)
-        held.has_relative_sigma = self.weights_unknown or self.has_relative_sigma
+        held.sigma_known, held.has_relative_sigma = not relative, relative
         held.error_models, held.weights_unknown = MappingProxyType({}), False
         held.estimated_sigma = MappingProxyType({})
         return held

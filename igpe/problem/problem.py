@@ -94,7 +94,7 @@ class Problem(Suggesting):
         self.experiments = tuple(map(convert_units, runs, self.instances))
         check_problem(self)
         self.fixed: Mapping[str, float] = EMPTY
-        self._weights: tuple[FloatArray, ...] | None = None
+        self._weights: tuple[tuple[FloatArray, ...], bool] | None = None
         # Equations that were read, by experiment and outputs; None: by another process.
         self.systems: dict[tuple[str, tuple[str, ...]], Any] = {}
         self.compiled: Any = None  # `igpe.equations.compiled`
@@ -138,7 +138,12 @@ class Problem(Suggesting):
 
     @property
     def weights_unknown(self) -> bool:
-        """Whether several quantities are measured with errors of unknown size."""
+        """Whether several quantities are measured with errors of unknown size.
+
+        A loss with a limit in the measurements' unit lets all count alike.
+        """
+        if not (self.loss.is_squares or self.loss.is_absolute):
+            return False
         runs = [e for e in self.experiments if e.weights_unknown]
         return len({e.measured[k] for e in runs for k in set(e.measurements.column)}) > 1
 
@@ -185,16 +190,18 @@ class Problem(Suggesting):
         smaller.fixed = MappingProxyType({**self.fixed, **held})
         return smaller
 
-    def weighted(self, sigma: Sequence[FloatArray]) -> "Problem":
+    def weighted(self, sigma: Sequence[FloatArray], *, relative: bool = False) -> "Problem":
         """The same problem with standard deviations held at numbers, whatever they followed.
 
-        sigma   for each experiment (n,), in the order and unit of its `measurements.value`
-        raises  ProblemError unless there is a positive number for each measurement
+        sigma     for each experiment (n,), in the order and unit of its `measurements.value`
+        relative  whether only their ratios are known
+        raises    ProblemError unless there is a positive number for each measurement
         """
         found = self._copied()
-        found._weights = held_sigma(self.experiments, sigma)
-        pairs = zip(self.experiments, found._weights, strict=True)
-        found.experiments = tuple(e.weighted(s) for e, s in pairs)
+        held = held_sigma(self.experiments, sigma)
+        found._weights = held, relative
+        pairs = zip(self.experiments, held, strict=True)
+        found.experiments = tuple(e.weighted(s, relative=relative) for e, s in pairs)
         return found
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
@@ -310,12 +317,12 @@ class Problem(Suggesting):
 def _made_again(
     given: Mapping[str, Any],
     fixed: Mapping[str, float],
-    weights: Sequence[FloatArray] | None,
+    weights: tuple[Sequence[FloatArray], bool] | None,
     read: Iterable[tuple[str, tuple[str, ...]]],
 ) -> Problem:
     problem = Problem(**given).fixing(fixed)
     problem.systems.update(dict.fromkeys(read))
-    return problem if weights is None else problem.weighted(weights)
+    return problem if weights is None else problem.weighted(weights[0], relative=weights[1])
 
 
 EXAMPLE = (

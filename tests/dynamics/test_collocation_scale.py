@@ -40,7 +40,7 @@ def consecutive(scale: float = 1.0, unit: float = 1.0, sigma: bool = True, **mor
     exact = [np.exp(-2 * t), 2 / 1.5 * (np.exp(-0.5 * t) - np.exp(-2 * t))]
     noise = SIGMA * np.random.default_rng(0).standard_normal((2, len(t)))
     data = pd.DataFrame({"time": unit * t, **dict(zip("AB", scale * (exact + noise), strict=True))})
-    given: dict[str, Any] = {"sigma": SIGMA * scale} if sigma else {}
+    given: dict[str, Any] = {"sigma": SIGMA * scale if sigma else "equal"}
     run = Experiment(data, start=more.pop("start", {"A": scale, "B": 0.0, "C": 0.0}), **given)
     return Problem(model, parameters=["k1", "k2"], experiments=run, **more)
 

@@ -112,7 +112,7 @@ def test_every_method_solves_the_estimating_equations(method, floor):
     h, _ = closed_form(known.x)
     chi2 = np.sum((data["A"] - h) ** 2 / (floor**2 + (SHARE * h) ** 2))
     assert found.objective == pytest.approx(chi2, rel=1e-5)
-    assert "weights by the model in" in found.method
+    assert "weights in" in found.method
 
 
 def test_the_five_steps_solve_them_too():
@@ -285,7 +285,7 @@ def test_a_measurement_where_the_model_is_zero_is_told():
 def test_many_starts_are_compared_with_the_same_weights():
     found = igpe.search.MultiStart(trials=16, starts=3).estimate(noisy("lotka_volterra"), {})
     assert found.status is Status.BEST_OF_SEVERAL
-    assert found.method.startswith("best of 3 starts, single shooting, weights by the model in")
+    assert found.method.startswith("best of 3 starts, single shooting, weights in")
 
 
 def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
@@ -312,9 +312,9 @@ def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
 def test_what_is_made_ready_must_have_numbers():
     problem = noisy("consecutive")
     for method in METHODS[:3]:
-        with pytest.raises(igpe.errors.Unsupported, match="follow the model"):
+        with pytest.raises(igpe.errors.Unsupported, match="follow the fit"):
             method.prepare(problem)
-    with pytest.raises(igpe.errors.Unsupported, match="follow the model"):
+    with pytest.raises(igpe.errors.Unsupported, match="follow the fit"):
         igpe.Collocation().estimate_each(problem, [CASES["consecutive"].near])
 
 

@@ -164,15 +164,15 @@ def require_plain(
 
 
 def require_numbers(problem: Problem, method: str) -> None:
-    """Refuse standard deviations that follow the model where they must be numbers.
+    """Refuse standard deviations that follow the fit where they must be numbers.
 
     raises  Unsupported, naming the way out
     """
     if problem.weights_follow_fit:
         raise Unsupported(
             f"{method} is made ready for standard deviations that are numbers, but here they "
-            "follow the model (igpe.Noise); use the method's estimate(problem, start), or "
-            "hold them: problem.weighted(sigma)."
+            "follow the fit (igpe.Noise, or several quantities without any); use the method's "
+            "estimate(problem, start), or hold them: problem.weighted(sigma)."
         )
 
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.problem.experiment import Measurements
+from igpe.problem.experiment import Experiment, Measurements
 
-EXACT = 1e-6  # of the largest measurement: errors of integration, where data have none
+EXACT = 1e-6  # of the largest value, a known start included: errors of integration
 MOST_DECIMALS = 8
 FEWEST = 5  # measurements of a quantity from which its residuals have a size
 
@@ -33,26 +33,36 @@ def pooled(
     return {name: np.concatenate(own) for name, own in parts.items()}
 
 
-def least_sizes(measurements: Sequence[Measurements]) -> dict[str, float]:
+def least_sizes(experiments: Sequence[Experiment]) -> dict[str, float]:
     """Quantity -> the smallest error it can have: that of rounding, and of integration."""
-    every = pooled(measurements, [m.value for m in measurements])
+    runs, scales = [e.measurements for e in experiments], _scales(experiments)
     return {
-        name: max(_resolution(value) / np.sqrt(12), EXACT * float(np.max(np.abs(value)))) or 1.0
-        for name, value in every.items()
+        name: max(_resolution(value) / np.sqrt(12), EXACT * scales[name])
+        for name, value in pooled(runs, [m.value for m in runs]).items()
     }
+
+
+def _scales(experiments: Sequence[Experiment]) -> dict[str, float]:
+    """Quantity -> its largest value, known starts included; 1 if all are 0."""
+    runs = [e.measurements for e in experiments]
+    scales = {}
+    for name, value in pooled(runs, [m.value for m in runs]).items():
+        starts = [abs(v) for e in experiments if isinstance(v := e.start.get(name), float)]
+        scales[name] = max([float(np.max(np.abs(value))), *starts]) or 1.0
+    return scales
 
 
 def _resolution(values: FloatArray) -> float:
     """The decimal place that all values are rounded to; 0 if there is none."""
     for decimals in range(MOST_DECIMALS):
         steps = values * 10.0**decimals
-        if np.all(np.abs(steps - np.round(steps)) <= 1e-9 * np.maximum(np.abs(steps), 1)):
+        if np.all(np.abs(steps - np.round(steps)) <= 1e-9 * np.abs(steps)):
             return 10.0**-decimals
     return 0.0
 
 
 def sizes_of(
-    measurements: Sequence[Measurements],
+    experiments: Sequence[Experiment],
     residuals: Sequence[FloatArray],
     least: Mapping[str, float],
     *,
@@ -60,20 +70,19 @@ def sizes_of(
 ) -> dict[str, float]:
     """Quantity -> size of its residuals, root mean square, and no smaller than `least`.
 
-    What is measured fewer than five times has the average relative size of the others.
+    What has fewer than five has the average of the others, relative to the largest values.
 
-    robust  by the median of their sizes, of which outliers are no part
+    residuals  for each experiment (m,); NaN where there is none
+    robust     by the median of their sizes, of which outliers are no part
     """
-    values = pooled(measurements, [m.value for m in measurements])
-    scale = {name: float(np.sqrt(np.mean(v**2))) or 1.0 for name, v in values.items()}
-    sizes = {
-        name: max(_size(r, robust=robust), least[name])
-        for name, r in pooled(measurements, residuals).items()
-        if len(r) >= FEWEST
-    }
-    shares = [np.log(size / scale[name]) for name, size in sizes.items()]
+    scales, sizes = _scales(experiments), {}
+    for name, left in pooled([e.measurements for e in experiments], residuals).items():
+        known = left[np.isfinite(left)]
+        if len(known) >= FEWEST:
+            sizes[name] = max(_size(known, robust=robust), least[name])
+    shares = [np.log(size / scales[name]) for name, size in sizes.items()]
     share = float(np.exp(np.mean(shares))) if shares else 1.0
-    return {name: sizes.get(name, share * scale[name]) for name in values}
+    return {name: sizes.get(name, share * scale) for name, scale in scales.items()}
 
 
 def _size(residuals: FloatArray, *, robust: bool) -> float:

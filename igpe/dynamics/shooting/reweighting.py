@@ -32,6 +32,7 @@ from igpe.dynamics.shooting.relative_sigma import (
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
+from igpe.smoothing.base import JUDGED_FREEDOM
 from igpe.smoothing.gcv_spline import GcvSpline
 
 ROUNDS = 5  # of smoothing: each tells the weights of the next
@@ -57,29 +58,30 @@ def first_weighted(problem: Problem) -> Problem:
         return problem
     if problem.weights_unknown:
         runs = [e.measurements for e in problem.experiments]
-        return problem.weighted(relative_sigma(runs, smoothed_sizes(problem)))
+        return problem.weighted(relative_sigma(runs, smoothed_sizes(problem)), relative=True)
     return problem.weighted([_smoothed(e) for e in problem.experiments])
 
 
 def smoothed_sizes(problem: Problem) -> dict[str, float]:
     """Quantity -> the noise of its measurements, by smoothing."""
-    runs = [e.measurements for e in problem.experiments]
-    robust = not problem.loss.is_squares
-    return sizes_of(runs, [_scatter(m) for m in runs], least_sizes(runs), robust=robust)
+    runs, robust = problem.experiments, not problem.loss.is_squares
+    scatter = [_scatter(e.measurements) for e in runs]
+    return sizes_of(runs, scatter, least_sizes(runs), robust=robust)
 
 
 def _scatter(m: Measurements) -> FloatArray:
-    """(m,) measurements less their smoothed course, as large as noise is."""
-    scatter = np.zeros(len(m.value))
+    """(m,) measurements less their smoothed course, as large as noise; NaN if they are too few."""
+    scatter = np.full(len(m.value), np.nan)
     for k, name in enumerate(m.names):
         mine = m.column == k
         times, value, _ = m.of(name)
-        if len(value):
-            curve = GcvSpline().smooth(times, value)
-            left = value - curve.value(times)
-            size = np.sqrt(np.mean(left**2))
-            wider = curve.sigma / size if np.isfinite(curve.sigma) and size > 0 else 1.0
-            scatter[mine] = wider * left
+        unit = np.max(np.abs(value), initial=0.0)
+        if unit > 0:
+            curve = GcvSpline().smooth(times, value / unit)
+            freedom = len(value) - curve.degrees_of_freedom
+            if freedom >= JUDGED_FREEDOM:
+                left = value / unit - curve.value(times)
+                scatter[mine] = unit * left * np.sqrt(len(value) / freedom)
     return scatter
 
 
@@ -115,7 +117,7 @@ def held_weights(problem: Problem, estimate: Any) -> Problem:
         return problem
     runs = [e.measurements for e in problem.experiments]
     if given := getattr(estimate, "relative_sigma", {}):
-        return problem.weighted(relative_sigma(runs, given))
+        return problem.weighted(relative_sigma(runs, given), relative=True)
     values = getattr(estimate, "parameters", estimate)
     return (values and weighted_at(problem, values)) or first_weighted(problem)
 
@@ -128,7 +130,7 @@ def weighted_at(
     None where the model cannot be integrated. Objectives with different ones cannot be compared.
     """
     sigma = Weights(problem, problem, integrator).at(parameters)
-    return None if sigma is None else problem.weighted(sigma)
+    return None if sigma is None else problem.weighted(sigma, relative=problem.weights_unknown)
 
 
 class Weights:
@@ -142,8 +144,7 @@ class Weights:
         self._residuals = Residuals(weighted, integrator)
         self._least: dict[str, float] = {}
         if problem.weights_unknown:
-            least = least_sizes([e.measurements for e in problem.experiments])
-            noise = smoothed_sizes(problem)
+            least, noise = least_sizes(problem.experiments), smoothed_sizes(problem)
             self._least = {n: max(s, LEAST_SHARE * noise[n]) for n, s in least.items()}
 
     def at(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
@@ -156,7 +157,7 @@ class Weights:
             every = [e.measurements for e in runs]
             left = [h - m.value for h, m in zip(predicted, every, strict=True)]
             robust = not self.problem.loss.is_squares
-            return relative_sigma(every, sizes_of(every, left, self._least, robust=robust))
+            return relative_sigma(every, sizes_of(runs, left, self._least, robust=robust))
         return [e.sigma_at(h) for e, h in zip(runs, predicted, strict=True)]
 
     def limits(self, parameters: Mapping[str, float]) -> tuple[str, ...]:
@@ -292,7 +293,8 @@ def iterate_weights(
                 return Reweighted(weighted, tuple(fits), weights.limits(last.parameters))
             if len(fits) == MOST:
                 return Reweighted(weighted, tuple(fits), (_restless(moved),), still=False)
-            following = problem.weighted(np.split(np.exp(now + share * move), ends))
+            sizes = np.split(np.exp(now + share * move), ends)
+            following = problem.weighted(sizes, relative=problem.weights_unknown)
             fits.append(fit(following, fits[-1], moved))
             weighted = following
     except KeyboardInterrupt:

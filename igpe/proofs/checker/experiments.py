@@ -238,7 +238,7 @@ def replays(problem: Problem) -> tuple[Replay, ...]:
     unsupported = {
         "a loss other than LeastSquares()": not problem.loss.is_squares,
         "unknowns that vary with time": problem.time_varying,
-        "standard deviations that follow the model": problem.weights_follow_fit,
+        "standard deviations that follow the fit": problem.weights_follow_fit,
         "estimated standard deviations": problem.sigma_estimated,
     }
     if names := ", ".join(what for what, there in unsupported.items() if there):

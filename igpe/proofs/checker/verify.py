@@ -385,10 +385,11 @@ def _weighted(tree: Tree, problem: Problem) -> Problem:
         )
     if not tree.sizes:
         return problem
-    return problem.weighted([
+    sizes = [
         np.array([tree.sizes.get(n, 1.0) for n in e.measured])[e.measurements.column]
         for e in problem.experiments
-    ])
+    ]
+    return problem.weighted(sizes, relative=True)
 
 
 Regions = list[UnprovedRegion]

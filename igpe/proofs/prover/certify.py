@@ -179,7 +179,7 @@ class BranchAndBound(Checked):
 
         raises  as `igpe.certify` does
         """
-        parameters = None
+        parameters, problem = None, held_weights(problem, start)
         if start:
             require_start(start, problem.box, "BranchAndBound")
             local = SingleShooting().estimate(problem, start, profiles)
@@ -210,6 +210,7 @@ class BranchAndBound(Checked):
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
         require_numba()
+        problem = held_weights(problem, parameters)
         dynamic = posed(problem)
         if not len(problem.box):
             raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")

@@ -24,7 +24,7 @@ from igpe.proofs.prover.posed import posed
 from igpe.results.dynamic_certificate import DynamicCertificate
 
 GAP = 0.01
-EFFORT = 10.0  # s of one core, by the two costs below
+EFFORT = 5.0  # s of one core, by the two costs below
 PER_BOX, PER_OPERATION = 2.5e-3, 1e-6  # s
 LONGEST = 30.0  # s of wall time, on whatever machine
 PATIENCE = 600.0  # s after which a process that was to compile the kernels has failed

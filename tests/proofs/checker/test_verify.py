@@ -101,9 +101,7 @@ def test_a_corrupted_certificate_is_refuted(
 
 def test_a_local_optimum_is_refuted_by_better_parameters() -> None:
     """The next best minimum of test problem 6 was moved to the global one's neighbourhood."""
-    run = igpe.Experiment(
-        pd.read_csv(lotka_volterra.DATA), start={"x1": 1.2, "x2": 1.1}, start_time=0.0
-    )
+    run = lotka_volterra.problem().experiments[0]
     bounds = {"p1": (3.2, 3.3), "p2": (0.9, 0.94)}
     problem = igpe.Problem(lotka_volterra.model, parameters=bounds, experiments=[run])
     low, high = [3.2, 0.9], [3.3, 0.94]
