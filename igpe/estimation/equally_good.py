@@ -19,8 +19,9 @@ from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima,
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.estimation.predicted_sets import predicted
 from igpe.estimation.settings import Settings
-from igpe.estimation.summary import CandidatePath, Steps, summarise
+from igpe.estimation.summary import CandidatePath, Steps, alternatives, summarise
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.answer import SEARCHED
@@ -70,11 +71,14 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
         for estimate in (path.corrected, *path.complete.trail)
         if estimate.status.usable and np.isfinite(estimate.objective)
     ]
-    rise = _rise(steps, settings)
-    sought = Sought(box.vector(best.estimate.parameters), starts, rise, settings.seed)
-    values, why = other_optima(problem, sought)
-    exact = [best, *_refined(problem, values, settings, BETTER)]
-    why = why or INTERRUPTED * stopped()
+    rise, x = _rise(steps, settings), box.vector(best.estimate.parameters)
+    several = alternatives(problem)
+    moved = partial(predicted, several, box, seed=settings.seed)
+    end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
+    exact = list(_refined(problem, end.values, settings, BETTER))
+    if not (end.is_passed and exact):
+        exact.insert(0, best)
+    why = end.why or INTERRUPTED * stopped()
     return _ordered(steps, exact, settings, (why,) if why else (), BETTER)
 
 
@@ -123,7 +127,8 @@ def _ordered(
     """The steps led by the best of some optima, and with those that are as good as it."""
     problem, best, paths = steps.problem, steps.best, steps.paths
     none, least = rounding(problem), min(exact, key=_objective)
-    if not _is_level(least, best, none):
+    is_there = any(one is best for one in exact)
+    if not (is_there and _is_level(least, best, none)):
         best = least
         algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
         led = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
@@ -228,12 +233,20 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
     return replace(result, proof=proof, actions=actions, seconds=dict(clock.seconds))
 
 
-def led_by(steps: Steps, settings: Settings, values: Mapping[str, float]) -> Steps:
+def led_by(
+    steps: Steps,
+    settings: Settings,
+    values: Mapping[str, float],
+    origin: str = BY_PROOF,
+    *,
+    is_passed: bool = False,
+) -> Steps:
     """The steps with the optimum next to `values`, if it is better than the estimate.
 
-    values  unknown -> value, as a proof met them
+    values     unknown -> value
+    is_passed  whether the estimate is no optimum, but on the way to this one
     """
     x = steps.problem.box.vector(values)
-    better = list(_refined(steps.problem, [x], settings, BY_PROOF))
-    exact = [steps.best, *better, *steps.others]
-    return _ordered(steps, exact, settings, (), BY_PROOF) if better else steps
+    better = list(_refined(steps.problem, [x], settings, origin))
+    exact = [*better, *steps.others] if is_passed else [steps.best, *better, *steps.others]
+    return _ordered(steps, exact, settings, (), origin) if better else steps

@@ -58,7 +58,8 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
         return result
     best = result.objective
     if made.objective < best and not is_same_objective(made.objective, best, rounding(result)):
-        result = summarise(led_by(steps, settings, made.parameters), settings)
+        better = led_by(steps, settings, made.parameters, "a profile", is_passed=True)
+        result = summarise(better, settings)
     return _with_intervals(result, made)
 
 

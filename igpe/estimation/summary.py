@@ -1,7 +1,7 @@
 """From the corrected candidates to the result: statistics, tables and sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pprint import pformat
 from typing import NamedTuple
@@ -86,11 +86,7 @@ def rank_notes(
     """
     if not np.isfinite(jacobian).all() or problem.time_varying:
         return Ranked()
-    # Of the unknowns that were estimated: others are held.
-    estimated = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
-    posed = [pose(estimated, i) for i in range(len(estimated.experiments))]
-    verdicts = partial(identifiability, estimated, posed, most_work=MOST_WORK)
-    exact = verdicts(count=False)
+    exact = _exact(problem, count=False)
 
     def those(chosen: BoolArray, verdict: Identifiable | None = None) -> str:
         names = [n for n, k in zip(problem.box.names, chosen, strict=True) if k]
@@ -127,8 +123,20 @@ def rank_notes(
     ]
     notes = [f"{names}: {line}" for names, line in lines if names]
     if sets and exact.names(Identifiable.YES) and not exact.doubtful:
-        notes += [_fewer(one, problem.box, sets) for one in verdicts(count=True).alternatives]
+        notes += [_fewer(one, problem.box, sets) for one in alternatives(problem)]
     return Ranked(tuple(note for note in notes if note), _combined(exact))
+
+
+def _exact(problem: Problem, *, count: bool) -> Identifiability:
+    """The verdicts on the unknowns that were estimated, the others being held."""
+    estimated = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
+    posed = [pose(estimated, i) for i in range(len(estimated.experiments))]
+    return identifiability(estimated, posed, most_work=MOST_WORK, count=count)
+
+
+def alternatives(problem: Problem) -> tuple[Alternatives, ...]:
+    """Unknowns that have several sets of values by structure, where that is quick to tell."""
+    return () if problem.time_varying else _exact(problem, count=True).alternatives
 
 
 def _combined(exact: Identifiability) -> tuple[Combined, ...]:

@@ -11,7 +11,7 @@ sought from where symmetry puts them, and by chance:
 What is found is exchanged again, so that three unknowns that may change places give six optima.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
+from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.numerics.least_squares.base import Fit
@@ -35,10 +36,10 @@ from igpe.numerics.optima import (
 from igpe.problem.problem import Problem
 
 TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from
-EXCHANGES = 12  # of one optimum, the best of all after the others were fitted again
+EXCHANGES = 12  # the best of all after the others were fitted again
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
-CLOSE = GaussNewton(tolerance=1e-9, max_iterations=60)
+CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
 HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followed
 MOST = 60  # optima
 NEW, KNOWN = -1, -2
@@ -59,21 +60,34 @@ class Sought(NamedTuple):
 
     best    (n,) the estimate
     starts  further points (n,) to search from, such as optima that other searches met
+    moved   (optimum (n,)) -> points (n,) with some unknowns moved, and the places of these, which
+            are held while the others are fitted first
     rise    of the objective above the best one that is within the statistical threshold
     seed    of the points that are spread over the bounds
     """
 
     best: FloatArray
     starts: Sequence[FloatArray]
+    moved: Callable[[FloatArray], Sequence[tuple[FloatArray, list[int]]]]
     rise: float
     seed: int
 
 
-def other_optima(problem: Problem, sought: Sought) -> tuple[list[FloatArray], str]:
-    """Distinct optima within the threshold, without the estimate's own, best first.
+class OtherOptima(NamedTuple):
+    """What was met.
 
-    returns  (n,) values of each, and why the search is not complete ("" if it is)
+    values       (n,) of each distinct optimum within the threshold, without the estimate's own
+    is_passed    whether one of them is the optimum that the estimate had not quite reached
+    why          why the search is not complete; empty if it is
     """
+
+    values: list[FloatArray]
+    is_passed: bool
+    why: str
+
+
+def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
+    """Distinct optima within the threshold, best first."""
     residuals = Residuals(problem, QUICKLY)
     residuals.most = EVALUATIONS
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
@@ -84,7 +98,8 @@ def other_optima(problem: Problem, sought: Sought) -> tuple[list[FloatArray], st
         why = INTERRUPTED
     except ExhaustedError:
         why = EXHAUSTED
-    return [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)], why
+    values = [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)]
+    return OtherOptima(values, search.improved, why)
 
 
 def rounding(problem: Problem) -> float:
@@ -121,12 +136,13 @@ class _Search:
         self.improved = own.cost < here.cost and not same
         self.found = [own]
         self._lower_level(own)
-        for start in (*self.sought.starts, *self._scattered()):
+        moved = self._refitted(self.sought.moved(own.x))
+        for start in (*self.sought.starts, *moved, *self._scattered()):
             self._search(start)
         for k in range(MOST):
             if k >= len(self.found):
                 return
-            for start in self._exchanged(self.found[k].x):
+            for start in self._refitted(_exchanges(self.found[k].x, self.landscape.box)):
                 self._search(start)
 
     def _search(self, start: FloatArray) -> None:
@@ -135,7 +151,7 @@ class _Search:
             return
         fit = self._fitted(fit.x, CLOSE)
         known = self._known(fit)
-        if fit.cost > self.level or known == KNOWN:
+        if fit.cost > self.level or known == KNOWN or fit.status is Status.ITERATION_LIMIT:
             return
         if known == NEW:
             self.found.append(fit)
@@ -173,12 +189,9 @@ class _Search:
         ordered = [judged[k][1] for _, k in able]
         return [ordered[i] for i in spread(ordered, STARTS)]
 
-    def _exchanged(self, x: FloatArray) -> list[FloatArray]:
-        """Points with unknowns exchanged and the others fitted again, the best first."""
-        fits = [
-            profiled(self.landscape, there, held, search=HELD)
-            for there, held in _exchanges(x, self.landscape.box)
-        ]
+    def _refitted(self, moved: Iterable[tuple[FloatArray, list[int]]]) -> list[FloatArray]:
+        """Points with moved unknowns held and the others fitted again, the best first."""
+        fits = [profiled(self.landscape, there, held, search=HELD) for there, held in moved]
         usable = sorted((f for f in fits if f.at is not None), key=lambda f: f.cost)
         return [fit.x for fit in usable[:EXCHANGES]]
 

@@ -1,0 +1,80 @@
+"""Sets of values that structure predicts, and where the search for other optima goes with them."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+from igpe.core.box import Box
+from igpe.estimation.predicted_sets import predicted
+from igpe.structure.identifiability.solutions import Alternatives
+
+TIMES = np.linspace(0.0, 8.0, 60)
+
+
+def box(**bounds):
+    low, high = np.array(list(bounds.values()), dtype=float).T
+    return Box(tuple(bounds), low, high)
+
+
+def test_the_other_solution_is_that_of_the_functions():
+    one = Alternatives(("k1", "k2"), 2, ("3*k1 + 4*k2", "k1*k2"))
+    own = box(other=(0, 1), k1=(0, 10), k2=(0, 10))
+    ((point, held),) = predicted([one], own, np.array([0.5, 2.0, 0.3]), seed=0)
+    assert held == [1, 2]
+    assert point == pytest.approx([0.5, 4 / 3 * 0.3, 3 / 4 * 2.0], rel=1e-6)
+
+
+def test_unknowns_in_no_function_stay_where_they_are_and_are_free():
+    one = Alternatives(("k1", "k2", "A(t0)"), 2, ("k1 + k2", "k1*k2"))
+    own = box(**{"k1": (0, 10), "k2": (0, 10), "A(t0)": (0, 5)})
+    ((point, held),) = predicted([one], own, np.array([2.0, 0.3, 1.0]), seed=0)
+    assert held == [0, 1]
+    assert point == pytest.approx([0.3, 2.0, 1.0], rel=1e-6)
+
+
+@pytest.mark.parametrize("functions", [(), ("sin(k1)",), ("__import__('os')",)])
+def test_what_is_no_plain_formula_predicts_nothing(functions):
+    one = Alternatives(("k1", "k2"), 2, functions)
+    assert predicted([one], box(k1=(0, 1), k2=(0, 1)), np.array([0.5, 0.2]), seed=0) == []
+
+
+def test_solutions_beyond_the_bounds_are_left_out():
+    one = Alternatives(("k1", "k2"), 2, ("3*k1 + 4*k2", "k1*k2"))
+    assert predicted([one], box(k1=(1, 10), k2=(0, 10)), np.array([2.0, 0.3]), seed=0) == []
+
+
+def scaled(times):
+    """A feeds two pools that are seen as one weighted sum: they may change places, scaled."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B, m.C = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
+    m.dA, m.dB, m.dC = (dae.DerivativeVar(v) for v in (m.A, m.B, m.C))
+    for name in ("p", "q", "r", "s"):
+        m.add_component(name, pyo.Var(bounds=(0.01, 10)))
+    m.a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.A[t])
+    m.b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.p * m.A[t] - 3 * m.r * m.B[t])
+    m.c = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.q * m.A[t] - 4 * m.s * m.C[t])
+    m.y = pyo.Expression(m.t, rule=lambda m, t: 1.2 * m.B[t] + 1.6 * m.C[t])
+    return m
+
+
+def test_an_estimate_has_both_sets():
+    truth = {"p": 0.9, "q": 0.4, "r": 0.1, "s": 0.5}
+    start = {"A": 1.0, "B": 0.0, "C": 0.0}
+    blank = pd.DataFrame({"time": TIMES[1:], "y": 0.0})
+    posed = igpe.Problem(
+        scaled,
+        parameters=list(truth),
+        experiments=igpe.Experiment(blank, start=start, start_time=0.0),
+    )
+    exact = igpe.simulate(posed, truth, TIMES[1:])["y"].to_numpy()
+    noise = 1e-5 * np.random.default_rng(0).standard_normal(len(exact))
+    result = igpe.estimate(posed.with_data(blank.assign(y=exact + noise)))
+    sets = [result.parameters, *(one.parameters for one in result.other_optima)]
+    mirrored = {"p": 4 / 3 * 0.4, "q": 3 / 4 * 0.9, "r": 4 / 3 * 0.5, "s": 3 / 4 * 0.1}
+    assert len(sets) == 2
+    for wanted in (truth, mirrored):
+        assert any(one == pytest.approx(wanted, rel=0.05) for one in sets)
