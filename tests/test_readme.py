@@ -99,6 +99,7 @@ def test_the_commands_are_found():
 OUTPUT = ("--plot", "--json", "--report")
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_works(line, folder):
     before = {p.name for p in folder.iterdir()}

@@ -234,8 +234,13 @@ def _relative(p: Parameter) -> float:
 
 
 def _is_uncertain(p: Parameter) -> bool:
-    """Whether the error is large beside the value, or beside the range where both signs may be."""
+    """Whether the error is large beside the value, or beside the range where both signs may be.
+
+    Also if the interval, of an estimate inside its bounds, ends at one.
+    """
     low, high = p.bounds
+    if p.lower <= low or p.upper >= high:
+        return True
     if low < 0 < high:
         return not math.isfinite(p.lower) or p.upper - p.lower > UNCERTAIN * (high - low)
     return not _relative(p) <= UNCERTAIN
