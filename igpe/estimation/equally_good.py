@@ -72,8 +72,8 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
         if estimate.status.usable and np.isfinite(estimate.objective)
     ]
     rise, x = _rise(steps, settings), box.vector(best.estimate.parameters)
-    several = alternatives(problem)
-    moved = partial(predicted, several, box, seed=settings.seed)
+    steps = steps._replace(several=alternatives(problem))
+    moved = partial(predicted, steps.several or (), box, seed=settings.seed)
     end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
     exact = list(_refined(problem, end.values, settings, BETTER))
     if not (end.is_passed and exact):

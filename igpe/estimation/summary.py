@@ -75,6 +75,7 @@ def rank_notes(
     free: Uncertainty,
     *,
     sets: Sequence[FloatArray] = (),
+    several: Sequence[Alternatives] | None = None,
 ) -> Ranked:
     """Compare what the errors call undetermined with the verdicts of `igpe.check`.
 
@@ -83,6 +84,7 @@ def rank_notes(
     free      the same as if no unknown were on a bound
     sets      values (n,) of the estimate and of every other optimum of the result; none: they are
               not compared with the number of sets that `igpe.check` counts
+    several   `alternatives(problem)`, if they are known
     """
     if not np.isfinite(jacobian).all() or problem.time_varying:
         return Ranked()
@@ -123,7 +125,8 @@ def rank_notes(
     ]
     notes = [f"{names}: {line}" for names, line in lines if names]
     if sets and exact.names(Identifiable.YES) and not exact.doubtful:
-        notes += [_fewer(one, problem.box, sets) for one in alternatives(problem)]
+        several = alternatives(problem) if several is None else several
+        notes += [_fewer(one, problem.box, sets) for one in several]
     return Ranked(tuple(note for note in notes if note), _combined(exact))
 
 
@@ -198,6 +201,7 @@ class Steps(NamedTuple):
     best     the best path's estimate, refined, with residuals and derivative
     seconds  wall time of each step
     others   further optima within the statistical threshold
+    several  `alternatives(problem)`, once they are known
     """
 
     problem: Problem
@@ -208,6 +212,7 @@ class Steps(NamedTuple):
     best: Refined
     seconds: dict[str, float]
     others: tuple[Refined, ...] = ()
+    several: tuple[Alternatives, ...] | None = None
 
 
 def summarise(steps: Steps, settings: Settings) -> Result:
@@ -284,7 +289,8 @@ def _rank(
         off_bounds = errors_at(problem, x, at, active=free.rows, held=none)
     others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
     sets = [] if steps.structure.is_linear else [x, *others]
-    return rank_notes(problem, at.jacobian, errors, off_bounds, sets=sets)
+    known = steps.several
+    return rank_notes(problem, at.jacobian, errors, off_bounds, sets=sets, several=known)
 
 
 def _optimum(
