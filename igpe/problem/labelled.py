@@ -18,6 +18,7 @@ from igpe.core.errors import ModelError
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.model import Builder, Instance, read
+from igpe.problem.noise.sigma import Sigma
 
 FEW = 0.25  # an input with fewer distinct values than this share of its times is read as steps
 
@@ -100,7 +101,7 @@ def _experiment(name: str, instance: Instance, inputs: dict[str, Table]) -> Expe
     rows = [(*place[id(v)], float(value), errors.get(v)) for v, value in outputs]
     long = pd.DataFrame(rows, columns=["name", "time", "value", "sigma"]).astype({"sigma": float})
     table = long.pivot_table(index="time", columns="name", values="value", sort=True).reset_index()
-    sigma = None
+    sigma: Sigma = "equal"  # as in parmest's sum of squared errors
     if long["sigma"].notna().all():
         spread = long.pivot_table(index="time", columns="name", values="sigma", dropna=False)
         sigma = {n: spread[n].fillna(1.0).to_numpy() for n in table.columns if n != "time"}
