@@ -190,8 +190,9 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
             return summarise(steps, settings)
 
     result = summarised()
-    if result.adequacy is not None and result.adequacy.lacks and not stopped():
-        with clock.step("further search", "The data refute the fit: searching from other starts"):
+    lacks = result.adequacy is not None and result.adequacy.lacks
+    if (lacks or steps.best.at is None) and not stopped():
+        with clock.step("further search", "No acceptable fit yet: searching from other starts"):
             further, note = with_further_search(steps, settings)
         if further is not steps:
             steps = further

@@ -10,7 +10,7 @@ import igpe
 import igpe.pipeline
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.shooting.refine import refine
+from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
 
 TIMES = np.linspace(0.1, 4.0, 30)
@@ -64,3 +64,29 @@ def test_a_wrong_model_gets_a_note():
 def test_a_fit_that_is_not_refuted_is_left_alone():
     result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
     assert "further search" not in result.seconds
+
+
+@pytest.fixture
+def lost(monkeypatch):
+    """The searches before end where the model cannot be integrated."""
+
+    def nowhere(steps, settings):
+        failed = Estimate({"a": 0.3, "w": 1.0}, np.inf, Status.ITERATION_LIMIT, "a poor search")
+        paths = [steps.paths[0]._replace(corrected=failed)]
+        return steps._replace(best=Refined(failed, None), paths=paths, others=())
+
+    monkeypatch.setattr(igpe.pipeline, "with_other_optima", nowhere)
+
+
+def test_a_fit_that_cannot_be_integrated_is_searched_for_again(lost):
+    result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
+    assert result.parameters == pytest.approx({"a": 1.5, "w": 7.0}, rel=0.02)
+
+
+def test_of_a_fit_that_cannot_be_integrated_no_errors_are_known(lost, monkeypatch):
+    monkeypatch.setattr(igpe.pipeline, "with_further_search", lambda steps, settings: (steps, ""))
+    result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
+    assert [p.remark for p in result.estimates] == ["", ""]
+    assert all(np.isinf(p.upper) for p in result.estimates)
+    words = "errors unknown: the model could not be integrated at the estimate"
+    assert result.verdict["parameters"] == words

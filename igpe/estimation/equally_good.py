@@ -38,7 +38,11 @@ NOTHING_BETTER = (
     "The data refute the fit, so all unknowns were searched for again from {} scattered starts: "
     "nothing better was met. The model may be wrong."
 )
-CUT_SHORT = "The data refute the fit; the search for a better one was interrupted."
+NOTHING_AT_ALL = (
+    "All unknowns were searched for again from {} scattered starts, without success. Narrow the "
+    "bounds, and simulate the model at plausible parameters: igpe.simulate(problem, {{...}})."
+)
+CUT_SHORT = "A further search, for a better fit, was interrupted."
 BY_FURTHER = "a further search"
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"
@@ -152,6 +156,8 @@ def _is_same(problem: Problem, one: Refined, other: Refined) -> bool:
 def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     """The steps after a search for all unknowns at once, for a fit that the data refute.
 
+    Or at which the model could not be integrated.
+
     From scattered starts and from those redrawn; in logarithms where bounds are three decades
     apart. What is no better leaves the steps as they are, with a note that says so.
     """
@@ -160,7 +166,7 @@ def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
 
 def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     problem, best, box = steps.problem, steps.best, steps.problem.box
-    if best.at is None or not is_plain(problem) or not box.bounded:
+    if not is_plain(problem) or not box.bounded or best.estimate.status is Status.INTERRUPTED:
         return steps, ""
     wide = (box.lower > 0) & (box.upper >= WIDE * box.lower)
     search = replace(FURTHER, seed=settings.seed)
@@ -171,6 +177,10 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     ends = [estimate.parameters, *(e.parameters for e in estimate.trail if isinstance(e, Estimate))]
     exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
     none = rounding(problem)
+    if best.at is None:
+        if not exact:
+            return steps, NOTHING_AT_ALL.format(search.starts)
+        return _ordered(steps, exact, settings, (), BY_FURTHER), ""
     if any(_objective(one) < _objective(best) and not _is_level(one, best, none) for one in exact):
         every = [best, *exact, *steps.others]
         return _ordered(steps, every, settings, (), BY_FURTHER), ""

@@ -1,6 +1,7 @@
 """From the corrected candidates to the result: statistics, tables and sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pprint import pformat
@@ -227,6 +228,11 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     runs = [(k, run) for k, (_, run) in enumerate(simulated)]
     origins = _origins(steps)
     parameters = _parameters(problem, x, errors, origins)
+    if at is None:  # nothing is known of errors, nor of bounds
+        parameters = [
+            replace(p, standard_error=np.inf, lower=-np.inf, upper=np.inf, remark="")
+            for p in parameters
+        ]
     others = tuple(_optimum(problem, one, confidence, origins) for one in steps.others)
     rank: Ranked | None = Ranked()
     if at is not None and status not in {Status.INTERRUPTED, Status.TIME_LIMIT}:

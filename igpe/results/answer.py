@@ -204,7 +204,10 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     marks = {p.name: MARKS[p.remark] for p in free}
     plain = [p for p in free if not marks[p.name]]
     if plain and not any(math.isfinite(p.standard_error) for p in plain):
-        return f"{sets}errors unknown: there are not more measurements than unknowns", "bad"
+        why = "there are not more measurements than unknowns"
+        if result.measurements > len(free):
+            why = "the model could not be integrated at the estimate"
+        return f"{sets}errors unknown: {why}", "bad"
     shared, told = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
     pairs = dict(_ratios(result, plain))
     uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
