@@ -5,6 +5,7 @@ is nearly flat has the curvature of its errors, and one on a bound that of the o
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.summary import Steps, summarise
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import strongly_correlated
+from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import Parameter, rounding
 from igpe.uncertainty.profile import ParameterProfile, Profiles, profile
@@ -28,6 +30,7 @@ WIDE = 0.25  # standard error relative to the estimate, from which it is poorly 
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
 MOST = 20  # profiles
+TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 
 
@@ -36,31 +39,42 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
 
     A better optimum that is met on the way becomes the result. At Ctrl-C it is as it was.
     """
-    problem, names = steps.problem, _doubtful(steps, result)
+    names = _doubtful(steps, result)
     if not names or stopped():
         return result
+    with clock.step("profiles", "Intervals by profile where the curvature does not give them"):
+        for _ in range(TURNS):
+            made = _profiled(steps.problem, result, names, settings)
+            if made is None:
+                break
+            best = result.objective
+            if made.objective < best and not is_same_objective(
+                made.objective, best, rounding(result)
+            ):
+                steps = led_by(steps, settings, made.parameters, "a profile", is_passed=True)
+                result = summarise(steps, settings)
+            values = result.parameters
+            if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
+                return _with_intervals(result, made)
+    return result
+
+
+def _profiled(
+    problem: Problem, result: Result, names: Sequence[str], settings: Settings
+) -> Profiles | None:
+    """Profiles at the result; None if there are none, or no time for them."""
     method = SingleShooting(integrator=settings.integrator)
+    level = settings.confidence
+
+    def made_now() -> Profiles:
+        at = result.parameters
+        return profile(problem, at, names, confidence=level, method=method, progress=False)
+
     try:
-        with clock.step("profiles", "Intervals by profile where the curvature does not give them"):
-            made = if_in_time(
-                lambda: profile(
-                    problem,
-                    result.parameters,
-                    names,
-                    confidence=settings.confidence,
-                    method=method,
-                    progress=False,
-                )
-            )
+        made = if_in_time(made_now)
     except IgpeError:
-        return result
-    if made is None or not made.profiles:
-        return result
-    best = result.objective
-    if made.objective < best and not is_same_objective(made.objective, best, rounding(result)):
-        better = led_by(steps, settings, made.parameters, "a profile", is_passed=True)
-        result = summarise(better, settings)
-    return _with_intervals(result, made)
+        return None
+    return made if made is not None and made.profiles else None
 
 
 def _doubtful(steps: Steps, result: Result) -> list[str]:
