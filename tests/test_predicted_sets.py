@@ -27,6 +27,12 @@ def test_the_other_solution_is_that_of_the_functions():
     assert point == pytest.approx([0.5, 4 / 3 * 0.3, 3 / 4 * 2.0], rel=1e-6)
 
 
+def test_names_that_begin_alike_are_told_apart():
+    one = Alternatives(("q", "q1"), 2, ("q + q1", "q*q1"))
+    ((point, _),) = predicted([one], box(q=(0, 10), q1=(0, 10)), np.array([2.0, 0.3]), seed=0)
+    assert point == pytest.approx([0.3, 2.0], rel=1e-6)
+
+
 def test_unknowns_in_no_function_stay_where_they_are_and_are_free():
     one = Alternatives(("k1", "k2", "A(t0)"), 2, ("k1 + k2", "k1*k2"))
     own = box(**{"k1": (0, 10), "k2": (0, 10), "A(t0)": (0, 5)})

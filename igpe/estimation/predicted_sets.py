@@ -42,16 +42,17 @@ def _function(
     names: Sequence[str], functions: Sequence[str]
 ) -> Callable[[FloatArray], FloatArray] | None:
     """Values of the unknowns -> of the functions; None where they are no plain formulas."""
+    if not names:
+        return None
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
     codes = []
     for text in functions:
-        formula = text.replace("^", "**")
-        for k in sorted(range(len(names)), key=lambda k: -len(names[k])):
-            formula = formula.replace(names[k], f"q[{k}]")
+        formula = pattern.sub(lambda found: f"q[{names.index(found[0])}]", text)
+        formula = formula.replace("^", "**")
         if not FORMULA.fullmatch(formula):
             return None
         codes.append(compile(formula, "function", "eval"))
-    if not codes:
-        return None
     return lambda q: np.array([eval(code, {"__builtins__": {}}, {"q": q}) for code in codes])
 
 
