@@ -205,7 +205,7 @@ class Information:
                 "both": igpe.Noise(0.02, 0.04),
                 "proportional": igpe.Noise(absolute=0.02, relative=0.05),
                 "share": igpe.Noise(relative=0.05),
-                "unknown": None,
+                "unknown": "equal",
             }[self.noise]
         self.values |= self.extra
 
