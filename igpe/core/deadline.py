@@ -221,7 +221,7 @@ def _heeding(own: Session) -> Iterator[None]:
 def in_session() -> bool:
     """Whether a session handles SIGINT in this thread."""
     handler = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
-    return _current.get() is not None and isinstance(handler, Session)
+    return in_call() and isinstance(handler, Session)
 
 
 def in_call() -> bool:

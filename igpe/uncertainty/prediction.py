@@ -129,14 +129,15 @@ class PredictedTrajectory(NamedTuple):
         """(n_times,) of a measurement: as given, linear in between; NaN if not measured."""
         if name not in self.run.measurements.names:
             return np.full(len(self.grid), np.nan)
-        spread = 1.0
-        if not self.base.problem.sigma_known:
-            spread = np.sqrt(self.base.errors.variance)
+        problem = self.base.problem
+        if not problem.sigma_known:
+            relative = problem.relative_sigma.get(name, 1.0)
+            return np.full(len(self.grid), np.sqrt(self.base.errors.variance) * relative)
         times, _, sigma = self.run.measurements.of(name)
         if len(times) == 0:
             return np.full(len(self.grid), np.nan)
         order = np.argsort(times, kind="stable")
-        return np.asarray(spread * np.interp(self.grid, times[order], sigma[order]))
+        return np.asarray(np.interp(self.grid, times[order], sigma[order]))
 
 
 @dataclass(frozen=True, repr=False)

@@ -30,7 +30,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels.compiled import require_numba
-from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate, TreeBox
 from igpe.tasks.executors import Workers
@@ -201,11 +201,11 @@ class BranchAndBound(Checked):
         parameters: Mapping[str, float] | None = None,
         progress: Progress = None,
         executor: Workers = None,
-        boxes: float = np.inf,
+        boxes: Callable[[Dynamic], float] = lambda dynamic: np.inf,
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        boxes  to be examined at most, without an executor
+        boxes  (problem) -> how many are examined at most, without an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -235,7 +235,8 @@ class BranchAndBound(Checked):
         deadline = time.perf_counter() + self.time_limit
         report = _progress_report(tell, search, best)
         if executor is None:
-            status = search.run(deadline, report, lambda: search.examined >= boxes)
+            most = boxes(dynamic)
+            status = search.run(deadline, report, lambda: search.examined >= most)
         else:
             task = SearchTask(problem, self.gap, degree)
             status = parallel_search(search, best, task, backend, deadline, tell=report)

@@ -20,7 +20,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.certify import BranchAndBound
 from igpe.proofs.prover.kernels import compiled, rows
-from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.posed import Dynamic
 from igpe.results.dynamic_certificate import DynamicCertificate
 
 GAP = 0.01
@@ -38,17 +38,15 @@ def unasked(problem: Problem, parameters: dict[str, float]) -> DynamicCertificat
     if compiled.numba is None or not kernels_ready():
         return None
     try:
-        search = BranchAndBound(GAP, LONGEST)
-        proof = search.certify(problem, parameters, boxes=_affordable(problem))
+        return BranchAndBound(GAP, LONGEST).certify(problem, parameters, boxes=_affordable)
     except IgpeError:
         return None
-    return proof
 
 
-def _affordable(problem: Problem) -> int:
+def _affordable(dynamic: Dynamic) -> float:
     """How many boxes the effort allows, as a function of the problem alone."""
-    operations = sum(len(e.schedule.stops) * len(e.tapes[0].op) for e in posed(problem).experiments)
-    return int(EFFORT / (PER_BOX + PER_OPERATION * operations))
+    operations = sum(len(e.schedule.stops) * len(e.tapes[0].op) for e in dynamic.experiments)
+    return EFFORT // (PER_BOX + PER_OPERATION * operations)
 
 
 def kernels_ready() -> bool:
