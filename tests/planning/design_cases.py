@@ -190,7 +190,11 @@ class Information:
         if self.noise != "unknown" and random.integers(2):
             first = next(iter(self.model.parameters))
             self.prior = (first, float(random.uniform(0.05, 0.5)))
-        self.plan = self._plan()
+        self.plan, self.refusal = None, ""
+        try:
+            self.plan = self._plan()
+        except igpe.errors.ProblemError as error:
+            self.refusal = str(error)
 
     def deviations(self):
         """What igpe is given, and the values of what it estimates."""
@@ -320,8 +324,27 @@ class Information:
         ]
         return before + sum(planned) / scale
 
+    def refusal_is_right(self):
+        """Whether nothing can be chosen, all allowed samples leave the information singular, and
+        the message names unknowns that take part in what is not estimable."""
+        if self.free:
+            return False
+        before, _ = self.before()
+        times = getattr(self.times, "times", self.times)
+        given = self.model.start, self.model.inputs, times, self.measured
+        after = _even(before + self.information(*given))
+        values, directions = np.linalg.eigh(after)
+        open_ = directions[:, values < 1e-9 * values.max()]
+        parts = [n for n, row in zip(self.values, open_, strict=True) if np.abs(row).max() > 1e-3]
+        return bool(parts) and all(f"'{n}'" in self.refusal for n in parts)
+
     def difference(self):
-        """Largest difference of covariances, relative to the errors; NaN counts as 1."""
+        """Largest difference of covariances, relative to the errors; NaN counts as 1.
+
+        A refusal counts as 0 if it is right, as 1 if not.
+        """
+        if self.plan is None:
+            return 0.0 if self.refusal_is_right() else 1.0
         before, variance = self.before()
         pairs = [(self.plan.covariance, self.after(before, variance))]
         if np.linalg.matrix_rank(_even(before), tol=1e-9) == len(before):
