@@ -537,7 +537,7 @@ COMMANDS = {
     "new": ("new", "drafted.py", "--data", "table.csv"),
     "check": ("check", "decay.py", "--plot", "map.png"),
     "estimate": ("estimate", "decay.py", "--json", "out.json", "--time-limit", "5"),
-    "certify": ("certify", "decay.py", "--time-limit", "2", "--certificate", "proof.json"),
+    "certify": ("certify", "decay.py", "--time-limit", "60", "--certificate", "proof.json"),
 }
 
 

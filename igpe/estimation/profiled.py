@@ -30,6 +30,7 @@ WIDE = 0.25  # standard error relative to the estimate, from which it is poorly 
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
 MOST = 20  # profiles
+INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 
@@ -68,7 +69,10 @@ def _profiled(
 
     def made_now() -> Profiles:
         at = result.parameters
-        return profile(problem, at, names, confidence=level, method=method, progress=False)
+        return profile(
+            problem, at, names, confidence=level, method=method, progress=False,
+            most_integrations=INTEGRATIONS,
+        )  # fmt: skip
 
     try:
         made = if_in_time(made_now)

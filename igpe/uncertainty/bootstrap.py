@@ -77,6 +77,10 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     undetermined: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if lost := [n for n in self.estimate if n not in self.replications]:
+            raise ValueError(f"the replications have no columns {lost}")
+
     @property
     def parameters(self) -> pd.DataFrame:
         """Of the refits that converged: one row each, one column for each unknown."""

@@ -196,6 +196,7 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
 INCREMENTS = 4  # of the sum of squares, on each side
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
 BETTER = 1e-2  # of the rise: an optimum so much lower is another one
+WIDER = 0.01  # of an interval: what another profile shows beyond its ends is more than rounding
 AGAIN = 5  # times that profiles begin again at a better optimum
 
 Method: TypeAlias = SingleShooting | Collocation
@@ -282,6 +283,7 @@ def profile(
     *,
     confidence: float = 0.95,
     method: Method = SingleShooting(),
+    most_integrations: float = np.inf,
     executor: Workers = None,
     store: str | Path | None = None,
     timeout: float | None = None,
@@ -298,6 +300,7 @@ def profile(
     names      of the unknowns; None: all free ones
     confidence of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
+    most_integrations  after which no further profile begins
     executor, store, timeout   where profiles are made and kept, one an item, as for
                `igpe.campaign`; one that is ended is left out, and a note says so
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
@@ -307,6 +310,8 @@ def profile(
                profile could be made;  what `igpe.campaign` raises
 
     If a better optimum is met on the way, all profiles begin again there, and a note says so.
+    An interval also holds the values at which the profile of another unknown explains the
+    measurements well enough.
     """
     require_confidence("profile", confidence)
     asked, values = chosen(problem, names), values_of(problem, estimate)
@@ -317,7 +322,7 @@ def profile(
     for turn in range(AGAIN + 1):
         series = "" if store is None else digest("profile", equations, job[1:], values)
         work = Work(partial(_prepared, values), job, series)
-        rows, complete = _rows(work, asked, backend, teller(progress))
+        rows, complete = _rows(work, asked, backend, teller(progress), most_integrations)
         single = [Profiles.from_dict(row["profiles"]) for row in rows]
         integrations += rows[0]["setup"] + sum(one.integrations for one in single)
         better = min((r["better"] for r in rows if r["better"]), key=lambda b: b[1], default=None)
@@ -329,7 +334,7 @@ def profile(
         if not again:
             break
         values = there
-    profiles = tuple(p for one in single for p in one.profiles)
+    profiles = _widened([p for one in single for p in one.profiles], single[0])
     lost = [n for n in asked if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
@@ -343,7 +348,26 @@ def profile(
     )
 
 
-def _rows(work: Work, names: Sequence[str], backend: Backend, tell: Tell) -> tuple[list[Row], bool]:
+def _widened(made: Sequence[ParameterProfile], base: Profiles) -> tuple[ParameterProfile, ...]:
+    """The profiles, their intervals widened to what the others show to be well explained."""
+    points = [p.others[p.costs <= base.objective + base.rise] for p in made]
+    values = np.vstack(points)
+    widened = []
+    for one in made:
+        here = values[:, base.names.index(one.name)]
+        low, high = here.min(initial=one.lower), here.max(initial=one.upper)
+        slack = WIDER * (one.upper - one.lower)
+        if low < one.lower - slack:
+            one = replace(one, lower=float(low))
+        if high > one.upper + slack:
+            one = replace(one, upper=float(high))
+        widened.append(one)
+    return tuple(widened)
+
+
+def _rows(
+    work: Work, names: Sequence[str], backend: Backend, tell: Tell, most: float
+) -> tuple[list[Row], bool]:
     """What became profiles, in the order of the names; those that are there at Ctrl-C.
 
     returns  also whether all items were finished
@@ -352,6 +376,9 @@ def _rows(work: Work, names: Sequence[str], backend: Backend, tell: Tell) -> tup
 
     def items() -> Iterator[Item]:
         for done, name in enumerate(names):
+            rows = [one.row for one in known.values() if one.status is None]
+            if sum(row["profiles"]["integrations"] for row in rows) > most:
+                return
             tell(Share(f"Profile of {name}", done / len(names)))
             yield Item(name, name)
 

@@ -264,6 +264,10 @@ def test_json_gives_back_all(problem, tmp_path):
         assert str(again) == str(found)
         assert again.undetermined == found.undetermined
         assert again.notes == found.notes
+    stored = found.to_dict()
+    del stored["replications"][next(iter(found.estimate))]
+    with pytest.raises(DataError, match="is damaged"):
+        Bootstrapped.from_dict(stored)
 
 
 def test_what_else_was_stored_is_refused_by_its_name():

@@ -1,6 +1,7 @@
 """Profile likelihoods against closed forms, brute force and each other's methods."""
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 import bellman
 import matplotlib.pyplot as plt
@@ -16,7 +17,7 @@ from small_problems import PRODUCT_NEAR, TIMES, hump, kept_line, line, product
 import igpe
 from igpe.core.errors import DataError, EstimationFailed, ProblemError, Unsupported
 from igpe.uncertainty.path import walk
-from igpe.uncertainty.profile import Profiles, profile
+from igpe.uncertainty.profile import Profiles, _widened, profile
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 
@@ -182,6 +183,23 @@ def test_a_better_optimum_is_met_and_told():
     assert found.parameters["w"] == pytest.approx(-1.05, abs=0.02)
     assert "was not the best" in found.notes[0]
     assert found.objective < 1e-6
+
+
+def test_intervals_hold_what_the_profiles_of_others_show():
+    found = profile(product(), PRODUCT_NEAR)
+    one, other = found.profiles[:2]
+    far = replace(one, others=one.others + np.array([0.0, 10.0]))
+    low, high = _widened([far, other], found)[1].lower, _widened([far, other], found)[1].upper
+    within = far.costs <= found.objective + found.rise
+    assert low == other.lower
+    assert high == far.others[within, 1].max() > other.upper
+    assert _widened(found.profiles, found) == found.profiles
+
+
+def test_after_the_most_integrations_no_profile_begins():
+    found = profile(product(), PRODUCT_NEAR, most_integrations=1)
+    assert [p.name for p in found.profiles] == [found.names[0]]
+    assert f"no profiles of {found.names[1]}" in " ".join(found.notes)
 
 
 def test_json_gives_back_all():

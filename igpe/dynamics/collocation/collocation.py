@@ -201,6 +201,8 @@ class _Correction:
         best = self.fits[int(np.argmin(costs))].answer.objective
         for i in np.argsort(costs, kind="stable"):
             fit = self.fits[i]
+            if fit.answer.status is Status.ITERATION_LIMIT:
+                continue  # no optimum: a finer mesh would cost as much and be none either
             if not costs[i] <= best + WORTH_REFINING * abs(best) + self.tiny or np.isinf(costs[i]):
                 continue
             twin = next((e for f, e in refined if self._same(f, fit, SAME_POINT)), None)

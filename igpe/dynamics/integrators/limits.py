@@ -15,9 +15,9 @@ from igpe.core.arrays import FloatArray
 
 EACH = 4.0  # share of the allowance that CVODES, which counts steps between two outputs only, may
 LEAST = 200  # use for each of them, times their number; and the least of that: steps of a start
-LARGEST = 1e15
-"""Times its size that a state may be. Near 1 / machine epsilon: beyond it, adding to a state all
-that it normally is changes nothing. Growth from traces of 1e-12 must pass."""
+LARGEST = 1e30
+"""Times its size that a state may be. Growth from traces must pass, and what is exponential in
+others: exp(-E/R/T) as a state of its own grows by 1e18 within a published reactor."""
 MOST_STEPS = 2**31 - 1  # what CVODES can count
 TOO_MANY = "A function of time rises and falls too often for these unknowns to be followed."
 NO_START = "The start values are not finite."

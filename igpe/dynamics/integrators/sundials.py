@@ -141,6 +141,7 @@ class _Multistep:
                 "abstol": self.method.atol,
                 "reltol": self.method.rtol,
                 "max_num_steps": steps,
+                "linear_solver": "csparse",  # CasADi's own QR fails at states of 1e12 beside 1e-12
                 "show_eval_warnings": False,
                 "disable_internal_warnings": True,
             }

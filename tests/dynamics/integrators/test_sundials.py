@@ -6,8 +6,10 @@ import pyomo.environ as pyo
 import pytest
 from initial_values import simulation
 from pyomo import dae
+from scipy.integrate import solve_ivp
 from zoo import ZOO
 
+import igpe
 from igpe.core.status import Status
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -70,3 +72,40 @@ def test_algebraic_variables_of_any_size():
     times = np.array([0.0, 0.5, 1.5])
     came = simulation(problem, times).run(np.array([0.8]))
     assert came.implicit[:, 0] / 1e-9 == pytest.approx(-1 + 0.4 * times, rel=1e-6)
+
+
+def test_an_exponential_of_another_state_may_be_a_state():
+    """A stirred tank with r = k exp(-12.5/T) as a state, which grows to 1e18."""
+    tau, T_in, heat, cooling = 0.675, 0.688, 0.784, 0.747
+
+    def slope(t, c, T, r, sin):
+        loss = cooling * (2 * T - 0.857 - 0.057 * sin(0.5 * t))
+        dT = (T_in - T) / (2 * tau) + 0.0286 * heat * r * c - loss
+        return (1 - c) / (2 * tau) - 2 * r * c, dT, 12.5 * r / T**2 * dT
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.c, m.T, m.r = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
+        m.c0 = pyo.Var(bounds=(0, 1))
+        for i, x in enumerate((m.c, m.T, m.r)):
+            d = dae.DerivativeVar(x)
+            m.add_component(f"d{i}", d)
+
+            def law(m, t, d=d, i=i):
+                return d[t] == slope(t, m.c[t], m.T[t], m.r[t], pyo.sin)[i]
+
+            m.add_component(f"law{i}", pyo.Constraint(m.t, rule=law))
+        return m
+
+    start = {"c": "c0", "T": 0.187, "r": 0.234}
+    data = pd.DataFrame({"time": [0.0, 10.0, 20.0], "T": [0.2, 0.5, 0.5]})
+    given = Problem(build, parameters=["c0"], experiments=Experiment(data, start=start))
+    run = igpe.simulate(given, {"c0": 0.49}, integrator=igpe.integrators.Sundials())
+    by_scipy = solve_ivp(
+        lambda t, x: slope(t, *x, np.sin), (0, 20), [0.49, 0.187, 0.234],
+        "LSODA", rtol=1e-10, atol=1e-24,
+    )  # fmt: skip
+    assert by_scipy.y[2].max() > 1e16
+    assert run["T"].iloc[-1] == pytest.approx(by_scipy.y[1, -1], rel=1e-6)
+    assert run["r"].iloc[-1] == pytest.approx(by_scipy.y[2, -1], rel=1e-3)
