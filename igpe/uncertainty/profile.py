@@ -355,13 +355,11 @@ def _widened(made: Sequence[ParameterProfile], base: Profiles) -> tuple[Paramete
     widened = []
     for one in made:
         here = values[:, base.names.index(one.name)]
-        low, high = here.min(initial=one.lower), here.max(initial=one.upper)
+        low, high = float(here.min()), float(here.max())
         slack = WIDER * (one.upper - one.lower)
-        if low < one.lower - slack:
-            one = replace(one, lower=float(low))
-        if high > one.upper + slack:
-            one = replace(one, upper=float(high))
-        widened.append(one)
+        lower = low if low < one.lower - slack else one.lower
+        upper = high if high > one.upper + slack else one.upper
+        widened.append(replace(one, lower=lower, upper=upper))
     return tuple(widened)
 
 
