@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ METHODS: dict[str, Any] = {
     "IncrementalShooting": igpe.IncrementalShooting(),
     "MultipleShooting": igpe.MultipleShooting(),
 }
+LIBRARIES = "sympy", "igpe.proofs.prover.unasked"  # loaded once, before the time is taken
 MULTIPLE_ONCE = igpe.MultipleShooting(restarts=Restarts(count=0))
 TERMS = {  # text with the state x, another state y and parameters p, q -> typical sizes of these
     "-p*x": (1.0,),
@@ -263,6 +265,8 @@ def is_named(verdict: dict[str, str]) -> bool:
 
 def figures(given: argparse.Namespace) -> Iterator[Row]:
     """Shares and seconds."""
+    for library in LIBRARIES:
+        import_module(library)
     store = given.store / "few_data.jsonl" if given.store else None
     found = run_all(store, [str(number) for number in _numbers(given)], answer, LONGEST)
     best = dict.fromkeys(found, np.inf)

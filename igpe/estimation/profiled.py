@@ -13,6 +13,7 @@ import numpy as np
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.status import Clock, Status
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -64,7 +65,8 @@ def _profiled(
     problem: Problem, result: Result, names: Sequence[str], settings: Settings
 ) -> Profiles | None:
     """Profiles at the result; None if there are none, or no time for them."""
-    method = SingleShooting(integrator=settings.integrator)
+    exact = settings.integrator
+    method = SingleShooting(Automatic(exact.rtol, exact.atol))
     level = settings.confidence
 
     def made_now() -> Profiles:

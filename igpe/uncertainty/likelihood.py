@@ -28,6 +28,7 @@ from igpe.dynamics.shooting.reweighting import held_weights, weighted_at
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.least_squares.active import refitted_on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
@@ -168,6 +169,14 @@ def chosen(problem: Problem, names: Any) -> tuple[str, ...]:
 def quick(search: Search, absolute: float) -> Search:
     """The search, ended where `absolute` (if it is a number) is all that is to be gained."""
     return replace(search, absolute=absolute) if np.isfinite(absolute) else search  # type: ignore[type-var]
+
+
+def bending(search: Search) -> Search:
+    """The search, learning curvature if it can: valleys that undetermined unknowns leave are bent.
+
+    Gauss-Newton alone takes up to 100 steps along them (an activation energy and its factor).
+    """
+    return replace(search, curvature=True) if isinstance(search, GaussNewton) else search
 
 
 def size_of(problem: Problem, x: FloatArray, i: int) -> float:

@@ -34,6 +34,7 @@ from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import (
+    bending,
     chosen,
     likelihood,
     quick,
@@ -258,7 +259,7 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         )
     base = likelihood(problem, values, method, confidence=confidence)
     profiles = without_profiles(base.x, base.at.cost, base.errors)
-    search = quick(base.search, INEXACT * profiles.rise)
+    search = bending(quick(base.search, INEXACT * profiles.rise))
 
     def freed(point: PathPoint) -> Better:
         fit = base.search.fit(base.residuals, point.x, base.box)

@@ -31,6 +31,7 @@ NOTHING = 1e-250  # next to the smallest numbers, which have no digits
 UNDECIDED = 9
 BENT = 2  # an upward bend, -2 a downward one: one extremum at most
 HALVINGS = 45
+EXACT = 1e-5  # of a rise's length: how exactly its marks are located
 KEPT = 256  # functions whose times are kept
 SHARES = 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6  # of a rise: where it is marked
 ABRUPT = 2.0  # times its own length that nothing happened before a rise
@@ -469,7 +470,8 @@ class _Trajectory:
     def _reached(self, begin: FloatArray, end: FloatArray) -> FloatArray:
         """(5, n) where shares of the change are done, on stretches without extrema.
 
-        (5, 0) once it is clear that no change is abrupt.
+        (5, 0) once it is clear that no change is abrupt. A step of an integrator that ends near a
+        mark sees the rise as one that ends on it, so a small part of its length is exact enough.
         """
         first, last = np.split(self._values(self.function.value, np.append(begin, end)), 2)
         least = NOISE * max(np.max(np.abs(first), initial=0.0), np.max(np.abs(last), initial=0.0))
@@ -484,4 +486,6 @@ class _Trajectory:
             low, high = np.where(passed, low, middle), np.where(passed, middle, high)
             if not _is_abrupt(self.segments.edges[0], low[1], high[1], low[3]).any():
                 return np.zeros((len(SHARES), 0))  # whatever the digits to come
+            if ((high - low).max(axis=0) <= EXACT * (low[3] - high[1])).all():
+                break
         return high
