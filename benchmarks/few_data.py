@@ -1,6 +1,7 @@
 """Few data: random small problems whose best fit is known, by the defaults of `igpe.estimate`.
 
-    python benchmarks/few_data.py [fits] [references] [--count 300] [--quick] [--store FOLDER] [--json FILE]
+    python benchmarks/few_data.py [fits] [references] [--count 300] [--quick] [--store FOLDER]
+                                  [--json FILE]
 
 1 to 3 states, at most 6 unknowns with bounds a factor of 20 to either side of the truth, 15 times,
 errors of 2 % of each output's largest value, sigma given; right-hand sides are sums of terms: first

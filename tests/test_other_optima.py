@@ -15,7 +15,7 @@ import igpe
 from igpe.core.box import Box
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.other_optima import EXHAUSTED
+from igpe.dynamics.search.other_optima import EXHAUSTED, wells
 from igpe.dynamics.shooting.refine import refine
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
@@ -356,3 +356,36 @@ def test_a_search_ends_at_its_allowance_and_says_so(twins, monkeypatch):
     assert EXHAUSTED in result.notes
     assert EXHAUSTED not in twins.notes
     assert result.objective == pytest.approx(twins.objective)
+
+
+def test_aliases_of_a_frequency_lie_on_a_line_through_the_estimate():
+    """Also where the wrong frequency has a wrong amplitude."""
+    times, box = (
+        5 * np.linspace(0.2, 1, 15) ** 1.5,
+        Box(("a", "w"), np.array([0.05, 0.2]), np.array([20.0, 80.0])),
+    )
+
+    def residual(x):
+        a, w = x
+        values = a * np.sin(w * times) ** 2
+        by = np.stack([values / a, a * times * np.sin(2 * w * times)], axis=1)
+        return Linearised((values - np.sin(3.6 * times) ** 2) / 0.02, by / 0.02)
+
+    alias = SEARCH.fit(residual, np.array([0.3, 5.4]), box)
+    assert alias.cost > 1000
+    best, *_ = wells(Landscape(residual, box), alias.x)
+    assert best[1] == pytest.approx(3.6, rel=0.05)
+    assert SEARCH.fit(residual, best, box).x == pytest.approx([1.0, 3.6], rel=1e-6)
+
+
+def test_where_no_ridge_is_there_are_no_wells():
+    box = Box(("a", "k"), np.array([0.01, 0.01]), np.array([100.0, 100.0]))
+    times = np.linspace(0.1, 3, 12)
+
+    def residual(x):
+        a, k = x
+        values = a * np.exp(-k * times)
+        by = np.stack([values / a, -times * values], axis=1)
+        return Linearised((values - np.exp(-times)) / 0.02, by / 0.02)
+
+    assert wells(Landscape(residual, box), np.array([1.0, 1.0])) == []

@@ -32,7 +32,7 @@ from igpe.results.result_data import has_better
 SWITCH = "IGPE_PROOFS"
 """Environment variable: with "asked" `igpe.estimate` tries no proof that was not asked for."""
 FEW = 4  # unknowns of which a proof may be had in seconds
-WIDE = 1e3  # ratio of positive bounds
+WIDE = 1e2  # ratio of positive bounds
 FURTHER = IteratedSearch(starts=40, most=80, patience=40)
 NOTHING_BETTER = (
     "The data refute the fit, so all unknowns were searched for again from {} scattered starts: "
@@ -158,7 +158,7 @@ def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
 
     Or at which the model could not be integrated.
 
-    From scattered starts and from those redrawn; in logarithms where bounds are three decades
+    From scattered starts and from those redrawn; in logarithms where bounds are two decades
     apart. What is no better leaves the steps as they are, with a note that says so.
     """
     return if_in_time(lambda: _searched_further(steps, settings)) or (steps, CUT_SHORT)

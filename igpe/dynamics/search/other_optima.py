@@ -6,7 +6,9 @@ sought from where symmetry puts them, and by chance:
 
 - two unknowns of an optimum change places, or one changes its sign; they are held while the others
   are fitted again, and then all are fitted;
-- from the best of points that are spread over the bounds.
+- from the best of points that are spread over the bounds;
+- from where the objective has further minima along lines through the best optimum, one for each
+  unknown: there lie aliases of a frequency, which other starts meet only if all else is right.
 
 What is found is exchanged again, so that three unknowns that may change places give six optima.
 """
@@ -23,6 +25,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
     SAME,
@@ -36,6 +39,8 @@ from igpe.numerics.optima import (
 from igpe.problem.problem import Problem
 
 TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from
+LINE = 64  # points of a line through an optimum, from bound to bound
+MOST_LINED = 4  # optima, each better than the one before, through which lines are laid
 EXCHANGES = 12  # the best of all after the others were fitted again
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
@@ -139,6 +144,7 @@ class _Search:
         moved = self._refitted(self.sought.moved(own.x))
         for start in (*self.sought.starts, *moved, *self._scattered()):
             self._search(start)
+        self._search_along_lines()
         for k in range(MOST):
             if k >= len(self.found):
                 return
@@ -159,6 +165,17 @@ class _Search:
             self.found[known] = fit
             self.improved = self.improved or known == 0
         self._lower_level(fit)
+
+    def _search_along_lines(self) -> None:
+        """Search from the wells of the best optimum, and of what is better, if that is met."""
+        best = np.inf
+        for _ in range(MOST_LINED if self.landscape.box.bounded else 0):
+            least = min(self.found, key=lambda one: one.cost)
+            if not least.cost < best - self.landscape.rounding:
+                return
+            best = least.cost
+            for start in wells(self.landscape, least.x)[:STARTS]:
+                self._search(start)
 
     def _fitted(self, start: FloatArray, search: GaussNewton) -> Fit:
         return search.fit(self.landscape.residual, start, self.landscape.box)
@@ -194,6 +211,36 @@ class _Search:
         fits = [profiled(self.landscape, there, held, search=HELD) for there, held in moved]
         usable = sorted((f for f in fits if f.at is not None), key=lambda f: f.cost)
         return [fit.x for fit in usable[:EXCHANGES]]
+
+
+def wells(landscape: Landscape, x: FloatArray) -> list[FloatArray]:
+    """Points (n,) of further minima along lines through x, one for each unknown, best first.
+
+    At each point of a line the other unknowns take one Gauss-Newton step, and what it promises
+    counts: where the wrong frequency has the wrong amplitude, the right one would look no better.
+    A minimum on a bound is none: there the objective may fall without a ridge before.
+    """
+    box, found = landscape.box, []
+    for i, (low, high) in enumerate(zip(box.lower, box.upper, strict=True)):
+        values = np.clip((np.geomspace if low > 0 else np.linspace)(low, high, LINE), low, high)
+        line = [_relaxed(landscape, np.where(np.arange(len(x)) == i, v, x), i) for v in values]
+        costs = np.array([cost for cost, _ in line])
+        inner = np.flatnonzero((costs[1:-1] < costs[:-2]) & (costs[1:-1] <= costs[2:])) + 1
+        own = (values[inner - 1] <= x[i]) & (x[i] <= values[inner + 1])
+        found += [line[k] for k in inner[~own]]
+    return [point for _, point in sorted(found, key=lambda pair: pair[0])]
+
+
+def _relaxed(landscape: Landscape, x: FloatArray, held: int) -> tuple[float, FloatArray]:
+    """Objective that a step of all unknowns but one promises, none longer than itself; its end."""
+    at = landscape.residual(x)
+    if at is None or not np.isfinite(at.cost):
+        return np.inf, x
+    box, reach = landscape.box, np.where(np.arange(len(x)) == held, 0.0, np.abs(x))
+    low, high = np.maximum(box.lower - x, -reach), np.minimum(box.upper - x, reach)
+    step = bounded_solution(at.jacobian, -at.residual, low, high)
+    left = at.residual + at.jacobian @ step
+    return float(left @ left) + at.offset, box.clip(x + step)
 
 
 def _exchanges(x: FloatArray, box: Box) -> Iterator[tuple[FloatArray, list[int]]]:
