@@ -4,6 +4,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import bellman
+import few_data
 import matplotlib.pyplot as plt
 import methanol
 import numpy as np
@@ -289,3 +290,13 @@ def test_an_interrupt_keeps_finished_profiles(monkeypatch):
     walked, at = [], 2
     with pytest.raises(KeyboardInterrupt):
         profile(line(), NEAR_LINE)
+
+
+def test_a_bent_valley_of_undetermined_unknowns_takes_few_integrations():
+    """An activation energy, its factor and a saturation: 772 without learning curvature."""
+    problem = few_data.problem(few_data.draw(0))
+    names = ("p0", "p1", "p2", "p3", "p4", "p5")
+    near = dict(zip(names, (0.5886, 2.09698, 0.076994, 126.054, 2.14194, 0.28026), strict=True))
+    found = profile(problem, near, "p1")
+    assert found.integrations < 400
+    assert (found["p1"].lower, found["p1"].upper) == pytest.approx((1.533, 2.919), rel=3e-3)
