@@ -66,7 +66,9 @@ def _profiled(
 ) -> Profiles | None:
     """Profiles at the result; None if there are none, or no time for them."""
     exact = settings.integrator
-    method = SingleShooting(Automatic(exact.rtol, exact.atol))
+    if exact == Settings().integrator:  # as exact, and several times as fast
+        exact = Automatic(exact.rtol, exact.atol)
+    method = SingleShooting(exact)
     level = settings.confidence
 
     def made_now() -> Profiles:
