@@ -7,7 +7,8 @@ traps     three of SciMLBenchmarks.jl's problems of parameter estimation (data e
           errors), by the defaults of `igpe.estimate` and by global methods of SciPy and of NLopt;
           where NLopt cannot be imported (pip install nlopt) its methods are left out, and said so
 outliers  ten small published systems, a tenth of the measurements replaced by gross errors, by the
-          defaults of `igpe.estimate` with least squares, Huber's loss and absolute values
+          defaults of `igpe.estimate`, but for the proof, with least squares, Huber's loss and
+          absolute values
 
 traps: every method is given the processor time of igpe on the same problem, and BUDGET seconds at
 least; one that ends sooner is begun again with another seed, and the best of all counts. All
@@ -358,13 +359,18 @@ PEERS: dict[str, Callable[[str, Objective, int], bool]] = {
 }
 
 
+def spent() -> float:
+    """Processor time of this process and of those it started, in s."""
+    return sum(os.times()[:4])
+
+
 def by_igpe(name: str) -> Answer:
     """What the defaults make of a trap."""
     system, table, near = trap(name)
     posed = problem(system, table)
-    began = time.process_time()
+    began = spent()
     result = igpe.estimate(posed, seed=0)
-    seconds = time.process_time() - began
+    seconds = spent() - began
     off = error(system, dict(result.parameters))
     return {"error": off, "right": off <= near, "estimation": seconds,
             "objective": result.objective, "verdict": dict(result.verdict)}  # fmt: skip
@@ -468,9 +474,9 @@ def by_loss(cell: str) -> Answer:
     system, data = PLAIN[which], spoilt(which, kind)
     more = given_sigma(which, data.sigma, deviations)
     posed = problem(system, data.table, LOSSES[loss], **more)
-    began = time.process_time()
-    result = igpe.estimate(posed, seed=0)
-    seconds = time.process_time() - began
+    began = spent()
+    result = igpe.estimate(posed, seed=0, certify=False)
+    seconds = spent() - began
     off = error(system, dict(result.parameters))
     called = result.outliers()
     named = {(n, round(t, 9)) for n, t in zip(called["name"], called["time"], strict=True)}
