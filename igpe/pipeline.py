@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.curves import smooth_measurements
+from igpe.algebraic.curves import series_of, smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
 from igpe.core.arguments import require
 from igpe.core.deadline import (
@@ -156,7 +156,8 @@ def _estimate(
         )
     given, problem = problem, first_weighted(problem)
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
-        ladder = [smooth_measurements(problem, smoother) for smoother in settings.ladder]
+        series = series_of(problem)
+        ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
     with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
         structure = analyse(problem)
         problem = _without_unreachable(problem, structure)

@@ -23,6 +23,7 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import constraints, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.refine import Refined
+from igpe.dynamics.shooting.relative_sigma import typical
 from igpe.dynamics.shooting.residuals import deviations, fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
@@ -506,7 +507,8 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
     sizes = problem.relative_sigma
     left = 0 if at is None else problem.size - len(problem.box)
     if sizes and at is not None and left > 0:
-        spread = np.sqrt(at.cost / left)
+        squares, rows = problem.loss.is_squares, of_measurements(problem, at).residual
+        spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         yield (
             "No standard deviations were given, so each quantity counts by the size of its own "

@@ -25,11 +25,19 @@ class Loss:
     is_absolute  whether the objective is the sum of absolute residuals, the limits being small ones
                  of a smooth form
     criterion    name of the objective in results; empty for sums of squares
+
+    Any other loss has limits in standard deviations, `needs_deviations`: unknown ones are taken
+    from the residuals, by their median.
     """
 
     is_squares: bool = False
     is_absolute: bool = False
     criterion: str = ""
+
+    @property
+    def needs_deviations(self) -> bool:
+        """Return True if the optimum depends on how large the standard deviations are."""
+        return not (self.is_squares or self.is_absolute)
 
     def limits(self, spread: float) -> tuple[float, ...]:
         """Return the limits that are used one after the other.
@@ -67,6 +75,10 @@ class L1(Loss):
 @dataclass(frozen=True)
 class Huber(Checked, Loss):
     """Squares up to `delta` standard deviations, linear beyond.
+
+    Without standard deviations each quantity has one of its own, the median of its residuals / 0.67
+    (Huber & Ronchetti, Robust Statistics (2009), section 7.8), taken anew until it stands still.
+    With `sigma="equal"` delta is in the measurements' unit.
 
     raises ProblemError unless delta is a positive number
     """

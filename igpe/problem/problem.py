@@ -138,14 +138,13 @@ class Problem(Suggesting):
 
     @property
     def weights_unknown(self) -> bool:
-        """Whether several quantities are measured with errors of unknown size.
+        """Whether errors are of unknown size and that size decides the optimum.
 
-        A loss with a limit in the measurements' unit lets all count alike.
+        It does where several quantities are measured, and where the loss has limits.
         """
-        if not (self.loss.is_squares or self.loss.is_absolute):
-            return False
         runs = [e for e in self.experiments if e.weights_unknown]
-        return len({e.measured[k] for e in runs for k in set(e.measurements.column)}) > 1
+        quantities = {e.measured[k] for e in runs for k in set(e.measurements.column)}
+        return len(quantities) > (0 if self.loss.needs_deviations else 1)
 
     @property
     def relative_sigma(self) -> dict[str, float]:

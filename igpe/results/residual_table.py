@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arrays import FloatArray
+from igpe.numerics.least_squares.base import MAD
 from igpe.numerics.statistics.covariance import chi_squared_probability
 from igpe.numerics.statistics.lack_of_fit import (
     CLEAR,
@@ -33,7 +34,8 @@ def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.Dat
     squares  weighted sum of squares; nan where the objective is no such sum
     returns  columns experiment, name, test, statistic, p, verdict (a sentence)
     """
-    standard, known, odd = standardised(points), sigma_known(points), _studentised(points, degrees)
+    standard, known = standardised(points), sigma_known(points)
+    odd, left = _oddness(points, degrees, robust=math.isnan(squares))
     tests: list[tuple[str, str, Tested]] = []
     if known and degrees > 0 and math.isfinite(squares):
         tests.append(("", "", _chi_squared(squares, degrees)))
@@ -45,7 +47,7 @@ def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.Dat
         tests += [(*where, t) for t in all_tests(standard[order])]
         if np.isfinite(odd[at]).all():
             worst = int(np.argmax(np.abs(odd[at])))
-            p = float(outlier_p(odd[at], None if known else degrees)[worst])
+            p = float(outlier_p(odd[at], left)[worst])
             off, time = odd[at][worst], rows["time"].iloc[worst]
             says = f"the measurement at {time:g} is {abs(off):.2g} standard deviations off: "
             tests.append((*where, Tested("outlier", float(off), p, f"{says}an outlier")))
@@ -53,10 +55,14 @@ def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.Dat
     return pd.DataFrame(rows_of, columns=COLUMNS)
 
 
-def outliers(points: pd.DataFrame, degrees: int) -> pd.DataFrame:
-    """Rows of `points` whose residual is too large among all (Bonferroni), the worst first."""
-    odd = _studentised(points, degrees)
-    p = outlier_p(odd, None if sigma_known(points) else degrees)
+def outliers(points: pd.DataFrame, degrees: int, *, robust: bool = False) -> pd.DataFrame:
+    """Rows of `points` whose residual is too large among all (Bonferroni), the worst first.
+
+    robust  whether the loss was a robust one: what its large residuals are does not count in how
+            large a residual is, where standard deviations are unknown
+    """
+    odd, left = _oddness(points, degrees, robust=robust)
+    p = outlier_p(odd, left)
     table = points.assign(studentised=odd, p=p)
     largest = points.groupby(["experiment", "name"])["measured"].transform(lambda m: m.abs().max())
     real = points["residual"].abs() > ROUNDING * largest
@@ -102,12 +108,14 @@ def sigma_known(points: pd.DataFrame) -> bool:
     return bool(points["sigma"].notna().all())
 
 
-def _studentised(points: pd.DataFrame, degrees: int) -> FloatArray:
+def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[FloatArray, int | None]:
+    """(m,) residuals in their own standard deviations, and the freedom of these; None: known."""
+    values, left = standardised(points), None if sigma_known(points) else degrees
+    median = float(np.median(np.abs(values)))
+    if robust and left is not None and median > 0:
+        values, left = values / (MAD * median), None
     leverage = points["leverage"].fillna(0.0) if "leverage" in points else 0.0 * points["residual"]
-    known = sigma_known(points)
-    return studentised(
-        standardised(points), leverage.to_numpy(dtype=float), None if known else degrees
-    )
+    return studentised(values, leverage.to_numpy(dtype=float), left), left
 
 
 def _chi_squared(objective: float, degrees: int) -> Tested:

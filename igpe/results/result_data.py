@@ -207,8 +207,11 @@ class ResultData:
         return residual_table(self.points, squares, self.degrees)
 
     def outliers(self) -> pd.DataFrame:
-        """Rows of `points` whose studentised residual is too large (Bonferroni, p < 0.05)."""
-        return outliers(self.points, self.degrees)
+        """Rows of `points` whose studentised residual is too large (Bonferroni, p < 0.05).
+
+        With a robust loss and unknown standard deviations, by the median size of the residuals.
+        """
+        return outliers(self.points, self.degrees, robust=bool(self.criterion))
 
     def combinations(self) -> pd.DataFrame:
         """Directions in the unknowns, the poorest determined first.

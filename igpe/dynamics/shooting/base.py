@@ -286,7 +286,8 @@ def in_deviations(fit: Fit, spread: float) -> Fit:
 
 def spread_of(problem: Problem) -> float:
     """One standard deviation in units of the residuals: 1 where known, else a guess."""
-    if problem.sigma_known or problem.sigma_estimated:
+    sized = problem.loss.needs_deviations and problem.relative_sigma
+    if problem.sigma_known or problem.sigma_estimated or sized:
         return 1.0
     values = np.concatenate([
         e.measurements.value / e.measurements.sigma for e in problem.experiments

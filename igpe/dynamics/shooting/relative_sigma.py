@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.numerics.least_squares.base import MAD
 from igpe.problem.experiment import Experiment, Measurements
 
 EXACT = 1e-6  # of the largest value, a known start included: errors of integration
@@ -87,14 +88,22 @@ def sizes_of(
 
 def _size(residuals: FloatArray, *, robust: bool) -> float:
     if robust:
-        return float(np.median(np.abs(residuals))) / 0.6745  # of normal errors
+        return typical(residuals)
     return float(np.sqrt(np.mean(residuals**2)))
 
 
+def typical(residuals: FloatArray) -> float:
+    """The standard deviation of normal errors with the median size of these residuals."""
+    return MAD * float(np.median(np.abs(residuals)))
+
+
 def relative_sigma(
-    measurements: Sequence[Measurements], sizes: Mapping[str, float]
+    measurements: Sequence[Measurements], sizes: Mapping[str, float], *, absolute: bool = False
 ) -> list[FloatArray]:
-    """For each experiment (m,): sizes as relative standard deviations, as above."""
+    """For each experiment (m,): sizes as relative standard deviations, as above.
+
+    absolute  whether they stay as large as they are: a robust loss has limits in them
+    """
     logs = [np.log([sizes.get(n, 1.0) for n in m.names])[m.column] for m in measurements]
-    mean = np.mean(np.concatenate(logs))
+    mean = 0.0 if absolute else np.mean(np.concatenate(logs))
     return [np.exp(own - mean) for own in logs]

@@ -34,6 +34,7 @@ from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import JUDGED_FREEDOM
 from igpe.smoothing.gcv_spline import GcvSpline
+from igpe.smoothing.gross_errors import without_gross_errors
 
 ROUNDS = 5  # of smoothing: each tells the weights of the next
 STILL = 1e-6  # relative change of every standard deviation that is none
@@ -57,31 +58,42 @@ def first_weighted(problem: Problem) -> Problem:
     if not problem.weights_follow_fit:
         return problem
     if problem.weights_unknown:
-        runs = [e.measurements for e in problem.experiments]
-        return problem.weighted(relative_sigma(runs, smoothed_sizes(problem)), relative=True)
+        return problem.weighted(_sized(problem, smoothed_sizes(problem)), relative=True)
     return problem.weighted([_smoothed(e) for e in problem.experiments])
+
+
+def _sized(problem: Problem, sizes: Mapping[str, float]) -> list[FloatArray]:
+    """For each experiment (m,) sizes of errors as standard deviations; their ratios for some losses."""
+    runs = [e.measurements for e in problem.experiments]
+    return relative_sigma(runs, sizes, absolute=problem.loss.needs_deviations)
 
 
 def smoothed_sizes(problem: Problem) -> dict[str, float]:
     """Quantity -> the noise of its measurements, by smoothing."""
     runs, robust = problem.experiments, not problem.loss.is_squares
-    scatter = [_scatter(e.measurements) for e in runs]
+    scatter = [_scatter(e.measurements, robust=robust) for e in runs]
     return sizes_of(runs, scatter, least_sizes(runs), robust=robust)
 
 
-def _scatter(m: Measurements) -> FloatArray:
-    """(m,) measurements less their smoothed course, as large as noise; NaN if they are too few."""
+def _scatter(m: Measurements, *, robust: bool) -> FloatArray:
+    """(m,) measurements less their smoothed course, as large as noise; NaN if they are too few.
+
+    robust  whether the course is that of measurements without gross errors
+    """
     scatter = np.full(len(m.value), np.nan)
     for k, name in enumerate(m.names):
         mine = m.column == k
         times, value, _ = m.of(name)
         unit = np.max(np.abs(value), initial=0.0)
         if unit > 0:
-            curve = GcvSpline().smooth(times, value / unit)
-            freedom = len(value) - curve.degrees_of_freedom
+            kept = value / unit
+            if robust:
+                kept = without_gross_errors(GcvSpline(), times, kept)
+            curve, count = GcvSpline().smooth(times, kept), int(np.isfinite(kept).sum())
+            freedom = count - curve.degrees_of_freedom
             if freedom >= JUDGED_FREEDOM:
                 left = value / unit - curve.value(times)
-                scatter[mine] = unit * left * np.sqrt(len(value) / freedom)
+                scatter[mine] = unit * left * np.sqrt(count / freedom)
     return scatter
 
 
@@ -115,9 +127,8 @@ def held_weights(problem: Problem, estimate: Any) -> Problem:
     """
     if not problem.weights_unknown:
         return problem
-    runs = [e.measurements for e in problem.experiments]
     if given := getattr(estimate, "relative_sigma", {}):
-        return problem.weighted(relative_sigma(runs, given), relative=True)
+        return problem.weighted(_sized(problem, given), relative=True)
     values = getattr(estimate, "parameters", estimate)
     return (values and weighted_at(problem, values)) or first_weighted(problem)
 
@@ -157,7 +168,7 @@ class Weights:
             every = [e.measurements for e in runs]
             left = [h - m.value for h, m in zip(predicted, every, strict=True)]
             robust = not self.problem.loss.is_squares
-            return relative_sigma(every, sizes_of(runs, left, self._least, robust=robust))
+            return _sized(self.problem, sizes_of(runs, left, self._least, robust=robust))
         return [e.sigma_at(h) for e, h in zip(runs, predicted, strict=True)]
 
     def limits(self, parameters: Mapping[str, float]) -> tuple[str, ...]:

@@ -1,0 +1,107 @@
+"""Gross errors among the measurements of one quantity, left out before a robust fit is begun.
+
+A curve is fitted, measurements further from it than CUT typical deviations are left out, and so on
+until the same are left out twice. That ends in one of two ways, by where it begins: a curve through
+all measurements may follow gross errors, one that minimises absolute distances may cut off a narrow
+peak (Huber & Ronchetti, Robust Statistics (2009), section 7.8, for the weights). Of both the end
+with the smaller
+
+    n log s + sum min((y - f)^2 / s^2, CUT^2) / 2
+
+over all n measurements is taken, s being the deviation that the kept ones tell.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.smoothing.base import JUDGED_FREEDOM, Smoother
+
+CUT = 4.0  # deviations: one good measurement in 16 000 is so far off
+ROUNDS = 8  # of either iteration
+KEPT = 0.5  # of the measurements, at least
+NORMAL = 1.4826  # standard deviations in the median size of normal errors
+ROUNDING = 1e-9  # of the largest value: closer to the curve is no error
+FEWEST = 10  # measurements: gross errors among fewer cannot be told from features
+
+
+class _End(NamedTuple):
+    """Measurements (m,) that are kept, and what they cost."""
+
+    kept: BoolArray
+    cost: float
+
+
+def without_gross_errors(
+    smoother: Smoother,
+    times: FloatArray,
+    values: FloatArray,
+    *,
+    sigma: FloatArray | None = None,
+    exact: BoolArray | None = None,
+) -> FloatArray:
+    """(m,) the values, NaN where they are gross errors; arguments as in `Smoother.smooth`."""
+    search = _Search(smoother, times, values, sigma, exact)
+    if search.free.sum() < FEWEST:
+        return values
+    ends = [search.rejected(search.free), search.rejected(search.near_absolute())]
+    kept = min(ends, key=lambda end: end.cost).kept
+    return np.where(kept | ~search.free, values, np.nan)
+
+
+class _Search:
+    """One quantity, and how far its measurements are from curves.
+
+    free  (m,) which are measurements, neither missing nor exact
+    """
+
+    def __init__(
+        self,
+        smoother: Smoother,
+        times: FloatArray,
+        values: FloatArray,
+        sigma: FloatArray | None,
+        exact: BoolArray | None,
+    ) -> None:
+        self.smoother, self.times, self.values, self.sigma = smoother, times, values, sigma
+        self.exact = np.zeros(len(values), dtype=bool) if exact is None else exact
+        self.free = np.isfinite(values) & ~self.exact
+        self.unit = np.ones(len(values)) if sigma is None else sigma
+        self.least = ROUNDING * float(np.max(np.abs(values[self.free] / self.unit[self.free])))
+
+    def rejected(self, kept: BoolArray) -> _End:
+        """What is kept in the end, from those that are `kept` at first."""
+        end = self._judged(kept)
+        for _ in range(ROUNDS):
+            following = self._judged(end.kept)
+            if (following.kept == end.kept).all():
+                return following
+            end = following
+        return end
+
+    def near_absolute(self) -> BoolArray:
+        """(m,) measurements near the curve of least absolute distances."""
+        weighted, distance, spread = self.unit, np.zeros(len(self.values)), 1.0
+        for _ in range(ROUNDS):
+            curve = self.smoother.smooth(self.times, self.values, sigma=weighted, exact=self.exact)
+            distance = np.abs(self.values - curve.value(self.times)) / self.unit
+            spread = max(NORMAL * float(np.median(distance[self.free])), self.least)
+            weighted = self.unit * np.sqrt(np.fmax(distance / spread, 1.0))
+        return self.free & (distance <= CUT * spread)
+
+    def _judged(self, kept: BoolArray) -> _End:
+        """The measurements that agree with the curve through those that are kept."""
+        if kept.sum() < max(KEPT * self.free.sum(), FEWEST / 2):
+            return _End(self.free, np.inf)
+        used = np.where(kept | self.exact, self.values, np.nan)
+        curve = self.smoother.smooth(self.times, used, sigma=self.sigma, exact=self.exact)
+        distance = np.abs(self.values - curve.value(self.times)) / self.unit
+        freedom = kept.sum() - (curve.degrees_of_freedom - self.exact.sum())
+        if freedom < min(JUDGED_FREEDOM, KEPT * kept.sum()):
+            return _End(kept, np.inf)  # it goes through all of them
+        spread = NORMAL * float(np.median(distance[kept])) * np.sqrt(kept.sum() / freedom)
+        spread = max(float(spread), self.least)
+        off = np.minimum(distance[self.free] / spread, CUT)
+        cost = len(off) * np.log(spread) + float(off @ off) / 2
+        return _End(self.free & (distance <= CUT * spread), float(cost))
