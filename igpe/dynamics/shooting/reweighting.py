@@ -63,7 +63,7 @@ def first_weighted(problem: Problem) -> Problem:
 
 
 def _sized(problem: Problem, sizes: Mapping[str, float]) -> list[FloatArray]:
-    """For each experiment (m,) sizes of errors as standard deviations; their ratios for some losses."""
+    """For each experiment (m,) sizes of errors as standard deviations, for some losses relative."""
     runs = [e.measurements for e in problem.experiments]
     return relative_sigma(runs, sizes, absolute=problem.loss.needs_deviations)
 
