@@ -8,7 +8,10 @@ with the smaller
 
     n log s + sum min((y - f)^2 / s^2, CUT^2) / 2
 
-over all n measurements is taken, s being the deviation that the kept ones tell.
+over all n measurements is taken, s being the deviation that the kept ones tell. Distances of those
+are as large as if each was left out, by the mean leverage.
+
+Gross errors are single: RUN neighbours that are off to the same side are a feature, and stay.
 """
 
 from typing import NamedTuple
@@ -16,13 +19,14 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.smoothing.base import JUDGED_FREEDOM, Smoother
+from igpe.smoothing.base import LEAST_FREEDOM, Smoother
 
 CUT = 4.0  # deviations: one good measurement in 16 000 is so far off
 ROUNDS = 8  # of either iteration
-KEPT = 0.5  # of the measurements, at least
+KEPT = 0.7  # of the measurements, at least
+RUN = 3  # neighbours: by chance once among 1000, where one measurement in ten is a gross error
 NORMAL = 1.4826  # standard deviations in the median size of normal errors
-ROUNDING = 1e-9  # of the largest value: closer to the curve is no error
+SMALL = 1e-3  # of the largest value: closer to the curve is no gross error
 FEWEST = 10  # measurements: gross errors among fewer cannot be told from features
 
 
@@ -68,7 +72,7 @@ class _Search:
         self.exact = np.zeros(len(values), dtype=bool) if exact is None else exact
         self.free = np.isfinite(values) & ~self.exact
         self.unit = np.ones(len(values)) if sigma is None else sigma
-        self.least = ROUNDING * float(np.max(np.abs(values[self.free] / self.unit[self.free])))
+        self.least = SMALL / CUT * float(np.max(np.abs(values[self.free] / self.unit[self.free])))
 
     def rejected(self, kept: BoolArray) -> _End:
         """What is kept in the end, from those that are `kept` at first."""
@@ -96,12 +100,22 @@ class _Search:
             return _End(self.free, np.inf)
         used = np.where(kept | self.exact, self.values, np.nan)
         curve = self.smoother.smooth(self.times, used, sigma=self.sigma, exact=self.exact)
-        distance = np.abs(self.values - curve.value(self.times)) / self.unit
         freedom = kept.sum() - (curve.degrees_of_freedom - self.exact.sum())
-        if freedom < min(JUDGED_FREEDOM, KEPT * kept.sum()):
+        if freedom < LEAST_FREEDOM:
             return _End(kept, np.inf)  # it goes through all of them
-        spread = NORMAL * float(np.median(distance[kept])) * np.sqrt(kept.sum() / freedom)
-        spread = max(float(spread), self.least)
-        off = np.minimum(distance[self.free] / spread, CUT)
+        left = (self.values - curve.value(self.times)) / self.unit
+        left[kept] *= kept.sum() / freedom
+        spread = max(NORMAL * float(np.median(np.abs(left[kept]))), self.least)
+        off = np.minimum(np.abs(left[self.free]) / spread, CUT)
         cost = len(off) * np.log(spread) + float(off @ off) / 2
-        return _End(self.free & (distance <= CUT * spread), float(cost))
+        near = np.abs(left[self.free]) <= CUT * spread
+        single = self.free.copy()
+        single[self.free] = near | _in_runs(np.where(near, 0.0, np.sign(left[self.free])))
+        return _End(single, float(cost))
+
+
+def _in_runs(side: FloatArray) -> BoolArray:
+    """(m,) which are in runs of RUN or more equal ones other than 0."""
+    ends = np.flatnonzero(np.diff(side, prepend=np.nan, append=np.nan) != 0)
+    lengths = np.diff(ends)
+    return np.asarray(np.repeat(lengths >= RUN, lengths) & (side != 0))

@@ -5,7 +5,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from scipy.optimize import minimize
+from scipy.optimize import least_squares, minimize
 
 import igpe
 from igpe.dynamics.shooting.relative_sigma import least_sizes, relative_sigma, sizes_of
@@ -210,3 +210,51 @@ def test_a_certificate_names_the_weights_as_its_premise():
 def test_other_words_for_sigma_are_refused():
     with pytest.raises(igpe.errors.DataError, match="'equal' if errors are unknown"):
         problem(table(1), sigma="alike")
+
+
+def spoilt(scale=1.0):
+    """Measurements of which a tenth are gross errors, in other units."""
+    data = table(13)
+    data.loc[data.index[[3, 12]], "a"] += [80.0, 60.0]
+    data.loc[data.index[[6, 17, 20]], "b"] += [0.05, -0.04, 0.06]
+    return data.assign(a=scale * data["a"], b=scale * data["b"])
+
+
+@pytest.mark.parametrize("only", [["a", "b"], ["b"]])
+def test_hubers_limit_is_in_deviations_of_the_residuals(only):
+    data = spoilt()
+    loss = igpe.losses.Huber()
+    run = igpe.Experiment(data[["time", *only]], start=START, start_time=0.0)
+    result = igpe.estimate(
+        igpe.Problem(series, parameters=["k1", "k2"], experiments=run, loss=loss)
+    )
+    known = exact(TIMES, **result.parameters)
+    left = {n: known["ab".index(n)] - data[n].to_numpy() for n in only}
+    sizes = {n: np.median(np.abs(r)) / 0.6745 for n, r in left.items()}
+    assert result.relative_sigma == pytest.approx(sizes, rel=5e-3)
+
+    def residuals(x):
+        here = exact(TIMES, *x)
+        return np.concatenate([(here["ab".index(n)] - data[n]) / sizes[n] for n in only])
+
+    best = least_squares(residuals, [0.7, 1.3], loss="huber", f_scale=loss.delta, xtol=1e-14)
+    assert list(result.parameters.values()) == pytest.approx(list(best.x), rel=2e-3)
+    assert list(result.parameters.values()) == pytest.approx(list(TRUTH.values()), rel=0.05)
+
+
+def test_hubers_estimate_does_not_depend_on_the_unit():
+    start = {"a": 1e5, "b": 0.0}
+    runs = (
+        igpe.Experiment(spoilt(), start=START, start_time=0.0),
+        igpe.Experiment(spoilt(1e3), start=start, start_time=0.0),
+    )
+    found = [
+        igpe.estimate(
+            igpe.Problem(series, parameters=["k1", "k2"], experiments=run, loss=igpe.losses.Huber())
+        )
+        for run in runs
+    ]
+    assert found[0].parameters == pytest.approx(dict(found[1].parameters), rel=1e-4)
+    for result in found:
+        named = set(zip(result.outliers()["name"], result.outliers().index, strict=True))
+        assert len(named) == 5
