@@ -17,7 +17,7 @@ from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.results.details import details, word
-from igpe.results.residual_table import ADEQUATE, DOUBTFUL, UNJUDGED, probability
+from igpe.results.residual_table import DOUBTFUL, LACK, UNJUDGED, probability
 from igpe.results.result_data import Parameter, ResultData, has_better, rounding
 
 Grade = Literal["good", "fair", "bad"]
@@ -172,11 +172,13 @@ def _fit(result: ResultData) -> tuple[str, Grade]:
     if judged.verdict == UNJUDGED:
         why = judged.reasons[0].rstrip(".") if judged.reasons else "too few measurements"
         return f"not judged: {why[0].lower()}{why[1:]}{explained}", "fair"
+    p = probability(judged.p)
+    if judged.lacks:
+        tested = f"residuals are not noise alone ({p})"
+        why = judged.reasons[0].rstrip(".") if math.isnan(judged.p) else tested
+        return f"{LACK}: {why}{explained}", "bad"
     if math.isnan(judged.p):
         return f"good: the residuals are rounding errors{explained}", "good"
-    p = probability(judged.p)
-    if judged.verdict != ADEQUATE:
-        return f"lack of fit: residuals are not noise alone ({p}){explained}", "bad"
     if judged.p < DOUBTFUL:
         return f"fair: residuals barely consistent with noise ({p}){explained}", "fair"
     is_good = share.empty or share.min() >= EXPLAINED

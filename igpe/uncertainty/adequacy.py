@@ -51,7 +51,11 @@ NO_OPTIMUM = (
     "constraint holds it."
 )
 TOO_FEW = "No measured quantity has enough measurements, and standard deviations are not known."
-ROBUST = "Lack of fit is tested for least squares only, not for a robust loss."
+MOST_OFF = 0.25  # of the measurements: more outliers are not the measurements' fault
+OFF = (
+    "{} of {} measurements are outliers: the model is wrong, or standard deviations are too small."
+)
+LEFT_OUT = "Judged without {} outlier{}, which the robust loss bears; see result.outliers()."
 NO_TIME = "The interrupt left no time to judge the residuals."
 
 
@@ -80,17 +84,18 @@ def with_findings(
     """
     if at is None or not np.isfinite(at.jacobian).all():
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
-    if not problem.loss.is_squares:
-        robust = replace(result, adequacy=Adequacy(UNJUDGED, reasons=(ROBUST,)))
-        return replace(robust, actions=(*result.actions, *clear_failures(robust.residual_tests())))
     held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
     for m in (e.measurements for e in problem.experiments):
         order.append(begin + np.lexsort((m.times[m.row], m.column)))
         begin += len(m.value)
     # the result's points are sorted by experiment, column and time; priors come last
     rows = np.concatenate([*order, np.arange(begin, len(at.residual))])
-    points = result.points.assign(leverage=leverage(at.jacobian, held)[rows[:begin]])
     linear = LinearisedFit(at.jacobian[rows], -at.residual[begin:], held, active)
+    if not problem.loss.is_squares:
+        verdict = if_in_time(lambda: _of_the_rest(result, linear))
+        robust = replace(result, adequacy=verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,)))
+        return replace(robust, actions=(*result.actions, *clear_failures(robust.residual_tests())))
+    points = result.points.assign(leverage=leverage(at.jacobian, held)[rows[:begin]])
     verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
     verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
     judged = replace(result, points=points, adequacy=verdict)
@@ -102,11 +107,34 @@ def with_findings(
     return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
 
 
-def adequacy(points: pd.DataFrame, linear: LinearisedFit, degrees: int, seed: int = 0) -> Adequacy:
+def _of_the_rest(result: Result, linear: LinearisedFit) -> Adequacy:
+    """Judge a robust fit by the measurements that are no outliers, if these are few."""
+    points, off = result.points, result.points.index.isin(result.outliers().index)
+    count = int(off.sum())
+    if count > MOST_OFF * len(points):
+        return Adequacy(LACK, reasons=(OFF.format(count, len(points)),))
+    kept = np.concatenate([~off, np.ones(len(linear.others), dtype=bool)])
+    rest = linear._replace(jacobian=linear.jacobian[kept])
+    degrees = result.degrees - count
+    verdict = adequacy(points[~off], rest, degrees, result.seed, robust=True)
+    said = [LEFT_OUT.format(count, "s" * (count > 1))] * bool(count)
+    return replace(verdict, reasons=(*verdict.reasons, *said))
+
+
+def adequacy(
+    points: pd.DataFrame,
+    linear: LinearisedFit,
+    degrees: int,
+    seed: int = 0,
+    *,
+    robust: bool = False,
+) -> Adequacy:
     """Judge a fit by its residuals.
 
     points   columns experiment, name, time, measured, fitted, residual, sigma, by series and time
     degrees  of freedom
+    robust   whether another loss was minimised: residuals are judged as least squares next to that
+             optimum would leave them
     """
     value, image = np.concatenate([standardised(points), linear.others]), _image(linear)
     size = points.assign(residual=points["residual"].abs(), measured=points["measured"].abs())
@@ -119,7 +147,7 @@ def adequacy(points: pd.DataFrame, linear: LinearisedFit, degrees: int, seed: in
     along, unable = image.T @ value, ""
     if degrees < FEWEST:
         unable = f"The fit leaves {max(degrees, 0)} degrees of freedom, of which 3 are needed."
-    elif float(along @ along) > LEFT * float(value @ value):
+    elif not robust and float(along @ along) > LEFT * float(value @ value):
         unable = NO_OPTIMUM
     if unable:
         return Adequacy(UNJUDGED, reasons=(unable,))

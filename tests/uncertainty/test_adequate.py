@@ -149,3 +149,43 @@ def test_a_measurement_that_the_fit_goes_through_is_no_outlier():
     assert told.outliers().empty
     tests = told.residual_tests().set_index("test")
     assert tests.loc["outlier", "verdict"] == "Nothing odd."
+
+
+def robustly(problem, **changed):
+    """The same problem with Huber's loss, some of its measurements off by so much."""
+    experiments = []
+    for e in problem.experiments:
+        table = e.measurements.table(e.name).pivot(index="time", columns="name", values="measured")
+        table = table.reset_index()
+        for row, off in changed.get(e.name, {}).items():
+            table.loc[row, "A"] += off
+        sigma = float(e.measurements.sigma[0]) if e.sigma_known else None
+        experiments.append(
+            igpe.Experiment(table, start={"A": 5.0}, start_time=0.0, sigma=sigma, name=e.name)
+        )
+    loss = igpe.losses.Huber()
+    return igpe.Problem(decay_model, parameters=["k"], experiments=experiments, loss=loss)
+
+
+@pytest.mark.parametrize("sigma", [0.02, None])
+def test_a_robust_fit_is_judged_without_its_outliers(sigma):
+    same = decays(dict.fromkeys(RATES, 0.5), sigma=sigma, seed=4)
+    result = igpe.estimate(robustly(same, T300={3: 2.0, 7: -1.0}))
+    assert result.adequacy.verdict == "adequate"
+    assert result.adequacy.reasons[-1].startswith("Judged without 2 outliers")
+    assert len(result.outliers()) == 2
+    assert result.parameters["k"] == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_robust_fit_that_is_wrong_is_searched_for_again():
+    result = igpe.estimate(robustly(decays({"a": 0.5, "b": 0.52}, noise=0.01)))
+    assert result.adequacy.lacks
+    assert "lack of fit" in result.verdict["fit"]
+    assert any("nothing better was met" in note for note in result.notes)
+
+
+def test_too_many_outliers_are_lack_of_fit():
+    result = igpe.estimate(robustly(decays(RATES, sigma=0.02)))
+    assert result.adequacy.lacks
+    assert "are outliers: the model is wrong" in result.adequacy.sentence
+    assert "are outliers: the model is wrong" in result.verdict["fit"]
