@@ -77,9 +77,9 @@ def test_no_step_lowers_the_sum_of_absolute_values():
     assert x == pytest.approx(better.x, rel=2e-3)
 
 
-def test_without_known_errors_the_units_are_those_of_the_data():
+def test_equal_errors_are_in_the_unit_of_the_data():
     known = MultipleShooting().estimate(outliers(Huber(1.5 * 0.08), sigma=1.0), CASE.near)
-    guessed = MultipleShooting().estimate(outliers(Huber(1.5 * 0.08), sigma=None), CASE.near)
+    guessed = MultipleShooting().estimate(outliers(Huber(1.5 * 0.08), sigma="equal"), CASE.near)
     assert guessed.objective == pytest.approx(known.objective, rel=1e-6)
     assert dict(guessed.parameters) == pytest.approx(dict(known.parameters), rel=1e-5)
     sums = [
