@@ -1,0 +1,1 @@
+"""Real data sets: a JSON file for each with its equations, bounds and sources; data in `data/real`."""
