@@ -1,1 +1,1 @@
-"""Real data sets: a JSON file for each with its equations, bounds and sources; data in `data/real`."""
+"""Real data sets: a JSON file each with equations, bounds and sources; data in `data/real`."""

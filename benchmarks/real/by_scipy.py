@@ -1,4 +1,4 @@
-"""Objective and search without igpe: SciPy's LSODA and least squares, formulas compiled by Numba."""
+"""Objective and search without igpe: LSODA and least squares of SciPy, formulas by Numba."""
 
 import time
 from collections.abc import Iterator
@@ -6,9 +6,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from real.cases import Case
 from scipy.integrate import odeint
 from scipy.optimize import least_squares
+
+from real.cases import Case
 
 TOLERANCES = {"rtol": 1e-9, "atol": 1e-12, "mxstep": 5000}
 SHIFT = 50.0  # keeps 2 log(sigma) + SHIFT positive under the root
@@ -95,7 +96,7 @@ class Evaluation:
         return done if good else None
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
-        """Weighted residuals, followed by the roots of 2 log(sigma) + SHIFT where it is estimated."""
+        """Weighted residuals, and the roots of 2 log(sigma) + SHIFT where it is estimated."""
         x, parts = self.plain(z), []
         for experiment, rows in self.case.tables.items():
             outputs = [n for n in self.case.outputs if n in rows]

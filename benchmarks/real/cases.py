@@ -1,8 +1,8 @@
 """The cases as igpe is given them: formulas of a JSON file as an ordinary pyomo.dae model.
 
 states, algebra, outputs  name -> formula; algebra in the order in which it is computed
-start          state -> number, name of a parameter or condition, or formula in these, in other
-               states' start values and in `start_algebra`
+start          state -> number, name of a parameter or condition, or formula in these and in
+               `start_algebra`
 sigma          output -> formula of an estimated standard deviation; "column": columns sd_...;
                left out: unknown and the same for all
 parameters     name -> bounds; `local` ones belong to each experiment
@@ -132,7 +132,7 @@ class Case:
 
     def _add_start(self, m: Any, scalars: dict[str, Any], experiment: Any) -> None:
         first = m.t.first()
-        here = scalars | {n: m.component(n)[first] for n in self.states}
+        here = dict(scalars)
         for name, code in _codes(self.given.get("start_algebra", {})).items():
             here[name] = _value(code, here)
         for name, formula in self.given["start"].items():
