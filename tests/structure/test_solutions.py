@@ -310,3 +310,10 @@ def test_limits_of_work_leave_it_undecided():
     )
     assert told.values == {}
     assert told.why == "solving for them takes long"
+
+
+def test_a_substitution_that_would_last_for_minutes_is_too_long():
+    """Eight variables in place of one that has a power of 40: 63 million terms."""
+    sums = sum((variable(i) for i in range(8)), variable(8))
+    with pytest.raises(TooLong):
+        Ideal([sums, variable(8) ** 40 + X**2, Y**3 + sums], PRIME, 1e5)
