@@ -92,7 +92,8 @@ def figures(given: argparse.Namespace) -> Iterator[Row]:
     right = []
     for name, a in found.items():
         case = Case(name)
-        best, objective = known[name]["objective"], a.get("objective", np.inf)
+        best = known.get(name, {}).get("objective", np.nan)  # unknown: not right
+        objective = a.get("objective", np.inf)
         seconds = a.get("estimation", a["seconds"])
         right.append(is_right(case, objective, best) and seconds <= SECONDS)
         title = f"{name} ({len(case.unknowns)} unknowns, {len(case.states)} states)"
