@@ -191,3 +191,17 @@ REFUSED = [
 def test_what_cannot_be_done_is_refused_in_a_sentence(ask, error, says):
     with pytest.raises(error, match=says):
         ask()
+
+
+@pytest.mark.parametrize("kind", ["sd", "spread"])
+@pytest.mark.parametrize("k", [3.0, 7.0])
+def test_far_off_cost_and_gradient_are_not_lost_in_rounding(kind, k):
+    """Where residuals are 1e3 to 1e14 standard deviations."""
+    residuals, x = Residuals(problem(kind), Automatic()), np.array([k, 1e-4])
+    at = residuals(x)
+    y, a = measured(kind)["A"], 3.0 * np.exp(-k * TIMES)
+    s = 1e-4 * (0.1 + a) if kind == "spread" else 1e-4 * np.ones(len(a))
+    assert at.cost == pytest.approx(np.sum(((a - y) / s) ** 2 + 2 * np.log(s)), rel=1e-4)
+    assert at.squares < 20 * at.cost
+    by_sd = np.sum((1 - ((a - y) / s) ** 2) / 1e-4)
+    assert (at.jacobian.T @ at.residual)[1] == pytest.approx(by_sd, rel=1e-4)

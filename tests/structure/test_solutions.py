@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
 import sympy
 from known_models import CASES, PULSE, TIMES, Known, checked
+from pyomo import dae
 
 import igpe
 from igpe.structure.identifiability.identifiability import Identifiable
@@ -310,3 +312,30 @@ def test_limits_of_work_leave_it_undecided():
     )
     assert told.values == {}
     assert told.why == "solving for them takes long"
+
+
+def test_a_substitution_that_would_last_for_minutes_is_too_long():
+    """Eight variables in place of one that has a power of 40: 63 million terms."""
+    sums = sum((variable(i) for i in range(8)), variable(8))
+    with pytest.raises(TooLong):
+        Ideal([sums, variable(8) ** 40 + X**2, Y**3 + sums], PRIME, 1e5)
+
+
+def test_a_start_that_is_a_root_of_unknowns():
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.a, m.k = pyo.Var(bounds=(0.1, 9.0)), pyo.Var(bounds=(0.1, 9.0))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] ** 2)
+        m.begin = pyo.Constraint(expr=m.x[m.t.first()] == (pyo.sqrt(m.a**2 + 4 * m.k) - m.a) / 2)
+        return m
+
+    run = igpe.Experiment(pd.DataFrame({"time": TIMES, "x": 1.0 + 0 * np.array(TIMES)}))
+    posed = igpe.Problem(model, parameters=["a", "k"], experiments=run)
+    told = solutions(
+        expand(posed, [pose(posed, 0)]), ["a", "k"], one_sign=[True, True], seed=0, most_work=1e5
+    )
+    assert told.values.get(1, 1) == 1
+    assert told.why

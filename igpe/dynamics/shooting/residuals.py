@@ -13,10 +13,13 @@ products; Seber & Wild, Nonlinear Regression (1989), section 2.8).
 Two residuals for each measurement have just these as A'r and A'A:
 
     r = z,                  A = h'/s
-    r = (1 - z^2)/sqrt(2),  A = sqrt(2) s'/s
+    r = (1 - z^2)/sqrt(2w), A = sqrt(2w) s'/s,      w = max(1, (z / FAR)^2)
 
 so that Gauss-Newton on them is Fisher's scoring, and A'A the inverse of the estimates' covariance.
-Their sum of squares is not the cost; what is missing is the offset.
+Their sum of squares is not the cost; what is missing is the offset. Where |z| is beyond FAR, where
+no fit ends, w takes the place of the 1 that Fisher expects of z^2: the curvature is then of the
+size it has, and squares and offset are of the size of their sum. Without it they grow with z^4,
+and beyond |z| = 1e8 their sum is rounding: points far off seemed the best.
 
 Residuals that hang on no measurement: (q - mean) / deviation for every prior;
 root(penalty) (w_(i+1) - w_i) between the pieces of an unknown that varies with time (Houska,
@@ -47,7 +50,7 @@ from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
-ROOT = float(np.sqrt(2.0))
+FAR = 5.0  # standard deviations from a measurement
 
 
 def likelihood_residuals(
@@ -65,10 +68,11 @@ def likelihood_residuals(
         factor[estimated] = np.where(s > 0, 1 / s, np.nan)
         z = plain.residual * factor
         logarithms = 2 * float(np.log(s).sum())
-        own = (1 - z[estimated] ** 2) / ROOT
+        root = np.sqrt(2.0) * np.maximum(np.abs(z[estimated]) / FAR, 1.0)
+        own = (1 - z[estimated] ** 2) / root
         relative = by_unknown * factor[estimated][:, None]
     residual = np.concatenate([z, own])
-    jacobian = np.vstack([plain.jacobian * factor[:, None], ROOT * relative])
+    jacobian = np.vstack([plain.jacobian * factor[:, None], root[:, None] * relative])
     return Linearised(residual, jacobian, plain.offset + logarithms - float(own @ own))
 
 

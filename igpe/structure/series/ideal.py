@@ -6,6 +6,7 @@ normal form of each gives its coordinates.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import comb
 from typing import Any
 
 from igpe.structure.series.polynomials import ModularPolynomial, Monomial, TooLong
@@ -17,7 +18,8 @@ class Ideal:
     """The solutions of some equations, points at infinity aside.
 
     equations  what vanishes
-    most_work  comparisons of monomials; a million is about two seconds
+    most_work  products of terms before the basis, and comparisons of monomials in it; a million
+               is about two seconds
     raises     TooLong
     """
 
@@ -25,7 +27,7 @@ class Ideal:
         self, equations: Iterable[ModularPolynomial], prime: int, most_work: float
     ) -> None:
         self.prime = prime
-        rest, self._solved = _substituted(list(equations))
+        rest, self._solved = _substituted(list(equations), most_work)
         self._forms: dict[Monomial, ModularPolynomial] = {}
         self._variables = dict.fromkeys(
             sorted({i for a in rest for i in a.variables}, reverse=True)
@@ -94,9 +96,10 @@ class Ideal:
 
 
 def _substituted(
-    equations: list[ModularPolynomial],
+    equations: list[ModularPolynomial], most_work: float
 ) -> tuple[list[ModularPolynomial], list[tuple[int, ModularPolynomial]]]:
     """The equations without variables that are simple expressions of others, and these."""
+    work = 0
     rest = [a for a in equations if a]
     solved: list[tuple[int, ModularPolynomial]] = []
     while (used := _simple(rest)) is not None:
@@ -104,9 +107,21 @@ def _substituted(
         a = rest.pop(at)
         others = ModularPolynomial({m: c for m, c in a.terms.items() if m != (i,)}, a.prime)
         by = others * pow(-a.terms[i,], -1, a.prime)
+        work += _products([*rest, *(other for _, other in solved)], i, len(by.terms))
+        if work > most_work:
+            raise TooLong
         solved = [*((j, other.inserted(i, by)) for j, other in solved), (i, by)]
         rest = [b for a in rest if (b := a.inserted(i, by) if i in a.variables else a)]
     return rest, solved
+
+
+def _products(equations: Sequence[ModularPolynomial], i: int, length: int) -> int:
+    """Products of terms, at most, that put so many terms in place of variable i.
+
+    A high power of a few terms has so many that one substitution may last for minutes.
+    """
+    powers = Counter(n for a in equations for m in a.terms if (n := m.count(i)))
+    return sum(count * comb(length + n - 1, n) for n, count in powers.items())
 
 
 def _simple(equations: Sequence[ModularPolynomial]) -> tuple[int, int] | None:

@@ -145,10 +145,11 @@ class Unrolled:
         """Start values; those that depend on no unknown are the course's numbers."""
         d = self.course.dynamics
         graph = series_graph(d.start, [d.q], (True,))
-        series: list[list[ModularPolynomial]] = []
+        # A function refers to a later node, the slope of its series, which is not needed here.
+        series: list[list[ModularPolynomial]] = [[] for _ in graph.nodes]
         for i, node in enumerate(graph.nodes):
             is_input = node.name == "INPUT"
-            series.append([self.q[node.place[1]] if is_input else self._made(i, 0, series, node)])
+            series[i].append(self.q[node.place[1]] if is_input else self._made(i, 0, series, node))
         depends = ca.which_depends(d.start, d.q, 1, True)
         return [
             series[i][0] if free else self.relations.number(self.course.start(j, self.k))

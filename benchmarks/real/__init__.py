@@ -1,0 +1,1 @@
+"""Real data sets: a JSON file each with equations, bounds and sources; data in `data/real`."""
