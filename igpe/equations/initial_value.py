@@ -10,7 +10,7 @@ The switches are tables, so that integrators cut their pieces at the breaks as t
 input, and derivatives by the values w_i stay exact.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,13 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import Unsupported
 from igpe.equations.reading.pieces import of_time, ramp
+from igpe.equations.switching import (
+    Jump,
+    Switching,
+    refuse_events_of_time,
+    with_modes,
+)
+from igpe.equations.switching import switching as make_switching
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.equations.time.timed import Held, Stops, TimeSymbols, as_products, stops
@@ -56,6 +63,7 @@ class InitialValueProblem:
     implicit_scale  (n_y,) the same of y
     guess     (n_y,) where a search for consistent y may begin: inside the bounds
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
+    switching events, and jumps that unknowns or states move; None if there are none
     """
 
     states: tuple[str, ...]
@@ -81,6 +89,7 @@ class InitialValueProblem:
     lower: FloatArray
     upper: FloatArray
     until: float = np.inf
+    switching: Switching | None = None
 
     def breaks(self, last: float) -> list[float]:
         """Times between start and `last` at which an input or its slope jumps.
@@ -149,8 +158,10 @@ class InitialValueProblem:
         return replace(self, u=u, tables=tables, f=f, g=g, measured=measured)
 
     def _clock(self, last: float) -> TimeSymbols:
-        rest = ca.vertcat(self.x, self.y)
-        return TimeSymbols(self.t, self.u, self.q, rest, self.tables, self.t0, last)
+        known = len(self.tables) - (self.switching.modes if self.switching else 0)
+        u, modes = self.u[:known], self.u[known:]  # a mode is no more known than a state
+        rest = ca.vertcat(self.x, self.y, modes)
+        return TimeSymbols(self.t, u, self.q, rest, self.tables[:known], self.t0, last)
 
     def input_segment(self, time: float) -> tuple[FloatArray, FloatArray]:
         """(n_u,), (n_u,): coefficients a, b of u = a + b t from `time` to the next break."""
@@ -165,13 +176,16 @@ def initial_value_problem(
     *,
     until: float = -np.inf,
     plain_powers: bool = False,
+    switches: bool = False,
 ) -> InitialValueProblem:
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
     until         up to this time, and to the last of the experiment's, it may be integrated
     plain_powers  powers stay single operations, for readers that know themselves what they do
                   at bases <= 0 (see `with_safe_powers`)
-    raises        ModelError for a condition on time that changes too often
+    switches      whether events happen, or unknowns or states move a jump
+    raises        ModelError for a condition on time that changes too often; Unsupported for
+                  switches where algebraic variables are implicit
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
@@ -186,10 +200,15 @@ def initial_value_problem(
     y = stack(system.unknowns[j] for j in solved.implicit)
     initial, moved = ca.substitute(start, symbols.p, p), ca.vertcat(symbols.x, y)
 
-    def inserted(expressions: Any) -> Any:
+    def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
-        found = ca.substitute([ca.SX(expressions)], old, new)[0]
-        return found if plain_powers else with_safe_powers(found, moved)
+        return ca.substitute([ca.SX(expressions)], old, new)[0]
+
+    def safe(expressions: Any) -> Any:
+        return expressions if plain_powers else with_safe_powers(expressions, moved)
+
+    def inserted(expressions: Any) -> Any:
+        return safe(numbered(expressions))
 
     measured = stack(system.measured[n] for n in experiment.told)
     z = stack(solved.expressions[n_x:])
@@ -198,9 +217,27 @@ def initial_value_problem(
     last = max(until, float(experiment.times[-1]))
     u, tables = stack(posed.switches), tuple(posed.tables)
     clock = TimeSymbols(symbols.t, u, q, moved, tables, t0, last)
-    slopes = inserted(stack(solved.expressions[:n_x]))
+    slopes, modes, switching = numbered(stack(solved.expressions[:n_x])), list[Any](), None
+    if switches:
+        if y.numel():
+            raise Unsupported(
+                "igpe cannot follow events or conditions that unknowns or states switch in "
+                f"equations with the implicit algebraic variables {list(system.unknown_names)}. "
+                "Solve these equations for them in the model, or write smooth transitions."
+            )
+        slopes, modes, gaps = with_modes(slopes, clock)
+        jumps = [
+            _inserted(jump, lambda e: inserted(ca.substitute(ca.SX(e), symbols.z, z)))
+            for jump in system.events
+        ]
+        refuse_events_of_time(jumps, symbols.states, symbols.t, ca.vertcat(moved, u))
+        switching = make_switching(modes, map(safe, gaps), jumps, clock, symbols.x)
     known = {*experiment.times, *clock.segments.edges}
-    without = Held(clock, [slopes, inserted(solved.remaining)], known)
+    gaps_too = [] if switching is None else [switching.gaps]
+    without = Held(clock, [safe(slopes), inserted(solved.remaining), *gaps_too], known)
+    if switching is not None:
+        switching = replace(switching, gaps=without.expressions[2])
+    held = Table(np.array([t0]), np.zeros(1), hold=True)
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     sizes = _Sizes(problem, experiment, system.starts)
     scale, largest = sizes.of_states(symbols.states)
@@ -213,14 +250,14 @@ def initial_value_problem(
         t=symbols.t,
         x=symbols.x,
         y=y,
-        u=stack([*posed.switches, *without.switches]),
+        u=stack([*posed.switches, *without.switches, *modes]),
         q=q,
         f=without.expressions[0],
         g=without.expressions[1],
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=(*tables, *without.tables),
+        tables=(*tables, *without.tables, *[held] * len(modes)),
         scale=scale,
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
@@ -229,7 +266,15 @@ def initial_value_problem(
         lower=lower,
         upper=upper,
         until=last if without.switches else np.inf,
+        switching=switching,
     )
+
+
+def _inserted(jump: Jump, rewrite: Callable[[Any], Any]) -> Jump:
+    """The jump with each of its expressions rewritten."""
+    at, gap = (None if e is None else rewrite(e) for e in (jump.at, jump.gap))
+    after = {place: rewrite(value) for place, value in jump.after.items()}
+    return Jump(at, gap, after, rewrite(jump.delay))
 
 
 class _Posed:

@@ -15,6 +15,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.names import Suggesting
 from igpe.problem.card import experiment_html
+from igpe.problem.events import Event, read_events
 from igpe.problem.inputs import (
     Input,
     InputValue,
@@ -163,6 +164,8 @@ class Experiment(Suggesting):
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
                 `time`. A column that is an input is not measured
+    events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
+                when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
@@ -185,6 +188,7 @@ class Experiment(Suggesting):
         start: Mapping[str, Start] = MappingProxyType({}),
         start_time: float | None = None,
         inputs: Mapping[str, InputValue] | Iterable[str] = MappingProxyType({}),
+        events: Iterable[Event] = (),
         sigma: Sigma = None,
         units: Mapping[str, str] = MappingProxyType({}),
         columns: Mapping[str, str] = MappingProxyType({}),
@@ -224,6 +228,8 @@ class Experiment(Suggesting):
         self.sigma_known = not is_unknown(sigma) and not self.estimated_sigma
         self.weights_unknown, self.has_relative_sigma = sigma is None, False
         self.start_time = start_time_of(times, start_time)
+        self.events = read_events(events, self.start_time)
+        self._conditions["events"] = self.events
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(given, table))
         self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
         for role, one in self.inputs.items():

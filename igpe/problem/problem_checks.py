@@ -18,6 +18,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest
+from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Instance
@@ -261,6 +262,7 @@ def check_problem(problem: Any) -> None:
         _check_measured(experiment, instance)
         _check_inputs(problem, place, experiment, instance)
         _check_starts(problem, place, experiment, model_starts.states, list(instance.states))
+        check_events(problem, place, experiment.events, list(instance.states))
         _check_free(problem, experiment, instance)
 
 

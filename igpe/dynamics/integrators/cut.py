@@ -4,7 +4,7 @@ An interval is cut where an input jumps and where a pulse of time begins.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +76,7 @@ class Cut:
     rows    (K + 1,) the first time of each interval, and how many there are
     row_inputs  (n_times, 2 n_u) a and b at each time: at a jump those before it
     ivp     whose intervals they are;  stops: where else they are cut
+    moved   whether these intervals are others at other unknowns
     """
 
     nodes: FloatArray
@@ -87,13 +88,22 @@ class Cut:
     row_inputs: FloatArray
     ivp: InitialValueProblem
     stops: Stops
+    moved: bool = False
 
     def at(self, q: FloatArray) -> "Cut | None":
         """The same intervals cut where the unknowns q move pulses to; None if too often."""
         if not self.stops.moving:
             return self
         times = self.stops.at(q)
-        return None if times is None else _cut(self.ivp, self.nodes, self.times, self.stops, times)
+        if times is None:
+            return None
+        found = _cut(self.ivp, self.nodes, self.times, self.stops, times)
+        return replace(found, moved=self.moved)
+
+    def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Cut":
+        """Other intervals within the horizon, with the tables of `ivp`."""
+        found = _cut(ivp, nodes, times, self.stops, self.stops.known)
+        return replace(found, moved=True)
 
     def until(self, last: float) -> "Cut":
         """One interval that ends at the last of the times up to `last`."""
@@ -129,6 +139,7 @@ class Cut:
 
         A piece ends early where outputs would be closer than `CLOSEST` of it.
         """
+        moved = self.moved or bool(self.stops.moving)
         for i in range(self.first[k], self.first[k + 1]):
             begin, end = (float(v) for v in self.edges[i])
             if end <= begin:
@@ -137,7 +148,7 @@ class Cut:
             outputs = np.union1d(grid[(grid > begin) & (grid <= end)], [end])
             for group in _groups(begin, outputs):
                 rows = np.flatnonzero((grid > begin) & (grid <= group[-1]))
-                yield Piece(begin, group, rows, self.inputs[i], bool(self.stops.moving))
+                yield Piece(begin, group, rows, self.inputs[i], moved)
                 begin = float(group[-1])
 
 
