@@ -226,6 +226,7 @@ def initial_value_problem(
                 "Solve these equations for them in the model, or write smooth transitions."
             )
         slopes, modes, gaps = with_modes(slopes, clock)
+        clock = replace(clock, rest=ca.vertcat(moved, *modes))
         jumps = [
             _inserted(jump, lambda e: inserted(ca.substitute(ca.SX(e), symbols.z, z)))
             for jump in system.events

@@ -103,7 +103,7 @@ def switching(
             every.append(jump.gap)
         after = stack(jump.after.get(i, s) for i, s in enumerate(states))
         own.append(jump._replace(gap=place, after=after))
-    moving = ca.vertcat(clock.u, clock.rest, *modes)
+    moving = ca.vertcat(clock.u, clock.rest)
     times = tuple(_time(gap, clock.t, moving) for gap in every)
     return Switching(len(modes), stack(every), times, tuple(own))
 

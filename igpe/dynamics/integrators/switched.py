@@ -248,7 +248,7 @@ class _Course:
 
     def _timed(self, function: Any) -> tuple[FloatArray, FloatArray]:
         value, by = function(self.q)
-        return np.asarray(value).ravel(), np.asarray(by).reshape(-1, len(self.q))
+        return np.asarray(value).ravel(), np.asarray(by).reshape(np.size(value), len(self.q))
 
     def _wide(self, by_unknown: FloatArray) -> FloatArray:
         """A derivative by the unknowns as one by start and unknowns."""
