@@ -1,10 +1,12 @@
 """A problem's equations and initial value problems, each made once and kept with the problem."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
+from igpe.core.errors import ModelError
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.reading.pieces import moves
 from igpe.equations.reading.read import read_system
@@ -66,6 +68,16 @@ class Compiled:
                 switches=self.switching[index],
             )
         return self._posed[key]
+
+
+def require_unswitched(problem: Problem, method: str) -> None:
+    """Raise Unsupported where events happen, or unknowns or states move a jump.
+
+    What cannot be read is left to who reads it.
+    """
+    with suppress(ModelError):
+        if any(compiled(problem).switching):
+            raise refused(method)
 
 
 def compiled(problem: Problem) -> Compiled:

@@ -10,21 +10,20 @@ The switches are tables, so that integrators cut their pieces at the breaks as t
 input, and derivatives by the values w_i stay exact.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.errors import Unsupported
+from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.reading.pieces import of_time, ramp
 from igpe.equations.switching import (
     Jump,
     Switching,
-    refuse_events_of_time,
     with_modes,
 )
 from igpe.equations.switching import switching as make_switching
@@ -217,29 +216,14 @@ def initial_value_problem(
     last = max(until, float(experiment.times[-1]))
     u, tables = stack(posed.switches), tuple(posed.tables)
     clock = TimeSymbols(symbols.t, u, q, moved, tables, t0, last)
-    slopes, modes, switching = numbered(stack(solved.expressions[:n_x])), list[Any](), None
-    if switches:
-        if y.numel():
-            raise Unsupported(
-                "igpe cannot follow events or conditions that unknowns or states switch in "
-                f"equations with the implicit algebraic variables {list(system.unknown_names)}. "
-                "Solve these equations for them in the model, or write smooth transitions."
-            )
-        slopes, modes, gaps = with_modes(slopes, clock)
-        clock = replace(clock, rest=ca.vertcat(moved, *modes))
-        jumps = [
-            _inserted(jump, lambda e: inserted(ca.substitute(ca.SX(e), symbols.z, z)))
-            for jump in system.events
-        ]
-        refuse_events_of_time(jumps, symbols.states, symbols.t, ca.vertcat(moved, u))
-        switching = make_switching(modes, map(safe, gaps), jumps, clock, symbols.x)
-    known = {*experiment.times, *clock.segments.edges}
-    gaps_too = [] if switching is None else [switching.gaps]
-    without = Held(clock, [safe(slopes), inserted(solved.remaining), *gaps_too], known)
-    if switching is not None:
-        switching = replace(switching, gaps=without.expressions[2])
-    held = Table(np.array([t0]), np.zeros(1), hold=True)
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
+    equations = numbered(stack(solved.expressions[:n_x])), inserted(solved.remaining)
+    jumps = None
+    if switches:
+        jumps = [_inserted(jump, inserted, (symbols.z, z)) for jump in system.events]
+        _refuse_events(implicit, jumps, symbols.states, ca.vertcat(symbols.t, moved, u))
+    known = {*experiment.times, *clock.segments.edges}
+    field = _field(clock, known, equations, jumps, safe, x=symbols.x)
     sizes = _Sizes(problem, experiment, system.starts)
     scale, largest = sizes.of_states(symbols.states)
     guess, lower, upper = sizes.search(implicit)
@@ -251,14 +235,14 @@ def initial_value_problem(
         t=symbols.t,
         x=symbols.x,
         y=y,
-        u=stack([*posed.switches, *without.switches, *modes]),
+        u=field.u,
         q=q,
-        f=without.expressions[0],
-        g=without.expressions[1],
+        f=field.f,
+        g=field.g,
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=(*tables, *without.tables, *[held] * len(modes)),
+        tables=field.tables,
         scale=scale,
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
@@ -266,16 +250,84 @@ def initial_value_problem(
         guess=guess,
         lower=lower,
         upper=upper,
-        until=last if without.switches else np.inf,
-        switching=switching,
+        until=field.until,
+        switching=field.switching,
     )
 
 
-def _inserted(jump: Jump, rewrite: Callable[[Any], Any]) -> Jump:
-    """The jump with each of its expressions rewritten."""
-    at, gap = (None if e is None else rewrite(e) for e in (jump.at, jump.gap))
-    after = {place: rewrite(value) for place, value in jump.after.items()}
-    return Jump(at, gap, after, rewrite(jump.delay))
+class _Field(NamedTuple):
+    """Slopes and algebraic equations between all that jumps; see `InitialValueProblem`."""
+
+    f: Any
+    g: Any
+    u: Any
+    tables: tuple[Table, ...]
+    until: float
+    switching: Switching | None
+
+
+def _field(
+    clock: TimeSymbols,
+    known: Iterable[float],
+    equations: tuple[Any, Any],
+    jumps: list[Jump] | None,
+    safe: Callable[[Any], Any],
+    *,
+    x: Any,
+) -> _Field:
+    """Conditions become inputs: on known times held tables, on all else modes.
+
+    known      times that matter besides;  equations: f, before `safe`, and g
+    jumps      events, where such are followed; None where no unknown or state moves a jump
+    safe       see `initial_value_problem`
+    """
+    (f, g), modes, switching = equations, list[Any](), None
+    if jumps is not None:
+        f, modes, gaps = with_modes(f, clock)
+        clock = replace(clock, rest=ca.vertcat(clock.rest, *modes))
+        switching = make_switching(modes, map(safe, gaps), jumps, clock, x)
+    without = Held(clock, [safe(f), g, ca.SX(0, 1) if switching is None else switching.gaps], known)
+    f, g, gaps_of = without.expressions
+    tables = (*clock.tables, *without.tables)
+    for _ in modes:
+        tables = (*tables, Table(np.array([clock.first]), np.zeros(1), hold=True))
+    return _Field(
+        f,
+        g,
+        stack([*ca.vertsplit(clock.u), *without.switches, *modes]),
+        tables,
+        clock.last if without.switches else np.inf,
+        None if switching is None else replace(switching, gaps=gaps_of),
+    )
+
+
+def _inserted(jump: Jump, rewrite: Callable[[Any], Any], known: tuple[Any, Any]) -> Jump:
+    """The jump with each of its expressions rewritten, once symbols are what is known of them."""
+
+    def of(expression: Any) -> Any:
+        return rewrite(ca.substitute(ca.SX(expression), *known))
+
+    at, gap = (None if e is None else of(e) for e in (jump.at, jump.gap))
+    return Jump(at, gap, {i: of(value) for i, value in jump.after.items()}, of(jump.delay))
+
+
+def _refuse_events(
+    implicit: tuple[str, ...], jumps: list[Jump], states: tuple[str, ...], moving: Any
+) -> None:
+    if implicit:
+        raise Unsupported(
+            "igpe cannot follow events or conditions that unknowns or states switch in equations "
+            f"with the implicit algebraic variables {list(implicit)}. Solve these equations for "
+            "them in the model, or write smooth transitions."
+        )
+    for number, jump in enumerate(jumps, start=1):
+        for role, value in (("at", jump.at), ("delay", jump.delay)):
+            if value is not None and ca.depends_on(ca.SX(value), moving):
+                raise ModelError(
+                    f"{role} of event {number} is {value}, which depends on time, inputs or the "
+                    f"states {list(states)}. Write it with parameters and numbers, or give a "
+                    "condition: when=lambda m, t: m.V[t] >= m.full."
+                )
 
 
 class _Posed:

@@ -5,13 +5,13 @@ switches. It changes where its gap, right side minus left side, passes through 0
 of the states: at a time that unknowns may move, or where a gap becomes positive.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import casadi as ca
 
-from igpe.core.errors import ModelError, Unsupported
+from igpe.core.errors import Unsupported
 from igpe.equations.operations import apply_to_sx
 from igpe.equations.symbols import stack
 from igpe.equations.time.timed import STATE, TIME, UNKNOWN, TimeSymbols
@@ -113,21 +113,6 @@ def _time(gap: Any, t: Any, moving: Any) -> Any | None:
     if slope.is_zero() or ca.depends_on(gap, moving) or ca.depends_on(slope, t):
         return None
     return ca.vertcat(-ca.substitute(gap, t, 0) / slope, slope)
-
-
-def refuse_events_of_time(jumps: Iterable[Jump], names: Any, t: Any, others: Any) -> None:
-    """Raise ModelError where the time or delay of an event depends on time or states."""
-    for number, jump in enumerate(jumps, start=1):
-        for role, value in (("at", jump.at), ("delay", jump.delay)):
-            if value is not None and ca.depends_on(ca.SX(value), ca.vertcat(t, others)):
-                raise ModelError(
-                    f"{role} of event {number} is {value}, which depends on time or on {names}. "
-                    "Write it with parameters and numbers, or give a condition: "
-                    "when=lambda m, t: m.V[t] >= m.full."
-                )
-
-
-Refuse = Callable[[str], Unsupported]
 
 
 def refused(method: str) -> Unsupported:

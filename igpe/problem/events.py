@@ -48,6 +48,14 @@ class Event(Suggesting):
             given = getattr(self, role)
             require_mapping(role, given, f"{role}={{'A': 10.0}}", DataError)
             object.__setattr__(self, role, dict(given))
+        self._check_trigger()
+        if not self.add and not self.set:
+            raise DataError(f"An event changes no state; say what jumps: {EXAMPLE}.")
+        if twice := sorted(self.add.keys() & self.set.keys()):
+            raise DataError(f"An event adds to {twice} and sets them; do one of both.")
+        self._check_amounts()
+
+    def _check_trigger(self) -> None:
         if (self.at is None) == (self.when is None):
             both = "neither of" if self.at is None else "both"
             raise DataError(f"An event has {both} at= and when=; give one of them: {EXAMPLE}.")
@@ -56,10 +64,8 @@ class Event(Suggesting):
                 f"when is {shown(self.when)}; wanted a rule that compares: "
                 "when=lambda m, t: m.V[t] >= 2.0. For a time write at=2.0."
             )
-        if not self.add and not self.set:
-            raise DataError(f"An event changes no state; say what jumps: {EXAMPLE}.")
-        if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event adds to {twice} and sets them; do one of both.")
+
+    def _check_amounts(self) -> None:
         for role, value in self.amounts:
             if not (callable(value) or isinstance(value, str) or is_finite(value)):
                 raise DataError(

@@ -263,7 +263,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     )
 
 
-SWITCHES = "the exact test knows neither events nor conditions that unknowns or states switch."
+SWITCHES = "the exact test knows neither events nor conditions that unknowns or states switch"
 
 
 def _with(finding: Finding, exact: Identifiability) -> Finding:
@@ -315,6 +315,7 @@ class _Judge:
                 self.uses.setdefault(name, []).append(one)
         self.visible = set().union(*(i.visible() for i in self.influences))
         self.additional = [_Additional(run.influence, run.posed) for run in runs]
+        self.switches = any(compiled(problem).switching)
         self.advised = 0
 
     def __call__(self, name: str) -> Finding:
@@ -339,7 +340,10 @@ class _Judge:
             equations=tuple(dict.fromkeys(e for s in uses for e in s.equations)),
             implicit=implicit,
             # Where only closed expressions are missing, measuring more is not what helps.
-            measure=() if implicit else self._measure(name),
+            measure=()
+            if implicit or (self.switches and name in self.visible)
+            else self._measure(name),
+            switches=self.switches,
             prior=prior,
         )
 

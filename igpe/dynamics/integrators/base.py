@@ -193,9 +193,7 @@ class Intervals(ABC):
         """
         return replace(self, cut=self.cut.until(last))
 
-    def over(
-        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
-    ) -> "Intervals":
+    def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Intervals":
         """The same equations over other intervals within the horizon, with the tables of `ivp`."""
         return replace(self, cut=self.cut.over(ivp, nodes, times))
 

@@ -19,7 +19,7 @@ multiple shooting: what happens at a node belongs to the interval that begins th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -214,33 +214,33 @@ class _Course:
         for j, function in enumerate(self.local.times):
             if function is not None:
                 (time, slope), by = self._timed(function)
-                is_past = time < self.t
-                self.true[j] = (slope > 0) == is_past if math.isfinite(time) else slope > 0
+                is_past = math.isfinite(time) and time < self.t
+                self.true[j] = (slope > 0) == is_past
                 self._plan(Due(time, 0, self._wide(by[0]), which=j))
         for j, function in enumerate(self.local.at):
-            if function is None:
-                continue
-            (time,), by = self._timed(function)
-            if time < self.ivp.t0:
-                raise BrokenError(
-                    f"An event lies at t = {time:.6g}, before the start at t = {self.ivp.t0:g}; "
-                    "give its time bounds after the start."
-                )
-            self._plan(Due(time, 1 + j, self._wide(by[0]), jump=j))
+            if function is not None:
+                (time,), by = self._timed(function)
+                if time < self.ivp.t0:
+                    raise BrokenError(
+                        f"An event lies at t = {time:.6g}, before the start at t = "
+                        f"{self.ivp.t0:g}; give its time bounds after the start."
+                    )
+                self._plan(Due(time, 1 + j, self._wide(by[0]), jump=j))
         if self.local.watched:
-            nothing = np.zeros(self.n_d)
-            for time in self.ivp.breaks(float(self.of.cut.nodes[-1])):
-                self._plan(Due(time, 0, nothing))
-            found = self._slopes(after=True)
+            self._look()
+
+    def _look(self) -> None:
+        """What is true at the start of the gaps that states move."""
+        for time in self.ivp.breaks(float(self.of.cut.nodes[-1])):
+            self._plan(Due(time, 0, np.zeros(self.n_d)))
+        for _ in range(SETTLING):
+            before, found = self.true.copy(), self._slopes(after=True)
             self.size = np.abs(found.gaps)
-            for _ in range(SETTLING):
-                before = self.true.copy()
-                found = self._slopes(after=True)
-                for j in self.local.watched:
-                    g, rate = found.gaps[j], found.rates[j]
-                    self.true[j] = g > 0 or (g == 0 and rate >= 0)
-                if (before == self.true).all():
-                    break
+            is_zero = found.gaps == 0
+            true = np.where(is_zero, found.rates >= 0, found.gaps > 0)
+            self.true[self.local.watched] = true[self.local.watched]
+            if (before == self.true).all():
+                break
 
     def _plan(self, due: Due) -> None:
         if self.t <= due.time < self.end or (due.time == self.end and self.t == self.end):
@@ -248,7 +248,7 @@ class _Course:
 
     def _timed(self, function: Any) -> tuple[FloatArray, FloatArray]:
         value, by = function(self.q)
-        return np.asarray(value).ravel(), np.asarray(by).reshape(np.size(value), len(self.q))
+        return np.asarray(value).ravel(), np.asarray(by).reshape(value.numel(), len(self.q))
 
     def _wide(self, by_unknown: FloatArray) -> FloatArray:
         """A derivative by the unknowns as one by start and unknowns."""
@@ -445,46 +445,46 @@ class _Course:
                 return min(some)
         return None
 
-    def _zero(
-        self, j: int, between: FloatArray, x: FloatArray, *, is_end: bool
-    ) -> Crossing | None:
-        """Where gap j crosses 0 between two times, from states x at the first."""
+    def _zero(self, j: int, between: FloatArray, x: FloatArray, *, is_end: bool) -> Crossing | None:
+        """Where gap j crosses 0 between two times, from states x at the first.
+
+        is_end  whether it has at the second; else it may dip below 0 between them
+        """
         begin, end = between.tolist()
         sign, (a, b) = (1.0 if self.true[j] else -1.0), self._segment()
 
-        def at_time(time: float) -> tuple[float, float]:
-            there = x
+        def there(time: float, which: int) -> float:
+            """The gap (1) or its rate (2)."""
+            state = x
             if time > begin:
-                there = self._from(begin, x, time, np.zeros(0), derivatives=False).ends[0]
-            found = self.local.slopes(time, there, a + b * time, b, self.q)
-            return sign * float(found[1][j]), sign * float(found[2][j])
+                state = self._from(begin, x, time, np.zeros(0), derivatives=False).ends[0]
+            found = self.local.slopes(time, state, a + b * time, b, self.q)
+            return sign * float(found[which][j])
 
-        low, zero = begin, ZERO * self.size[j]
-        if at_time(low)[0] <= (zero if begin == self.t else 0.0):  # it has just crossed
-            for k in range(HALVINGS, -1, -1):
-                low = begin + (end - begin) * 0.5**k
-                if at_time(low)[0] > 0:
-                    break
-            else:
+        low, zero = begin, ZERO * self.size[j] if begin == self.t else 0.0
+        if there(begin, 1) <= zero:  # it has just crossed
+            later = (begin + (end - begin) * 0.5**k for k in range(HALVINGS, -1, -1))
+            low = next((time for time in later if there(time, 1) > 0), begin)
+            if low == begin:
                 return Crossing(begin, j)
         if not is_end:
-            if not at_time(low)[1] < 0:
+            if low >= end or not there(low, 2) < 0:
                 return None
-            end = self._root(lambda time: at_time(time)[1], low, end)
-            least = at_time(end)[0]
-            if least > GRAZING * self.size[j]:
-                return None
-            if least > -zero:
+            end = _root(lambda time: there(time, 2), low, end)
+            least = there(end, 1)
+            if abs(least) <= GRAZING * self.size[j]:
                 return Crossing(end, j, grazes=True)
-        if low >= end:
-            return None
-        return Crossing(self._root(lambda time: at_time(time)[0], low, end), j)
+            if least > 0:
+                return None
+        return Crossing(_root(lambda time: there(time, 1), low, end), j) if low < end else None
 
-    def _root(self, function: Any, low: float, high: float) -> float:
-        if function(low) * function(high) > 0:
-            return high
-        exact = 4 * float(np.finfo(float).eps)
-        return float(brentq(function, low, high, xtol=exact * max(abs(high), high - low), rtol=exact))
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where it is 0; `high` if its sign does not change."""
+    if function(low) * function(high) > 0:
+        return high
+    exact = 4 * float(np.finfo(float).eps)
+    return float(brentq(function, low, high, xtol=exact * max(abs(high), high - low), rtol=exact))
 
 
 def _least(times: FloatArray, gaps: FloatArray, rates: FloatArray) -> FloatArray:

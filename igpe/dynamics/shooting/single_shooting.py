@@ -27,6 +27,7 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
+from igpe.dynamics.shooting.switch_times import moved_across
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
@@ -127,7 +128,8 @@ class PreparedShooting:
             return Fit(start, None, Status.INTEGRATION_BROKE, 0)
         for residuals in gentler:
             start = self.search.fit(residuals, start, self.problem.box).x
-        return self.search.fit(own, start, self.problem.box)
+        fit = self.search.fit(own, start, self.problem.box)
+        return moved_across(own, self.search, fit, self.problem.box)
 
     def _attempt(self, start: FloatArray) -> Attempt:
         self.residuals.broken = None

@@ -23,7 +23,8 @@ def read_jumps(
     raises  ModelError for a rule that cannot be followed
     """
     known = {
-        i: getattr(symbols, role.kind)[role.place] for i, role in symbols.roles(instance, time).items()
+        i: getattr(symbols, role.kind)[role.place]
+        for i, role in symbols.roles(instance, time).items()
     }
     translate = Translator(known, symbols.t)
 
@@ -34,8 +35,8 @@ def read_jumps(
         except (*REFUSALS, ModelError) as error:
             raise ModelError(
                 f"A rule of event {number} of experiment '{experiment.name}' cannot be followed: "
-                f"{reason(error)}. Write it with the model's components at t and Pyomo's functions: "
-                "lambda m, t: 0.5 * m.A[t]."
+                f"{reason(error)}. Write it with the model's components at t and with Pyomo's "
+                "functions: lambda m, t: 0.5 * m.A[t]."
             ) from error
         if instant.seen:
             raise ModelError(
