@@ -62,7 +62,7 @@ def builder(case: Case) -> Callable[..., Any]:
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
         for name, value in case.truth.items():
-            m.add_component(name, pyo.Var(initialize=value, bounds=(-20, 20)))
+            m.add_component(name, pyo.Var(initialize=value, bounds=(-100, 100)))
         for state in case.odes:
             m.add_component(state, pyo.Var(m.t))
             m.add_component(f"d{state}", dae.DerivativeVar(m.component(state), wrt=m.t))
@@ -78,7 +78,7 @@ def _rule(case: Case, state: str, text: str) -> Callable[..., Any]:
         names = {n: m.component(n)[t] for n in case.odes}
         names |= {n: m.component(n) for n in case.truth}
         known = {"when": lambda c, a, b: pyo.Expr_if(IF=c, THEN=a, ELSE=b), "exp": pyo.exp, "t": t}
-        return m.component(f"d{state}")[t] == eval(text, {**known, **names})  # noqa: S307 - ours
+        return m.component(f"d{state}")[t] == eval(text, {**known, **names})
 
     return rule
 
@@ -246,9 +246,10 @@ def relay(t: float, p: Any) -> Any:
 
 
 def delayed_trigger(t: float, p: Any) -> Any:
-    s = log(1.0 / p.c) / p.k + p.lag
-    a = _decay(1.0, p.k, t)
-    return [a if t <= s.real else a + _decay(p.d, p.k, t - s)]
+    begin, a = 0.0, 1.0 + 0.0 * p.k
+    while t > (s := begin + log(a / p.c) / p.k + p.lag).real:
+        begin, a = s, _decay(a, p.k, s - begin) + p.d  # above c: it triggers again
+    return [_decay(a, p.k, t - begin)]
 
 
 def concentration(t: float, p: Any) -> Any:
@@ -385,7 +386,7 @@ def multiple(problem: igpe.Problem, q: Any, times: Any) -> tuple[Any, Any]:
     """By intervals that begin where the one before ended, their derivatives chained."""
     ivp = compiled(problem).initial_value_problem(0, switching=True)
     nodes = times[::5]
-    intervals = Automatic(1e-11, 1e-13).intervals(ivp, nodes, times)
+    intervals = Automatic(1e-11, 1e-13).prepare(ivp, nodes, times)
     state, by = intervals.start(q)
     starts, chained = np.ones((len(nodes) - 1, len(state))), []
     for k in range(len(starts)):

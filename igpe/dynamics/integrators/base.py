@@ -353,23 +353,13 @@ class Integrator(Checked, ABC):
         times  (n_times,) increasing, within the nodes: where measured quantities are reported
         """
 
-    def intervals(
-        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
-    ) -> Intervals:
-        """`prepare`, also for problems with events and switches that are moved."""
-        if ivp.switching is None:
-            return self.prepare(ivp, nodes, times)
-        from igpe.dynamics.integrators.switched import switched  # noqa: PLC0415 - few need it
-
-        return switched(self, ivp, nodes, times)
-
     def simulation(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
     ) -> Simulation:
         """Prepare a trajectory from ivp.t0 to each of `times` (increasing, none before t0)."""
         grid = np.array(times, dtype=float)
         nodes = np.array([ivp.t0, max(ivp.t0, float(grid[-1]))])
-        return Simulation(self.intervals(ivp, nodes, grid), sensitivities)
+        return Simulation(self.prepare(ivp, nodes, grid), sensitivities)
 
     def most(self, ivp: InitialValueProblem) -> FloatArray:
         """(n_x,) how large states may be, in `InitialValueProblem.scale`."""

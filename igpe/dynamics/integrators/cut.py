@@ -11,6 +11,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.switching import refused
 from igpe.equations.time.timed import Stops
 
 CLOSEST = 1e-6  # outputs closer than this fraction of a piece begin a new one
@@ -174,8 +175,11 @@ def interval_of(nodes: FloatArray, times: FloatArray) -> IntArray:
 def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
     """Cut the intervals between the nodes; a single one may be of length 0.
 
-    raises ValueError if nodes or times do not increase, or times lie outside the nodes
+    raises ValueError if nodes or times do not increase, or times lie outside the nodes, Unsupported
+           for a problem with events: `igpe.dynamics.integrators.switched` cuts it there
     """
+    if ivp.switching is not None:
+        raise refused("This integrator")
     nodes, times = (np.ascontiguousarray(v, dtype=float) for v in (nodes, times))
     lengths = np.diff(nodes)
     single = len(lengths) == 1 and lengths[0] >= 0

@@ -41,13 +41,13 @@ WATCHED = 200  # places of the horizon at which gaps are looked at; between them
 FEWEST = 4  # of them between two switches
 MOST = 2_000  # switches in one interval
 SETTLING = 20  # modes that may change one another at one time
-ZERO = 1e-9  # of a gap's largest value: smaller ones are 0, but for errors of integration
-GRAZING = 1e-6  # of a gap's largest value in the whole horizon: slower crossings are none
+ZERO = 1e-9  # of a gap's size: smaller ones are 0, but for errors of integration
+GRAZING = 1e-6  # of a gap's size in the whole horizon: slower crossings are none
 DIP = 0.5  # share of a gap that it may lose between two places before it is looked at closely
 HALVINGS = 40
 
 
-class Slopes(NamedTuple):
+class Rates(NamedTuple):
     """What is known at one point: slopes of the states, gaps and how fast they change."""
 
     f: FloatArray
@@ -157,7 +157,7 @@ def switched(
 ) -> Intervals:
     """Intervals with switches, which an integrator integrates between these."""
     plain = replace(ivp, switching=None, measured=ca.vertcat(ivp.measured, ivp.x))
-    pieces = cut(ivp, nodes, times)
+    pieces = cut(plain, nodes, times)
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
         return Refused(ivp, pieces, inner.refused, inner.status)
@@ -169,6 +169,7 @@ class _Course:
 
     x, by   states (n_x,), and their derivatives (n_x, n_d) by its start and the unknowns
     true    (n_gaps,) whether each gap is positive
+    size    (n_gaps,) how large each gap is: by the sizes of its states, and the largest met so far
     """
 
     def __init__(
@@ -233,9 +234,10 @@ class _Course:
         """What is true at the start of the gaps that states move."""
         for time in self.ivp.breaks(float(self.of.cut.nodes[-1])):
             self._plan(Due(time, 0, np.zeros(self.n_d)))
+        by_x, _ = self.local.gap_by(self.t, self.x, *self._inputs(after=True), self.q)
+        self.size = np.abs(np.asarray(by_x)) @ self.ivp.scale
         for _ in range(SETTLING):
             before, found = self.true.copy(), self._slopes(after=True)
-            self.size = np.abs(found.gaps)
             is_zero = found.gaps == 0
             true = np.where(is_zero, found.rates >= 0, found.gaps > 0)
             self.true[self.local.watched] = true[self.local.watched]
@@ -262,9 +264,9 @@ class _Course:
             a[-n:] = self.true[:n]
         return a + b * self.t, b
 
-    def _slopes(self, *, after: bool) -> Slopes:
+    def _slopes(self, *, after: bool) -> Rates:
         found = self.local.slopes(self.t, self.x, *self._inputs(after=after), self.q)
-        return Slopes(*(np.asarray(v).ravel() for v in found))
+        return Rates(*(np.asarray(v).ravel() for v in found))
 
     def _integrated(self, stop: float, times: FloatArray, *, derivatives: bool) -> Shots:
         return self._from(self.t, self.x, stop, times, derivatives=derivatives)
@@ -430,7 +432,7 @@ class _Course:
     ) -> Crossing | None:
         """See `_watch`; gaps and rates (n_gaps, n) are positive where their sign is as before."""
         watched = np.array(self.local.watched)
-        ends = gaps[watched, 1:] < 0
+        ends = gaps[watched, 1:] < -ZERO * self.size[watched, None]
         dips = (rates[watched, :-1] < 0) & (rates[watched, 1:] > 0) & ~ends
         dips &= _least(times, gaps[watched], rates[watched]) < DIP * np.minimum(
             gaps[watched, :-1], gaps[watched, 1:]

@@ -109,7 +109,7 @@ def plot_pieces(
         nodes, ivp = every[0].nodes[k], compiled(problem).initial_value_problem(k, switching=True)
         ends = nodes[1:] - END * np.diff(nodes)
         times = np.linspace(nodes[:-1], ends, INSIDE, axis=1)
-        prepared = Automatic(1e-6, 1e-8).intervals(ivp, nodes, times.ravel())
+        prepared = Automatic(1e-6, 1e-8).prepare(ivp, nodes, times.ravel())
         for column, at in enumerate(every[i] for i in chosen):
             values = np.array([at.parameters[n] for n in ivp.unknowns])
             run = prepared.run(at.starts[k], values, derivatives=False)

@@ -316,7 +316,7 @@ class Chains:
     def integrated(self, integrator: Integrator) -> "Chains":
         """The same by another integrator."""
         each = (
-            replace(s, intervals=integrator.intervals(s.ivp, s.nodes, s.measurements.times))
+            replace(s, intervals=integrator.prepare(s.ivp, s.nodes, s.measurements.times))
             for s in self.shootings
         )
         return replace(self, shootings=tuple(each))
@@ -368,7 +368,7 @@ def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
             ivp, times = limits.watching(ivp), np.union1d(m.times, limits.times)
             m = replace(m, times=times, row=np.searchsorted(times, m.times)[m.row].astype(np.intp))
         nodes = node_times(experiment, count, m.times)
-        intervals = integrator.intervals(ivp, nodes, m.times)
+        intervals = integrator.prepare(ivp, nodes, m.times)
         index = np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp)
         spread = spread_of(problem)
         shootings.append(Shooting(experiment.name, m, ivp, nodes, intervals, index, spread, limits))
