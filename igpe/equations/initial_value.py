@@ -214,16 +214,15 @@ def initial_value_problem(
     unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
     q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time
     last = max(until, float(experiment.times[-1]))
-    u, tables = stack(posed.switches), tuple(posed.tables)
-    clock = TimeSymbols(symbols.t, u, q, moved, tables, t0, last)
+    u = stack(posed.switches)
+    clock = TimeSymbols(symbols.t, u, q, moved, tuple(posed.tables), t0, last)
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     equations = numbered(stack(solved.expressions[:n_x])), inserted(solved.remaining)
     jumps = None
     if switches:
         jumps = [_inserted(jump, inserted, (symbols.z, z)) for jump in system.events]
         _refuse_events(implicit, jumps, symbols.states, ca.vertcat(symbols.t, moved, u))
-    known = {*experiment.times, *clock.segments.edges}
-    field = _field(clock, known, equations, jumps, safe, x=symbols.x)
+    field = _field(clock, experiment.times, equations, jumps, safe, x=symbols.x)
     sizes = _Sizes(problem, experiment, system.starts)
     scale, largest = sizes.of_states(symbols.states)
     guess, lower, upper = sizes.search(implicit)
@@ -286,6 +285,7 @@ def _field(
         f, modes, gaps = with_modes(f, clock)
         clock = replace(clock, rest=ca.vertcat(clock.rest, *modes))
         switching = make_switching(modes, map(safe, gaps), jumps, clock, x)
+    known = {*known, *clock.segments.edges}
     without = Held(clock, [safe(f), g, ca.SX(0, 1) if switching is None else switching.gaps], known)
     f, g, gaps_of = without.expressions
     tables = (*clock.tables, *without.tables)

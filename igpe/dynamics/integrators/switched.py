@@ -112,6 +112,12 @@ class Crossing(NamedTuple):
     grazes: bool = False
 
 
+DELAYED = (
+    "An event with when= and a delay cannot be followed across the intervals of multiple shooting. "
+    "Use igpe.SingleShooting or igpe.IncrementalShooting."
+)
+
+
 class BrokenError(Exception):
     """An interval cannot be integrated; the message is the reason."""
 
@@ -201,6 +207,7 @@ class _Course:
                 continue
             now = [d for d in self.pending if d.time <= due]
             if not now or due >= self.end:
+                self._require_nothing_waits()
                 self.shots.ends[self.k], self.shots.ends_by[self.k] = self.x, self.by
                 return
             self.pending = [d for d in self.pending if d.time > due]
@@ -301,6 +308,11 @@ class _Course:
             raise BrokenError(shots.reason[0])
         self.t, self.x, self.by = stop, shots.ends[0], shots.ends_by[0]
         self.rows = self.rows[~taken]
+
+    def _require_nothing_waits(self) -> None:
+        """A jump that states bring about must not wait beyond an interval's end."""
+        if self.end < self.of.cut.nodes[-1] and self.given.has_delayed and self.pending:
+            raise BrokenError(DELAYED)
 
     # Switches
 
@@ -447,7 +459,9 @@ class _Course:
                 return min(some)
         return None
 
-    def _zero(self, j: int, between: FloatArray, x: FloatArray, *, is_end: bool) -> Crossing | None:
+    def _zero(  # noqa: C901 - each way to cross or to touch is a case
+        self, j: int, between: FloatArray, x: FloatArray, *, is_end: bool
+    ) -> Crossing | None:
         """Where gap j crosses 0 between two times, from states x at the first.
 
         is_end  whether it has at the second; else it may dip below 0 between them

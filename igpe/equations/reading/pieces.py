@@ -206,8 +206,9 @@ def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
             raise ModelError(
                 f"'{name}' jumps where {shown} changes, which depends on the {kind} '{cause}'. "
                 "igpe follows comparisons of time, states and unknowns, such as "
-                f"pyo.Expr_if(t >= m.t0, a, b), but no others. {hold if unknown else 'Write'} a comparison, an igpe.Event,"
-                " or a smooth transition, for example 1/(1 + pyo.exp(-(a - b)/width))."
+                f"pyo.Expr_if(t >= m.t0, a, b), but no others. {hold if unknown else 'Write'} a "
+                "comparison, an igpe.Event, or a smooth transition, for example "
+                "1/(1 + pyo.exp(-(a - b)/width))."
             )
         found |= bool(causes)
     return found
