@@ -20,7 +20,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
-from igpe.equations.reading.pieces import of_time, ramp
+from igpe.equations.reading.pieces import moves, of_time, ramp
 from igpe.equations.switching import (
     Jump,
     Switching,
@@ -63,6 +63,7 @@ class InitialValueProblem:
     guess     (n_y,) where a search for consistent y may begin: inside the bounds
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
     switching events, and jumps that unknowns or states move; None if there are none
+    rest      what comes to rest where this one starts; None if it starts at `start`
     """
 
     states: tuple[str, ...]
@@ -89,6 +90,7 @@ class InitialValueProblem:
     upper: FloatArray
     until: float = np.inf
     switching: Switching | None = None
+    rest: "InitialValueProblem | None" = None
 
     def breaks(self, last: float) -> list[float]:
         """Times between start and `last` at which an input or its slope jumps.
@@ -218,11 +220,12 @@ def initial_value_problem(
     clock = TimeSymbols(symbols.t, u, q, moved, tuple(posed.tables), t0, last)
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
     equations = numbered(stack(solved.expressions[:n_x])), inserted(solved.remaining)
-    jumps = None
+    events = [_inserted(jump, inserted, (symbols.z, z)) for jump in system.events]
     if switches:
-        jumps = [_inserted(jump, inserted, (symbols.z, z)) for jump in system.events]
-        _refuse_events(implicit, jumps, symbols.states, ca.vertcat(symbols.t, moved, u))
-    field = _field(clock, experiment.times, equations, jumps, safe, x=symbols.x)
+        _refuse_events(implicit, events, symbols.states, ca.vertcat(symbols.t, moved, u))
+    field = _field(
+        clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
+    )
     sizes = _Sizes(problem, experiment, system.starts)
     scale, largest = sizes.of_states(symbols.states)
     guess, lower, upper = sizes.search(implicit)
@@ -251,6 +254,26 @@ def initial_value_problem(
         upper=upper,
         until=field.until,
         switching=field.switching,
+        rest=None if experiment.steady is None else _at_rest(problem, experiment, system),
+    )
+
+
+def _at_rest(problem: Problem, experiment: Experiment, system: System) -> InitialValueProblem:
+    """The equations before a steady start.
+
+    raises ModelError if they depend on time, Unsupported if states or unknowns switch them
+    """
+    before, plain = experiment.at_rest(), replace(system, events=())
+    refused = "its equations are switched by states or unknowns"
+    if not moves(problem, before, plain):
+        found = initial_value_problem(problem, before, plain)
+        if not found.implicit and not ca.depends_on(found.f, ca.vertcat(found.t, found.u)):
+            return found
+        refused = "its equations depend on time, or have implicit algebraic variables"
+    raise Unsupported(
+        f"Experiment '{experiment.name}' starts steady, but {refused}, for which igpe finds no "
+        "state at rest. Give inputs that differ until then as numbers, steady={'feed': 0.0}, or "
+        "leave steady out and estimate the start values: start={'A': igpe.Unknown(0, 5)}."
     )
 
 

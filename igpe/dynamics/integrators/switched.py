@@ -33,6 +33,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
+from igpe.dynamics.integrators.steady import Resting
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 from igpe.problem.inputs import Table
@@ -126,11 +127,27 @@ class BrokenError(Exception):
 class SwitchedIntervals(Intervals):
     """See `igpe.dynamics.integrators.base.Intervals`.
 
-    inner  the same equations without switches, over all of the horizon; it reports the states
-           behind what is measured
+    inner    the same equations without switches, over all of the horizon; it reports the states
+             behind what is measured
+    resting  where they start, if that is at rest
     """
 
     inner: Intervals
+    resting: Resting | None = None
+
+    def start(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See `Intervals`; NaN where the model does not come to rest before."""
+        if self.resting is None:
+            return super().start(q)
+        self.check_unknowns(q)
+        return self.resting(q)[:2]
+
+    def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
+        """See `Intervals`."""
+        found = super().from_start(q, derivatives=derivatives)
+        if self.resting is None or found.status[0].usable or np.isfinite(self.start(q)[0]).all():
+            return found
+        return replace(found, reason=(self.resting(np.asarray(q, dtype=float)).why,))
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
@@ -162,12 +179,14 @@ def switched(
     integrator: Integrator, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
 ) -> Intervals:
     """Intervals with switches, which an integrator integrates between these."""
-    plain = replace(ivp, switching=None, measured=ca.vertcat(ivp.measured, ivp.x))
+    plain = replace(ivp, switching=None, rest=None, measured=ca.vertcat(ivp.measured, ivp.x))
     pieces = cut(plain, nodes, times)
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
         return Refused(ivp, pieces, inner.refused, inner.status)
-    return SwitchedIntervals(ivp, pieces, inner)
+    duration = float(pieces.nodes[-1]) - ivp.t0
+    resting = None if ivp.rest is None else Resting(ivp, integrator, duration or 1.0)
+    return SwitchedIntervals(ivp, pieces, inner, resting)
 
 
 class _Course:

@@ -191,11 +191,11 @@ def mentions(node: Any, ids: set[int]) -> bool:
 
 
 def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
-    """Whether a free unknown or a state moves a jump of the system, or an event happens.
+    """Whether a free unknown or a state moves a jump, an event happens or the start is steady.
 
     raises ModelError where what decides about such a jump is no comparison that can be followed
     """
-    found = bool(system.events)
+    found = bool(system.events) or experiment.steady is not None
     for name, condition in system.jumps:
         causes = list(_moved_by(problem, experiment, system, condition))
         if causes and not _is_followed(system, condition):

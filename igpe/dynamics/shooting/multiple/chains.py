@@ -372,6 +372,11 @@ def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
         nodes = node_times(experiment, count, m.times)
         if ivp.switching is not None and ivp.switching.has_delayed:
             raise Unsupported(DELAYED)
+        if ivp.rest is not None:
+            raise Unsupported(
+                "MultipleShooting knows no steady starts (Experiment(steady=...)). Use "
+                "igpe.SingleShooting or igpe.estimate."
+            )
         intervals = integrator.prepare(ivp, nodes, m.times)
         index = np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp)
         spread = spread_of(problem)
