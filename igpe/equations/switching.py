@@ -118,7 +118,7 @@ def _time(gap: Any, t: Any, moving: Any) -> Any | None:
 def refused(method: str) -> Unsupported:
     """That a method knows neither events nor switches at times that unknowns or states move."""
     return Unsupported(
-        f"{method} cannot follow events or conditions that unknowns or states switch. "
-        "igpe.estimate, igpe.simulate and the shooting methods can: "
-        "igpe.SingleShooting().estimate(problem, start)."
+        f"{method} cannot follow events, steady starts, or conditions that unknowns or states "
+        "switch. igpe.estimate, igpe.simulate, igpe.SingleShooting, igpe.profile and igpe.predict "
+        "can."
     )

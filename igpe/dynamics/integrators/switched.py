@@ -38,7 +38,7 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 from igpe.problem.inputs import Table
 
-WATCHED = 200  # places of the horizon at which gaps are looked at; between them by their slopes
+WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
 MOST = 2_000  # switches in one interval
 SETTLING = 20  # modes that may change one another at one time
@@ -488,38 +488,51 @@ class _Course:
         begin, end = between.tolist()
         sign, (a, b) = (1.0 if self.true[j] else -1.0), self._segment()
 
-        def there(time: float, which: int) -> float:
-            """The gap (1) or its rate (2)."""
+        def there(time: float) -> tuple[float, float]:
+            """The gap and its rate."""
             state = x
             if time > begin:
                 state = self._from(begin, x, time, np.zeros(0), derivatives=False).ends[0]
-            found = self.local.slopes(time, state, a + b * time, b, self.q)
-            return sign * float(found[which][j])
+            _, gaps, rates = self.local.slopes(time, state, a + b * time, b, self.q)
+            return sign * float(gaps[j]), sign * float(rates[j])
 
         low, zero = begin, ZERO * self.size[j] if begin == self.t else 0.0
-        if there(begin, 1) <= zero:  # it has just crossed
+        if there(begin)[0] <= zero:  # it has just crossed
             later = (begin + (end - begin) * 0.5**k for k in range(HALVINGS, -1, -1))
-            low = next((time for time in later if there(time, 1) > 0), begin)
+            low = next((time for time in later if there(time)[0] > 0), begin)
             if low == begin:
                 return Crossing(begin, j)
         if not is_end:
-            if low >= end or not there(low, 2) < 0:
+            if low >= end or not there(low)[1] < 0:
                 return None
-            end = _root(lambda time: there(time, 2), low, end)
-            least = there(end, 1)
+            end = _bottom(lambda time: there(time)[1], low, end)
+            least = there(end)[0]
             if abs(least) <= GRAZING * self.size[j]:
                 return Crossing(end, j, grazes=True)
             if least > 0:
                 return None
-        return Crossing(_root(lambda time: there(time, 1), low, end), j) if low < end else None
+        return Crossing(_root(there, low, end), j) if low < end else None
 
 
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where it is 0; `high` if its sign does not change."""
-    if function(low) * function(high) > 0:
+def _root(function: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
+    """Where a function with slope, positive at `low`, becomes 0: by Newton's steps, or halving."""
+    time, exact = (low + high) / 2, 4 * float(np.finfo(float).eps) * max(abs(low), abs(high))
+    for _ in range(HALVINGS):
+        value, rate = function(time)
+        low, high = (time, high) if value > 0 else (low, time)
+        step = -value / rate if rate < 0 else np.inf
+        last, time = time, time + step if low < time + step < high else (low + high) / 2
+        if abs(time - last) <= exact:
+            break
+    return time
+
+
+def _bottom(rate: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rate becomes positive; `high` if it does not."""
+    if rate(low) * rate(high) > 0:
         return high
     exact = 4 * float(np.finfo(float).eps)
-    return float(brentq(function, low, high, xtol=exact * max(abs(high), high - low), rtol=exact))
+    return float(brentq(rate, low, high, xtol=exact * max(abs(high), high - low), rtol=exact))
 
 
 def _least(times: FloatArray, gaps: FloatArray, rates: FloatArray) -> FloatArray:

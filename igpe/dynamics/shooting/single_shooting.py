@@ -107,8 +107,7 @@ class PreparedShooting:
         if len(box) == 0:
             return untouched(self.residuals, "single shooting")
         require_start(start, box, "SingleShooting")
-        judged = problem.sigma_known and minimises_squares(problem)
-        gate = self.restarts.explained(len(self.residuals)) if judged else np.inf
+        gate = self._gate
         attempts = self.restarts.run(self._attempt, box.clip(box.vector(start)), box, gate)
         fit, spread = attempts[0].fit, spread_of(problem)
         objective, at = fit.cost * spread**2, in_deviations(fit, 1 / spread).at
@@ -129,7 +128,15 @@ class PreparedShooting:
         for residuals in gentler:
             start = self.search.fit(residuals, start, self.problem.box).x
         fit = self.search.fit(own, start, self.problem.box)
+        if np.isfinite(self._gate) and fit.cost <= self._gate:
+            return fit
         return moved_across(own, self.search, fit, self.problem.box)
+
+    @property
+    def _gate(self) -> float:
+        """Cost that the measurement errors explain; infinite if they are not known."""
+        judged = self.problem.sigma_known and minimises_squares(self.problem)
+        return self.restarts.explained(len(self.residuals)) if judged else np.inf
 
     def _attempt(self, start: FloatArray) -> Attempt:
         self.residuals.broken = None

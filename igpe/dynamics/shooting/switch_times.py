@@ -82,7 +82,7 @@ class _Switch(NamedTuple):
 
 
 def _moves(residuals: Residuals, x: FloatArray, box: Box) -> Iterator[tuple[int, FloatArray]]:
-    """Points at which one switch has moved between two measurements, and an unknown that does it."""
+    """An unknown, and points at which it has moved a switch between two measurements."""
     for i, time, along, times in _directions(residuals, x, box):
         for shift in (times[1:] + times[:-1]) / 2 - time:
             moved = x + shift * along
@@ -93,7 +93,7 @@ def _moves(residuals: Residuals, x: FloatArray, box: Box) -> Iterator[tuple[int,
 def _directions(
     residuals: Residuals, x: FloatArray, box: Box
 ) -> Iterator[tuple[int, float, FloatArray, FloatArray]]:
-    """An unknown and a direction that moves a switch by 1: alone, or such that no other moves."""
+    """An unknown, and a direction that moves a switch by 1: alone, or with no other switch."""
     free = _switches(residuals, x, box)
     unknowns = sorted({one.unknown for one in free})
     matrix = np.zeros((1 + max((one.number for one in free), default=-1), len(unknowns)))
