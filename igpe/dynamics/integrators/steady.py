@@ -122,6 +122,8 @@ class Resting:
             x = x + step
             if (np.abs(step) <= EXACT * np.maximum(np.abs(x), 1.0)).all():
                 break
+        else:
+            return DEGENERATE
         if not (np.abs(x - states[-1]) <= NEAR * np.maximum(np.abs(x), 1.0)).all():
             return DEGENERATE
         rates = np.linalg.eigvals(self._near(x, q).by_x)
