@@ -75,7 +75,7 @@ def test_derivatives_are_those_of_the_implicit_function():
 RESTLESS = {
     "oscillating": (lambda m, t: (m.B[t], -m.A[t], -m.C[t]), "grow or oscillate"),
     "growing": (lambda m, t: (0.1 * m.A[t], -m.B[t], -m.C[t]), "grow or oscillate"),
-    "unstable": (lambda m, t: (-m.A[t], m.B[t] * (1 - m.B[t]), -m.C[t]), "unstable"),
+    "unstable": (lambda m, t: (-m.A[t], (m.B[t] - 0.5) * m.k, -m.C[t]), "unstable"),
     "what it rests at depends on the way": (
         lambda m, t: (-m.A[t] * m.B[t], -m.B[t], -m.C[t]),
         "not isolated",

@@ -40,7 +40,7 @@ from igpe.problem.inputs import Table
 
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
-MOST = 2_000  # switches in one interval
+MOST = 1_000  # switches in one interval
 SETTLING = 20  # modes that may change one another at one time
 ZERO = 1e-9  # of a gap's size: smaller ones are 0, but for errors of integration
 GRAZING = 1e-6  # of a gap's size in the whole horizon: slower crossings are none
@@ -462,21 +462,16 @@ class _Course:
         self, times: FloatArray, states: FloatArray, gaps: FloatArray, rates: FloatArray
     ) -> Crossing | None:
         """See `_watch`; gaps and rates (n_gaps, n) are positive where their sign is as before."""
-        watched = np.array(self.local.watched)
-        ends = gaps[watched, 1:] < -ZERO * self.size[watched, None]
-        dips = (rates[watched, :-1] < 0) & (rates[watched, 1:] > 0) & ~ends
-        dips &= _least(times, gaps[watched], rates[watched]) < DIP * np.minimum(
-            gaps[watched, :-1], gaps[watched, 1:]
-        )
-        for i in np.flatnonzero((ends | dips).any(axis=0)):
-            every = [
-                self._zero(int(j), times[i : i + 2], states[i], is_end=bool(ends[n, i]))
-                for n, j in enumerate(watched)
-                if ends[n, i] or dips[n, i]
-            ]
-            if some := [c for c in every if c is not None]:
-                return min(some)
-        return None
+        found: Crossing | None = None
+        for j in self.local.watched:
+            for p, q, is_end in _candidates(times, gaps[j], rates[j], self.size[j]):
+                if found is not None and times[p] > found.time:
+                    break
+                one = self._zero(j, times[[p, q]], states[p], is_end=is_end)
+                if one is not None:
+                    found = one if found is None else min(found, one)
+                    break
+        return found
 
     def _zero(  # noqa: C901 - each way to cross or to touch is a case
         self, j: int, between: FloatArray, x: FloatArray, *, is_end: bool
@@ -535,11 +530,29 @@ def _bottom(rate: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(rate, low, high, xtol=exact * max(abs(high), high - low), rtol=exact))
 
 
-def _least(times: FloatArray, gaps: FloatArray, rates: FloatArray) -> FloatArray:
-    """(n_gaps, n - 1) the least value of cubics through gaps and rates, at some places."""
-    h, s = np.diff(times), np.linspace(0, 1, 9)[1:-1, None, None]
-    left, right = gaps[:, :-1], gaps[:, 1:]
-    a, b = h * rates[:, :-1], h * rates[:, 1:]
-    value = (1 + 2 * s) * (1 - s) ** 2 * left + s * (1 - s) ** 2 * a
-    value = value + s**2 * (3 - 2 * s) * right + s**2 * (s - 1) * b
+def _candidates(
+    times: FloatArray, gap: FloatArray, rate: FloatArray, size: float
+) -> list[tuple[int, int, bool]]:
+    """Places between which a gap, positive at first, may be 0; whether it is negative at the last.
+
+    Only what comes from and returns to more than errors of integration counts as a dip.
+    """
+    below = np.flatnonzero(gap[1:] < -ZERO * size)
+    end = len(gap) if not len(below) else int(below[0]) + 1
+    kept = np.flatnonzero(gap[:end] > GRAZING * size)
+    p, q = kept[:-1], kept[1:]
+    least = _least(times[q] - times[p], gap[p], gap[q], rate[p], rate[q])
+    dips = (rate[p] < 0) & (rate[q] > 0)
+    dips &= (q > p + 1) | (least < DIP * np.minimum(gap[p], gap[q]))
+    found = [(int(a), int(b), False) for a, b in zip(p[dips], q[dips], strict=True)]
+    return [*found, *([(end - 1, end, True)] if len(below) else [])]
+
+
+def _least(
+    h: FloatArray, left: FloatArray, right: FloatArray, before: FloatArray, after: FloatArray
+) -> FloatArray:
+    """(n,) the least of cubics over lengths h by their ends and the rates there, at some places."""
+    s = np.linspace(0, 1, 9)[1:-1, None]
+    value = (1 + 2 * s) * (1 - s) ** 2 * left + s * (1 - s) ** 2 * h * before
+    value = value + s**2 * (3 - 2 * s) * right + s**2 * (s - 1) * h * after
     return np.asarray(value.min(axis=0))
