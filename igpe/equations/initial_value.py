@@ -307,7 +307,7 @@ def _field(
     if jumps is not None:
         f, modes, gaps = with_modes(f, clock)
         clock = replace(clock, rest=ca.vertcat(clock.rest, *modes))
-        switching = make_switching(modes, map(safe, gaps), jumps, clock, x)
+        switching = make_switching(modes, [safe(gap) for gap in gaps], jumps, clock, x)
     known = {*known, *clock.segments.edges}
     without = Held(clock, [safe(f), g, ca.SX(0, 1) if switching is None else switching.gaps], known)
     f, g, gaps_of = without.expressions

@@ -136,7 +136,7 @@ def test_profile_and_prediction_follow_switches():
     profile = igpe.profile(problem, found, ["t0"])["t0"]
     assert profile.lower < TRUTH["t0"] < profile.upper
     times = [2.0, 4.0, 6.0]
-    predicted = igpe.predict(problem, found, times=times).to_frame()
+    predicted = igpe.predict(problem, found, times=times).table
     rows = igpe.simulate(problem, found.parameters, times=times)
     assert predicted[predicted["name"] == "A"]["value"].to_numpy() == pytest.approx(
         rows["A"].to_numpy(), rel=1e-6

@@ -61,7 +61,7 @@ class Resting:
         rest, self.size = ivp.rest, len(ivp.unknowns)
         self.scale = rest.scale
         self.own = [ivp.unknowns.index(n) for n in rest.unknowns]
-        times = ivp.t0 + duration * SPANS
+        times = np.asarray(ivp.t0 + duration * SPANS, dtype=np.float64)
         self.intervals = integrator.prepare(rest, np.array([ivp.t0, times[-1]]), times)
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
         self._f = ca.Function("f", [rest.x, rest.q], [ca.densify(rest.f), *by])
@@ -113,7 +113,8 @@ class Resting:
         _, sizes, rows = np.linalg.svd(self._near(x, q).by_x.T)
         conserved = rows[int((sizes > ZERO * max(sizes[0], np.finfo(float).tiny)).sum()) :]
         slopes = np.array([self._near(row, q).f for row in states])
-        if (KEPT * np.abs(slopes).sum(axis=1) + EXACT < np.abs(slopes @ conserved.T).T).any():
+        kept = np.abs(slopes @ conserved.T).sum(axis=1)
+        if bool(np.any(kept > KEPT * np.abs(slopes).sum(axis=1) + EXACT)):
             return DEGENERATE
         for _ in range(ITERATIONS):
             here = self._near(x, q)
