@@ -89,8 +89,9 @@ class Resting:
         """Rows after which states change no more."""
         size = np.maximum(np.abs(states[1:]), 1.0)
         with np.errstate(invalid="ignore"):
-            still = (np.abs(np.diff(states, axis=0)) <= STILL * size).all(axis=1)
-        return (np.flatnonzero(still[:-1] & still[1:]) + 1).tolist()
+            near = np.abs(np.diff(states, axis=0)) <= STILL * size
+        still = np.flatnonzero(np.all(near, axis=1)).tolist()
+        return [k + 1 for k in still if k + 1 in still]
 
     def _near(self, x: FloatArray, q: FloatArray) -> _Near:
         f, by_x, by_q = (np.asarray(v) for v in self._f(x * self.scale, q))
