@@ -27,6 +27,7 @@ from .pipeline import check as check
 from .pipeline import estimate as estimate
 from .planning.design import design as design
 from .problem import losses as losses
+from .problem.events import Event as Event
 from .problem.experiment import Experiment as Experiment
 from .problem.experiment import Unknown as Unknown
 from .problem.experiment import read_experiments as read_experiments

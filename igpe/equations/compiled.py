@@ -1,13 +1,16 @@
 """A problem's equations and initial value problems, each made once and kept with the problem."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
+from igpe.core.errors import ModelError
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.reading.pieces import refuse_switches
+from igpe.equations.reading.pieces import moves
 from igpe.equations.reading.read import read_system
+from igpe.equations.switching import refused
 from igpe.equations.system import System
 from igpe.problem.problem import Problem
 
@@ -21,7 +24,8 @@ class Compiled:
     problem  what was compiled
     systems  equations of each experiment, in their order; the first process alone compares them
              with the model
-    raises   ModelError as `read_system` does, and if a jump depends on a free unknown or a state
+    switching  of each experiment: whether events happen, or unknowns or states move a jump
+    raises   ModelError as `read_system` does, and if such a jump cannot be followed
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -34,20 +38,46 @@ class Compiled:
                 if known.get(key) is None:
                     known[key] = read_system(problem, e, compare=key not in known)
         self.systems: tuple[System, ...] = tuple(known[e.name, e.told] for e in problem.experiments)
-        for experiment, system in zip(problem.experiments, self.systems, strict=True):
-            refuse_switches(problem, experiment, system)
+        pairs = zip(problem.experiments, self.systems, strict=True)
+        self.switching = tuple(moves(problem, e, system) for e, system in pairs)
 
     def initial_value_problem(
-        self, index: int, *, until: float = -np.inf, plain_powers: bool = False
+        self,
+        index: int,
+        *,
+        until: float = -np.inf,
+        plain_powers: bool = False,
+        switching: bool = False,
     ) -> InitialValueProblem:
-        """The initial value problem of one experiment; the arguments are those of the function."""
+        """The initial value problem of one experiment; the arguments are those of the function.
+
+        switching  whether the caller follows events and jumps that are moved
+        raises     Unsupported where there are some and it does not
+        """
+        if self.switching[index] and not switching:
+            raise refused("This method")
         key = index, until, plain_powers
         if key not in self._posed:
             experiment, system = self.problem.experiments[index], self.systems[index]
             self._posed[key] = initial_value_problem(
-                self.problem, experiment, system, until=until, plain_powers=plain_powers
+                self.problem,
+                experiment,
+                system,
+                until=until,
+                plain_powers=plain_powers,
+                switches=self.switching[index],
             )
         return self._posed[key]
+
+
+def require_unswitched(problem: Problem, method: str) -> None:
+    """Raise Unsupported where events happen, or unknowns or states move a jump.
+
+    What cannot be read is left to who reads it.
+    """
+    with suppress(ModelError):
+        if any(compiled(problem).switching):
+            raise refused(method)
 
 
 def compiled(problem: Problem) -> Compiled:

@@ -25,7 +25,8 @@ def fingerprint(problem: Problem) -> str:
 
 def _experiment(problem: Problem, k: int) -> Iterator[Any]:
     """Its data, and its initial value problem as CasADi writes it."""
-    experiment, ivp = problem.experiments[k], compiled(problem).initial_value_problem(k)
+    experiment = problem.experiments[k]
+    ivp = compiled(problem).initial_value_problem(k, switching=True)
     yield [experiment.name, experiment.measurements, experiment.sigma_known]
     yield [experiment.error_models, experiment.estimated_sigma, experiment.start]
     yield [ivp.states, ivp.implicit, ivp.unknowns, ivp.t0, ivp.tables]

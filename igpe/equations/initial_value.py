@@ -10,17 +10,23 @@ The switches are tables, so that integrators cut their pieces at the breaks as t
 input, and derivatives by the values w_i stay exact.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.errors import Unsupported
-from igpe.equations.reading.pieces import of_time, ramp
+from igpe.core.errors import ModelError, Unsupported
+from igpe.equations.reading.pieces import moves, of_time, ramp
+from igpe.equations.switching import (
+    Jump,
+    Switching,
+    with_modes,
+)
+from igpe.equations.switching import switching as make_switching
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
 from igpe.equations.time.timed import Held, Stops, TimeSymbols, as_products, stops
@@ -56,6 +62,8 @@ class InitialValueProblem:
     implicit_scale  (n_y,) the same of y
     guess     (n_y,) where a search for consistent y may begin: inside the bounds
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
+    switching events, and jumps that unknowns or states move; None if there are none
+    rest      what comes to rest where this one starts; None if it starts at `start`
     """
 
     states: tuple[str, ...]
@@ -81,6 +89,8 @@ class InitialValueProblem:
     lower: FloatArray
     upper: FloatArray
     until: float = np.inf
+    switching: Switching | None = None
+    rest: "InitialValueProblem | None" = None
 
     def breaks(self, last: float) -> list[float]:
         """Times between start and `last` at which an input or its slope jumps.
@@ -149,8 +159,10 @@ class InitialValueProblem:
         return replace(self, u=u, tables=tables, f=f, g=g, measured=measured)
 
     def _clock(self, last: float) -> TimeSymbols:
-        rest = ca.vertcat(self.x, self.y)
-        return TimeSymbols(self.t, self.u, self.q, rest, self.tables, self.t0, last)
+        known = len(self.tables) - (self.switching.modes if self.switching else 0)
+        u, modes = self.u[:known], self.u[known:]  # a mode is no more known than a state
+        rest = ca.vertcat(self.x, self.y, modes)
+        return TimeSymbols(self.t, u, self.q, rest, self.tables[:known], self.t0, last)
 
     def input_segment(self, time: float) -> tuple[FloatArray, FloatArray]:
         """(n_u,), (n_u,): coefficients a, b of u = a + b t from `time` to the next break."""
@@ -165,13 +177,16 @@ def initial_value_problem(
     *,
     until: float = -np.inf,
     plain_powers: bool = False,
+    switches: bool = False,
 ) -> InitialValueProblem:
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
     until         up to this time, and to the last of the experiment's, it may be integrated
     plain_powers  powers stay single operations, for readers that know themselves what they do
                   at bases <= 0 (see `with_safe_powers`)
-    raises        ModelError for a condition on time that changes too often
+    switches      whether events happen, or unknowns or states move a jump
+    raises        ModelError for a condition on time that changes too often; Unsupported for
+                  switches where algebraic variables are implicit
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
@@ -186,22 +201,31 @@ def initial_value_problem(
     y = stack(system.unknowns[j] for j in solved.implicit)
     initial, moved = ca.substitute(start, symbols.p, p), ca.vertcat(symbols.x, y)
 
-    def inserted(expressions: Any) -> Any:
+    def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
-        found = ca.substitute([ca.SX(expressions)], old, new)[0]
-        return found if plain_powers else with_safe_powers(found, moved)
+        return ca.substitute([ca.SX(expressions)], old, new)[0]
+
+    def safe(expressions: Any) -> Any:
+        return expressions if plain_powers else with_safe_powers(expressions, moved)
+
+    def inserted(expressions: Any) -> Any:
+        return safe(numbered(expressions))
 
     measured = stack(system.measured[n] for n in experiment.told)
     z = stack(solved.expressions[n_x:])
     unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
     q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time
     last = max(until, float(experiment.times[-1]))
-    u, tables = stack(posed.switches), tuple(posed.tables)
-    clock = TimeSymbols(symbols.t, u, q, moved, tables, t0, last)
-    slopes = inserted(stack(solved.expressions[:n_x]))
-    known = {*experiment.times, *clock.segments.edges}
-    without = Held(clock, [slopes, inserted(solved.remaining)], known)
+    u = stack(posed.switches)
+    clock = TimeSymbols(symbols.t, u, q, moved, tuple(posed.tables), t0, last)
     implicit = tuple(system.unknown_names[j] for j in solved.implicit)
+    equations = numbered(stack(solved.expressions[:n_x])), inserted(solved.remaining)
+    events = [_inserted(jump, inserted, (symbols.z, z)) for jump in system.events]
+    if switches:
+        _refuse_events(implicit, events, symbols.states, ca.vertcat(symbols.t, moved, u))
+    field = _field(
+        clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
+    )
     sizes = _Sizes(problem, experiment, system.starts)
     scale, largest = sizes.of_states(symbols.states)
     guess, lower, upper = sizes.search(implicit)
@@ -213,14 +237,14 @@ def initial_value_problem(
         t=symbols.t,
         x=symbols.x,
         y=y,
-        u=stack([*posed.switches, *without.switches]),
+        u=field.u,
         q=q,
-        f=without.expressions[0],
-        g=without.expressions[1],
+        f=field.f,
+        g=field.g,
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
-        tables=(*tables, *without.tables),
+        tables=field.tables,
         scale=scale,
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
@@ -228,8 +252,105 @@ def initial_value_problem(
         guess=guess,
         lower=lower,
         upper=upper,
-        until=last if without.switches else np.inf,
+        until=field.until,
+        switching=field.switching,
+        rest=None if experiment.steady is None else _at_rest(problem, experiment, system),
     )
+
+
+def _at_rest(problem: Problem, experiment: Experiment, system: System) -> InitialValueProblem:
+    """The equations before a steady start.
+
+    raises ModelError if they depend on time, Unsupported if states or unknowns switch them
+    """
+    before, plain = experiment.at_rest(), replace(system, events=())
+    refused = "its equations are switched by states or unknowns"
+    if not moves(problem, before, plain):
+        found = initial_value_problem(problem, before, plain)
+        if not found.implicit and not ca.depends_on(found.f, ca.vertcat(found.t, found.u)):
+            return found
+        refused = "its equations depend on time, or have implicit algebraic variables"
+    raise Unsupported(
+        f"Experiment '{experiment.name}' starts steady, but {refused}, for which igpe finds no "
+        "state at rest. Give inputs that differ until then as numbers, steady={'feed': 0.0}, or "
+        "leave steady out and estimate the start values: start={'A': igpe.Unknown(0, 5)}."
+    )
+
+
+class _Field(NamedTuple):
+    """Slopes and algebraic equations between all that jumps; see `InitialValueProblem`."""
+
+    f: Any
+    g: Any
+    u: Any
+    tables: tuple[Table, ...]
+    until: float
+    switching: Switching | None
+
+
+def _field(
+    clock: TimeSymbols,
+    known: Iterable[float],
+    equations: tuple[Any, Any],
+    jumps: list[Jump] | None,
+    safe: Callable[[Any], Any],
+    *,
+    x: Any,
+) -> _Field:
+    """Conditions become inputs: on known times held tables, on all else modes.
+
+    known      times that matter besides;  equations: f, before `safe`, and g
+    jumps      events, where such are followed; None where no unknown or state moves a jump
+    safe       see `initial_value_problem`
+    """
+    (f, g), modes, switching = equations, list[Any](), None
+    if jumps is not None:
+        f, modes, gaps = with_modes(f, clock)
+        clock = replace(clock, rest=ca.vertcat(clock.rest, *modes))
+        switching = make_switching(modes, [safe(gap) for gap in gaps], jumps, clock, x)
+    known = {*known, *clock.segments.edges}
+    without = Held(clock, [safe(f), g, ca.SX(0, 1) if switching is None else switching.gaps], known)
+    f, g, gaps_of = without.expressions
+    tables = (*clock.tables, *without.tables)
+    for _ in modes:
+        tables = (*tables, Table(np.array([clock.first]), np.zeros(1), hold=True))
+    return _Field(
+        f,
+        g,
+        stack([*ca.vertsplit(clock.u), *without.switches, *modes]),
+        tables,
+        clock.last if without.switches else np.inf,
+        None if switching is None else replace(switching, gaps=gaps_of),
+    )
+
+
+def _inserted(jump: Jump, rewrite: Callable[[Any], Any], known: tuple[Any, Any]) -> Jump:
+    """The jump with each of its expressions rewritten, once symbols are what is known of them."""
+
+    def of(expression: Any) -> Any:
+        return rewrite(ca.substitute(ca.SX(expression), *known))
+
+    at, gap = (None if e is None else of(e) for e in (jump.at, jump.gap))
+    return Jump(at, gap, {i: of(value) for i, value in jump.after.items()}, of(jump.delay))
+
+
+def _refuse_events(
+    implicit: tuple[str, ...], jumps: list[Jump], states: tuple[str, ...], moving: Any
+) -> None:
+    if implicit:
+        raise Unsupported(
+            "igpe cannot follow events or conditions that unknowns or states switch in equations "
+            f"with the implicit algebraic variables {list(implicit)}. Solve these equations for "
+            "them in the model, or write smooth transitions."
+        )
+    for number, jump in enumerate(jumps, start=1):
+        for role, value in (("at", jump.at), ("delay", jump.delay)):
+            if value is not None and ca.depends_on(ca.SX(value), moving):
+                raise ModelError(
+                    f"{role} of event {number} is {value}, which depends on time, inputs or the "
+                    f"states {list(states)}. Write it with parameters and numbers, or give a "
+                    "condition: when=lambda m, t: m.V[t] >= m.full."
+                )
 
 
 class _Posed:

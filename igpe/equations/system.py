@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 
 from igpe.equations.elimination import Solved, solve_all
+from igpe.equations.switching import Jump
 from igpe.equations.symbols import Symbols, stack
 
 
@@ -30,6 +31,7 @@ class System:
     starts     state -> start value where the model gives it: a number or an expression in p
     any_times  whether the model took the times it was given, and no others
     jumps      equation and condition at whose change it jumps, for conditions in Pyomo's terms
+    events     jumps of the states, in the order in which they happen at one time
     """
 
     symbols: Symbols
@@ -39,6 +41,7 @@ class System:
     starts: Mapping[str, Any]
     any_times: bool = True
     jumps: tuple[tuple[str, Any], ...] = ()
+    events: tuple[Jump, ...] = ()
 
     @cached_property
     def solved(self) -> Solved:

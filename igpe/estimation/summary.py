@@ -466,7 +466,8 @@ def _half_band(
         or not errors.degrees > 0
     ):
         return None
-    ivp, names = compiled(problem).initial_value_problem(k), problem.box.names
+    ivp = compiled(problem).initial_value_problem(k, switching=True)
+    names = problem.box.names
     index = [names.index(n) for n in ivp.unknowns]
     x = problem.box.vector(steps.paths[0].corrected.parameters)
     along = integrator.simulation(ivp, run.times, sensitivities=True).run(x[index])

@@ -15,6 +15,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.names import Suggesting
 from igpe.problem.card import experiment_html
+from igpe.problem.events import Event, read_events
 from igpe.problem.inputs import (
     Input,
     InputValue,
@@ -163,6 +164,11 @@ class Experiment(Suggesting):
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
                 `time`. A column that is an input is not measured
+    events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
+                when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
+    steady      the experiment starts where its model comes to rest from `start`: True, under the
+                inputs that it starts with, or input -> number for those that differ until then:
+                {"feed": 0.0}
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
@@ -185,6 +191,8 @@ class Experiment(Suggesting):
         start: Mapping[str, Start] = MappingProxyType({}),
         start_time: float | None = None,
         inputs: Mapping[str, InputValue] | Iterable[str] = MappingProxyType({}),
+        events: Iterable[Event] = (),
+        steady: bool | Mapping[str, float] = False,
         sigma: Sigma = None,
         units: Mapping[str, str] = MappingProxyType({}),
         columns: Mapping[str, str] = MappingProxyType({}),
@@ -224,6 +232,9 @@ class Experiment(Suggesting):
         self.sigma_known = not is_unknown(sigma) and not self.estimated_sigma
         self.weights_unknown, self.has_relative_sigma = sigma is None, False
         self.start_time = start_time_of(times, start_time)
+        self.events = read_events(events, self.start_time)
+        self.steady = read_steady(steady)
+        self._conditions |= {"events": self.events, "steady": steady}
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(given, table))
         self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
         for role, one in self.inputs.items():
@@ -266,6 +277,16 @@ class Experiment(Suggesting):
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
+
+    def at_rest(self) -> "Experiment":
+        """What happens before it starts, if that is steady: its own inputs, and no events."""
+        found = copy(self)
+        first = {
+            n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()
+        }
+        found.inputs = MappingProxyType({**first, **(self.steady or {})})
+        found.events, found.steady = (), None
+        return found
 
     @property
     def times(self) -> FloatArray:
@@ -382,6 +403,22 @@ def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
                 "parameter, or igpe.Unknown(lower, upper)."
             )
     return {n: v if isinstance(v, (str, Unknown)) else float(v) for n, v in start.items()}
+
+
+def read_steady(given: Any) -> Mapping[str, float] | None:
+    """Inputs that differ before a steady start; None if the start is not steady.
+
+    raises DataError for anything but a flag or numbers by name
+    """
+    if isinstance(given, bool):
+        return {} if given else None
+    require_mapping("steady", given, "steady={'feed': 0.0}", DataError)
+    if lost := {n: v for n, v in given.items() if not is_finite(v)}:
+        raise DataError(
+            f"steady holds {lost}; wanted finite numbers for inputs: steady={{'feed': 0.0}}, or "
+            "True where they are those of the experiment's start."
+        )
+    return {n: float(v) for n, v in given.items()}
 
 
 def _measurements(

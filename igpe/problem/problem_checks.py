@@ -18,6 +18,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest
+from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant
 from igpe.problem.model import Instance
@@ -261,6 +262,7 @@ def check_problem(problem: Any) -> None:
         _check_measured(experiment, instance)
         _check_inputs(problem, place, experiment, instance)
         _check_starts(problem, place, experiment, model_starts.states, list(instance.states))
+        check_events(problem, place, experiment.events, list(instance.states))
         _check_free(problem, experiment, instance)
 
 
@@ -321,6 +323,11 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
 
 def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: Instance) -> None:
     known = sorted([*instance.series, *instance.scalars])
+    if unknown := [n for n in experiment.steady or {} if n not in experiment.inputs]:
+        raise ProblemError(
+            f"{place}steady names {unknown}, which are not among the inputs "
+            f"{list(experiment.inputs)}. Give them in Experiment(inputs=...) as well."
+        )
     for name in experiment.inputs:
         given = f"{place}'{name}' is given as an input"
         if name in problem.parameters:

@@ -88,6 +88,8 @@ def _reached(finding: Finding) -> str:
             f"only from the dynamics: {equations} would give it, but "
             f"{_cut(finding.implicit)} cannot be written in closed form"
         )
+    if finding.switches:
+        return "only from the dynamics: states jump or switch, so measured curves give no slopes"
     wish = f"; measuring {more} as well would make it algebraic" * bool(more)
     return f"only from the dynamics: no equation of measured quantities alone contains it{wish}"
 

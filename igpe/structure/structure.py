@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from igpe.core.arrays import IntArray
 from igpe.core.names import Suggesting
+from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
 from igpe.equations.symbols import stack
 from igpe.problem.plausibility import warnings_about
@@ -240,7 +241,9 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     slopes, states = tuple(s.slopes for s in result), tuple(s.states for s in result)
     gathered = groups(subsystems, reduced, slopes, names)
     exact = undecided(names, "")
-    if most_work and len(names):
+    if any(compiled(problem).switching):
+        exact = undecided(names, SWITCHES)
+    elif most_work and len(names):
         exact = identifiability(problem, posed, slopes, most_work=most_work)
     runs = [
         _Run(influence(one), r.posed, x) for one, r, x in zip(posed, reduced, states, strict=True)
@@ -258,6 +261,9 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
         experiments=tuple(e.name for e in problem.experiments),
         warnings=warnings_about(problem),
     )
+
+
+SWITCHES = "the exact test knows neither events nor conditions that unknowns or states switch"
 
 
 def _with(finding: Finding, exact: Identifiability) -> Finding:
@@ -309,6 +315,7 @@ class _Judge:
                 self.uses.setdefault(name, []).append(one)
         self.visible = set().union(*(i.visible() for i in self.influences))
         self.additional = [_Additional(run.influence, run.posed) for run in runs]
+        self.switches = any(compiled(problem).switching)
         self.advised = 0
 
     def __call__(self, name: str) -> Finding:
@@ -333,7 +340,10 @@ class _Judge:
             equations=tuple(dict.fromkeys(e for s in uses for e in s.equations)),
             implicit=implicit,
             # Where only closed expressions are missing, measuring more is not what helps.
-            measure=() if implicit else self._measure(name),
+            measure=()
+            if implicit or (self.switches and name in self.visible)
+            else self._measure(name),
+            switches=self.switches,
             prior=prior,
         )
 

@@ -1,4 +1,4 @@
-"""Jumps at times that are known are read; those that an unknown or a state decides are refused."""
+"""Jumps at known times are held inputs; those that unknowns or states decide become modes."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.core.errors import ModelError
+from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import linear_input, step_input
@@ -41,47 +41,43 @@ def posed(rule, *, measured=None, start=1.0, feed=1.0, times=TIMES):
 
 
 REFUSED = {
-    "an unknown time": (lambda m, t: pyo.Expr_if(t < m.k, m.a, 0), "'of_x'", "unknown 'k'"),
     "an unknown alone": (lambda m, t: pyo.Expr_if(m.n >= 1, m.a, 0), "'of_x'", "unknown 'n'"),
-    "a state": (lambda m, t: pyo.Expr_if(m.y[t] < 0.5, m.a, 0), "'of_x'", "state 'y'"),
-    "a range": (
-        lambda m, t: pyo.Expr_if(pyo.inequality(0.1, m.y[t], 0.5), m.a, 0),
-        "'of_x'",
-        "state 'y'",
-    ),
-    "implicit": (lambda m, t: pyo.Expr_if(m.z[t] < 0.5, m.a, 0), "'of_x'", "variable 'z'"),
-    "nested": (
-        lambda m, t: pyo.Expr_if(t < 1, pyo.Expr_if(t < m.k, 1, 2), 0),
-        "'of_x'",
-        "unknown 'k'",
-    ),
-    "within if": (
-        lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, 2) if t < 1 else 0.0,
-        "'of_x'",
-        "state 'x'",
-    ),
     "floor": (lambda m, t: -pyo.floor(m.k * m.y[t]), "'of_x'", "floor"),
+}
+MOVED = {
+    "an unknown time": lambda m, t: pyo.Expr_if(t < m.k, m.a, 0),
+    "a state": lambda m, t: pyo.Expr_if(m.y[t] < 0.5, m.a, 0),
+    "a range": lambda m, t: pyo.Expr_if(pyo.inequality(0.1, m.y[t], 0.5), m.a, 0),
+    "implicit": lambda m, t: pyo.Expr_if(m.z[t] < 0.5, m.a, 0),
+    "nested": lambda m, t: pyo.Expr_if(t < 1, pyo.Expr_if(t < m.k, 1, 2), 0),
+    "within if": lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, 2) if t < 1 else 0.0,
     "branches that only nearly meet": (
-        lambda m, t: pyo.Expr_if(m.x[t] > 1, m.x[t] ** 2, 2.001 * m.x[t] - 1),
-        "'of_x'",
-        "state 'x'",
+        lambda m, t: pyo.Expr_if(m.x[t] > 1, m.x[t] ** 2, 2.001 * m.x[t] - 1)
     ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_jump_at_an_unknown_time_is_refused(name):
+def test_a_jump_that_is_no_comparison_in_time_is_refused(name):
     rule, *fragments = REFUSED[name]
     with pytest.raises(ModelError) as caught:
         compiled(posed(rule))
     assert [f for f in (*fragments, "smooth transition") if f not in str(caught.value)] == []
 
 
-def test_a_jump_of_what_is_measured_is_refused():
-    with pytest.raises(ModelError, match=r"'h' jumps where .*state 'x'"):
-        compiled(
-            posed(lambda m, t: -m.a * m.x[t], measured=lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, m.n))
-        )
+@pytest.mark.parametrize("name", MOVED)
+def test_a_jump_that_is_moved_is_seen_and_refused_beside_implicit_variables(name):
+    found = compiled(posed(MOVED[name]))
+    assert found.switching == (True,)
+    with pytest.raises(Unsupported, match="This method cannot follow events"):
+        found.initial_value_problem(0)
+    with pytest.raises(Unsupported, match=r"implicit algebraic variables \['z'\]"):
+        found.initial_value_problem(0, switching=True)
+
+
+def test_a_jump_of_what_is_measured_is_moved_too():
+    rule = lambda m, t: pyo.Expr_if(m.x[t] < 1, 1, m.n)  # noqa: E731
+    assert compiled(posed(lambda m, t: -m.a * m.x[t], measured=rule)).switching == (True,)
 
 
 def test_an_unknown_start_counts():
@@ -111,8 +107,9 @@ def test_a_held_unknown_is_a_known_time():
     problem = posed(lambda m, t: pyo.Expr_if(t < m.k, m.a, 0))
     held = compiled(problem.fixing({"k": 0.75}))
     assert "k" not in held.initial_value_problem(0).unknowns
-    with pytest.raises(ModelError, match="state 'x'"):
-        compiled(posed(lambda m, t: pyo.Expr_if(m.x[t] < m.k, 1, 2)).fixing({"k": 1.0}))
+    assert held.switching == (False,)
+    by_state = posed(lambda m, t: pyo.Expr_if(m.x[t] < m.k, 1, 2))
+    assert compiled(by_state.fixing({"k": 1.0})).switching == (True,)
 
 
 KNOWN = {
@@ -152,10 +149,9 @@ def test_an_unknown_time_is_known_where_it_has_a_value(instant):
     times = np.array([0.0, 20.0, 40.0, 60.0, 80.0])
     x = igpe.simulate(problem, values, times=times)["x"]
     assert x.to_numpy() == pytest.approx(np.minimum(times, instant), abs=1e-4 * instant)
-    with pytest.raises(ModelError, match="depends on the unknown 'k'"):
+    with pytest.raises(Unsupported, match="implicit algebraic variables"):
         igpe.estimate(problem)
-    with pytest.raises(ModelError, match="depends on the unknown 'k'"):
-        igpe.check(problem)
+    assert "states jump or switch" in str(igpe.check(problem))
 
 
 def test_what_holds_at_the_first_time_alone_moves_nothing():

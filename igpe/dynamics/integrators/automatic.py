@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass, replace
 
 from igpe.core.arrays import FloatArray
 from igpe.core.fields import Positive
-from igpe.dynamics.integrators.base import Integrator, Intervals, Refused
-from igpe.dynamics.integrators.lock_step import LockStep
-from igpe.dynamics.integrators.runge_kutta import RungeKutta
+from igpe.dynamics.integrators.base import Integrator, Intervals
+from igpe.dynamics.integrators.lock_step import LockStep, LockStepIntervals
+from igpe.dynamics.integrators.runge_kutta import RungeKutta, RungeKuttaIntervals
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
 LOG = logging.getLogger(__name__)
@@ -35,16 +36,18 @@ class Automatic(Integrator):
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """Choose by the equations, by what is installed, and by the number of intervals."""
+        if ivp.switching is not None:
+            return switched(self, ivp, nodes, times)
         given = asdict(self)
         stiff = Sundials(**{name: v for name, v in given.items() if name != "slack"})
         if ivp.y.numel():
             return stiff.prepare(ivp, nodes, times)
         compiled = RungeKutta(**given).prepare(ivp, nodes, times)
-        if not isinstance(compiled, Refused):
+        if isinstance(compiled, RungeKuttaIntervals):
             return replace(compiled, otherwise=stiff)
         LOG.info("Not compiled: %s", compiled.refused)
         if compiled.cut.intervals == 1:
             return stiff.prepare(ivp, nodes, times)
         side = LockStep(**given).prepare(ivp, nodes, times)
-        assert not isinstance(side, Refused), "it refuses implicit variables only"
+        assert isinstance(side, LockStepIntervals), "it refuses implicit variables only"
         return replace(side, otherwise=stiff)

@@ -193,6 +193,10 @@ class Intervals(ABC):
         """
         return replace(self, cut=self.cut.until(last))
 
+    def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Intervals":
+        """The same equations over other intervals within the horizon, with the tables of `ivp`."""
+        return replace(self, cut=self.cut.over(ivp, nodes, times))
+
     def chained(
         self,
         starts: FloatArray,

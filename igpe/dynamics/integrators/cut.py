@@ -4,13 +4,14 @@ An interval is cut where an input jumps and where a pulse of time begins.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.switching import refused
 from igpe.equations.time.timed import Stops
 
 CLOSEST = 1e-6  # outputs closer than this fraction of a piece begin a new one
@@ -76,6 +77,7 @@ class Cut:
     rows    (K + 1,) the first time of each interval, and how many there are
     row_inputs  (n_times, 2 n_u) a and b at each time: at a jump those before it
     ivp     whose intervals they are;  stops: where else they are cut
+    moved   whether these intervals are others at other unknowns
     """
 
     nodes: FloatArray
@@ -87,13 +89,22 @@ class Cut:
     row_inputs: FloatArray
     ivp: InitialValueProblem
     stops: Stops
+    moved: bool = False
 
     def at(self, q: FloatArray) -> "Cut | None":
         """The same intervals cut where the unknowns q move pulses to; None if too often."""
         if not self.stops.moving:
             return self
         times = self.stops.at(q)
-        return None if times is None else _cut(self.ivp, self.nodes, self.times, self.stops, times)
+        if times is None:
+            return None
+        found = _cut(self.ivp, self.nodes, self.times, self.stops, times)
+        return replace(found, moved=self.moved)
+
+    def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Cut":
+        """Other intervals within the horizon, with the tables of `ivp`."""
+        found = _cut(ivp, nodes, times, self.stops, self.stops.known)
+        return replace(found, moved=True)
 
     def until(self, last: float) -> "Cut":
         """One interval that ends at the last of the times up to `last`."""
@@ -129,6 +140,7 @@ class Cut:
 
         A piece ends early where outputs would be closer than `CLOSEST` of it.
         """
+        moved = self.moved or bool(self.stops.moving)
         for i in range(self.first[k], self.first[k + 1]):
             begin, end = (float(v) for v in self.edges[i])
             if end <= begin:
@@ -137,7 +149,7 @@ class Cut:
             outputs = np.union1d(grid[(grid > begin) & (grid <= end)], [end])
             for group in _groups(begin, outputs):
                 rows = np.flatnonzero((grid > begin) & (grid <= group[-1]))
-                yield Piece(begin, group, rows, self.inputs[i], bool(self.stops.moving))
+                yield Piece(begin, group, rows, self.inputs[i], moved)
                 begin = float(group[-1])
 
 
@@ -163,8 +175,11 @@ def interval_of(nodes: FloatArray, times: FloatArray) -> IntArray:
 def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
     """Cut the intervals between the nodes; a single one may be of length 0.
 
-    raises ValueError if nodes or times do not increase, or times lie outside the nodes
+    raises ValueError if nodes or times do not increase, or times lie outside the nodes, Unsupported
+           for a problem with events: `igpe.dynamics.integrators.switched` cuts it there
     """
+    if ivp.switching is not None:
+        raise refused("This integrator")
     nodes, times = (np.ascontiguousarray(v, dtype=float) for v in (nodes, times))
     lengths = np.diff(nodes)
     single = len(lengths) == 1 and lengths[0] >= 0

@@ -19,7 +19,6 @@ from igpe.dynamics.integrators.base import (
     Integrator,
     Intervals,
     Needed,
-    Refused,
     Shots,
     needed,
     refused_implicit,
@@ -33,6 +32,7 @@ from igpe.dynamics.integrators.limits import (
     first_beyond,
     no_number,
 )
+from igpe.dynamics.integrators.switched import switched
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -199,10 +199,10 @@ class LockStep(Integrator):
 
     slack: Positive = 1.0
 
-    def prepare(
-        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
-    ) -> "LockStepIntervals | Refused":
+    def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """Cut the intervals where inputs jump."""
+        if ivp.switching is not None:
+            return switched(self, ivp, nodes, times)
         pieces = cut(ivp, nodes, times)
         if ivp.y.numel():
             return refused_implicit(self, ivp, pieces)

@@ -30,6 +30,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.cut import Cut, Piece, cut
 from igpe.dynamics.integrators.limits import NO_START, TOO_MANY, at
+from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
 PLAIN_GUESSES = (1.0, 1e-2, 1e2, 0.0, -1.0)
@@ -162,6 +163,8 @@ class Piecewise(Integrator):
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """Cut the intervals where inputs jump; systems are generated as they are used."""
+        if ivp.switching is not None:
+            return switched(self, ivp, nodes, times)
         pieces = cut(ivp, nodes, times)
         if ivp.y.numel() and not self.implicit:
             return refused_implicit(self, ivp, pieces)

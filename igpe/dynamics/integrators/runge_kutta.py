@@ -44,6 +44,7 @@ from igpe.dynamics.integrators.runge_kutta_source import (
     Tape,
     written,
 )
+from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
 LONGEST = 8_000  # operations of the equations that are compiled
@@ -77,10 +78,10 @@ class RungeKutta(Integrator):
     slack: Positive = 1.0
     pair: Annotated[Pair, instance_of(Pair)] = Pair.BY_STIFFNESS
 
-    def prepare(
-        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
-    ) -> "RungeKuttaIntervals | Refused":
+    def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
         """Generate the Jacobians, compile them, cut the intervals where inputs jump."""
+        if ivp.switching is not None:
+            return switched(self, ivp, nodes, times)
         pieces = cut(ivp, nodes, times)
         if ivp.y.numel():
             return refused_implicit(self, ivp, pieces)

@@ -365,7 +365,7 @@ def simulate(
     found = []
     held = problem.fixing({n: v for n, v in values.items() if n in problem.unknowns.names})
     for k, grid in enumerate(times):
-        ivp = compiled(held).initial_value_problem(k, until=float(grid[-1]))
+        ivp = compiled(held).initial_value_problem(k, until=float(grid[-1]), switching=True)
         simulation = integrator.simulation(ivp, grid, sensitivities=False)
         found.append((ivp, simulation.run(np.zeros(0))))
     return tuple(found)
@@ -373,7 +373,8 @@ def simulate(
 
 def _run(problem: Problem, k: int, integrator: Integrator) -> Run:
     experiment, names = problem.experiments[k], problem.box.names
-    ivp, m = compiled(problem).initial_value_problem(k), measured_only(experiment.measurements)
+    ivp = compiled(problem).initial_value_problem(k, switching=True)
+    m = measured_only(experiment.measurements)
     index = np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp)
     simulation = integrator.simulation(ivp, m.times, sensitivities=True)
     own = deviations(experiment, m)

@@ -27,6 +27,7 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
+from igpe.dynamics.shooting.switch_times import moved_across
 from igpe.numerics.least_squares.base import Fit, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
@@ -106,8 +107,7 @@ class PreparedShooting:
         if len(box) == 0:
             return untouched(self.residuals, "single shooting")
         require_start(start, box, "SingleShooting")
-        judged = problem.sigma_known and minimises_squares(problem)
-        gate = self.restarts.explained(len(self.residuals)) if judged else np.inf
+        gate = self._gate
         attempts = self.restarts.run(self._attempt, box.clip(box.vector(start)), box, gate)
         fit, spread = attempts[0].fit, spread_of(problem)
         objective, at = fit.cost * spread**2, in_deviations(fit, 1 / spread).at
@@ -127,7 +127,16 @@ class PreparedShooting:
             return Fit(start, None, Status.INTEGRATION_BROKE, 0)
         for residuals in gentler:
             start = self.search.fit(residuals, start, self.problem.box).x
-        return self.search.fit(own, start, self.problem.box)
+        fit = self.search.fit(own, start, self.problem.box)
+        if np.isfinite(self._gate) and fit.cost <= self._gate:
+            return fit
+        return moved_across(own, self.search, fit, self.problem.box)
+
+    @property
+    def _gate(self) -> float:
+        """Cost that the measurement errors explain; infinite if they are not known."""
+        judged = self.problem.sigma_known and minimises_squares(self.problem)
+        return self.restarts.explained(len(self.residuals)) if judged else np.inf
 
     def _attempt(self, start: FloatArray) -> Attempt:
         self.residuals.broken = None

@@ -9,10 +9,10 @@ is what it says at all times. Conditions stay as deep in the expression as they 
 Inputs that are functions of the time become expressions of it in the same way. Whether two
 expressions say the same is seen node by node, for a fraction of what a translation costs.
 
-Jumps whose time is not known before the integration are refused: `pyo.Expr_if(t < m.T, ...)` jumps
-where the unknown T says, `pyo.Expr_if(m.x[t] > 1, ...)` where the state x does. Integrators are cut
-at times that are known; sensitivities would lack what a jump that moves adds. Both branches meeting
-where the condition changes is no jump (see `Translator`).
+Jumps whose time is not known before the integration are told apart: `pyo.Expr_if(t < m.T, ...)`
+jumps where the unknown T says, `pyo.Expr_if(m.x[t] > 1, ...)` where the state x does (see
+`igpe.equations.switching`). Both branches meeting where the condition changes is no jump (see
+`Translator`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,19 +190,41 @@ def mentions(node: Any, ids: set[int]) -> bool:
     return bool(is_expression) and any(mentions(argument, ids) for argument in node.args)
 
 
-def refuse_switches(problem: Problem, experiment: Experiment, system: System) -> None:
-    """Raise ModelError if a jump of the system depends on a free unknown or a state."""
+def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
+    """Whether a free unknown or a state moves a jump, an event happens or the start is steady.
+
+    raises ModelError where what decides about such a jump is no comparison that can be followed
+    """
+    found = bool(system.events) or experiment.steady is not None
     for name, condition in system.jumps:
-        for kind, cause, unknown in _moved_by(problem, experiment, system, condition):
+        causes = list(_moved_by(problem, experiment, system, condition))
+        if causes and not _is_followed(system, condition):
+            kind, cause, unknown = causes[0]
             shown = str(condition)
             shown = shown if len(shown) <= LONGEST else shown[:LONGEST] + "..."
             hold = f"Hold it (problem.fixing({{'{unknown}': ...}})), or write"
             raise ModelError(
-                f"'{name}' jumps where {shown} changes, which depends on the {kind} '{cause}': the "
-                "time of the jump is not known beforehand. igpe integrates jumps at known times "
-                f"only. {hold if unknown else 'Write'} a smooth transition instead of the "
-                "condition, for example 1/(1 + pyo.exp(-(a - b)/width))."
+                f"'{name}' jumps where {shown} changes, which depends on the {kind} '{cause}'. "
+                "igpe follows comparisons of time, states and unknowns, such as "
+                f"pyo.Expr_if(t >= m.t0, a, b), but no others. {hold if unknown else 'Write'} a "
+                "comparison, an igpe.Event, or a smooth transition, for example "
+                "1/(1 + pyo.exp(-(a - b)/width))."
             )
+        found |= bool(causes)
+    return found
+
+
+def _is_followed(system: System, condition: Any) -> bool:
+    """Whether it is a comparison that time or states decide, or is put together of such."""
+    if condition.op() in {ca.OP_AND, ca.OP_OR, ca.OP_NOT}:
+        return all(
+            _is_followed(system, condition.dep(i)) or condition.dep(i).is_constant()
+            for i in range(condition.n_dep())
+        )
+    s = system.symbols
+    return condition.op() in {ca.OP_LT, ca.OP_LE} and bool(
+        ca.depends_on(condition, ca.vertcat(s.t, s.x, s.z, s.u))
+    )
 
 
 def _moved_by(

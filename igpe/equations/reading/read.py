@@ -13,6 +13,7 @@ from pyomo.core.expr.visitor import identify_variables
 from igpe.core.errors import ModelError
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
+from igpe.equations.reading.events import read_jumps
 from igpe.equations.reading.readings import read_equations
 from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
@@ -55,6 +56,7 @@ def read_system(problem: Problem, experiment: Experiment, *, compare: bool = Tru
         starts=_starts(instance, symbols),
         any_times=set(map(float, instance.time)) == set(times),
         jumps=tuple(jumps),
+        events=read_jumps(experiment, instance, symbols, next(iter(nearest))),
     )
     _refuse_unsolvable(system, instance)
     if compare:

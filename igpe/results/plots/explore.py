@@ -73,7 +73,7 @@ class Explorer:
         self._simulations = [
             (ivp.unknowns, Automatic().simulation(ivp, fine_grid(problem, k), sensitivities=False))
             for k in range(len(problem.experiments))
-            for ivp in [compiled(problem).initial_value_problem(k)]
+            for ivp in [compiled(problem).initial_value_problem(k, switching=True)]
         ]
         self._exact, self._drawn = dict(start), dict[str, float]()
         self._draw_measurements(self._simulated())

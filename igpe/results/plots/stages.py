@@ -106,7 +106,7 @@ def plot_pieces(
     drawn = _grid(problem, [f"iteration {i}, gap {every[i].gap:.1e}" for i in chosen], axes)
     rows = _rows(problem)
     for k in range(len(problem.experiments)):
-        nodes, ivp = every[0].nodes[k], compiled(problem).initial_value_problem(k)
+        nodes, ivp = every[0].nodes[k], compiled(problem).initial_value_problem(k, switching=True)
         ends = nodes[1:] - END * np.diff(nodes)
         times = np.linspace(nodes[:-1], ends, INSIDE, axis=1)
         prepared = Automatic(1e-6, 1e-8).prepare(ivp, nodes, times.ravel())

@@ -81,6 +81,8 @@ class Finding(Suggesting):
     implicit   variables without a closed expression, for want of which it is not algebraic
     measure    sets of quantities; to measure one of the sets as well would make it algebraic
                (DYNAMIC; looked for only for the first of very many) or visible (UNREACHABLE)
+    switches   whether events or conditions on unknowns or states take the curves' slopes away
+               (DYNAMIC)
     prior      whether the problem says something about it beforehand
     verdict    whether perfect measurements would determine it
     values     how many values it can have, complex ones and those out of bounds included: 1 if it
@@ -97,6 +99,7 @@ class Finding(Suggesting):
     form: Dependence | None = None
     implicit: tuple[str, ...] = ()
     measure: tuple[tuple[str, ...], ...] = ()
+    switches: bool = False
     prior: bool = False
     verdict: Identifiable = Identifiable.UNDECIDED
     values: int = 0

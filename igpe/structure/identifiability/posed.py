@@ -106,12 +106,14 @@ def pose(problem: Problem, index: int) -> PosedEquations:
     extra = [n for n in experiment.measured if n not in names]
     data = dict(zip(names, ca.vertsplit(variables), strict=True))
     data |= {n: ca.SX.sym(n) for n in extra}
-    rows = [system.residual, *(data[n] - system.measured[n] for n in extra)]
+    switches = compiled(problem).switching[index]
+    rows = [_with_impulses(system), *(data[n] - system.measured[n] for n in extra)]
     columns = [stack(rows), stack(system.measured[n] for n in experiment.measured)]
     free, starts, (residual, measured) = _in_unknowns(problem, experiment, system, columns)
     q = stack(free.values())
     count = {n: len(np.unique(experiment.measurements.of(n)[0])) for n in experiment.measured}
-    often = tuple(n for n, times in count.items() if times >= FEWEST_TIMES)
+    # Curves through jumps have no slopes: where states switch nothing is left to algebra.
+    often = tuple(n for n, times in count.items() if times >= FEWEST_TIMES and not switches)
     return PosedEquations(
         experiment=index,
         states=symbols.states,
@@ -134,6 +136,19 @@ def pose(problem: Problem, index: int) -> PosedEquations:
         q_pattern=pattern(residual, q),
         start_pattern=pattern(starts, q),
     )
+
+
+def _with_impulses(system: System) -> Any:
+    """The residual with all that events contain beside the slopes that they change: who sees whom.
+
+    It has no meaning in numbers.
+    """
+    slopes = ca.vertsplit(system.symbols.dx)
+    for jump in system.events:
+        others = [jump.delay, *(e for e in (jump.at, jump.gap) if e is not None)]
+        for i, after in jump.after.items():
+            slopes[i] = slopes[i] - after - sum(others, ca.SX(0))
+    return ca.substitute([system.residual], [system.symbols.dx], [stack(slopes)])[0]
 
 
 def _in_unknowns(

@@ -26,9 +26,11 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import require_going_on
+from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Recorded, Shots
 from igpe.dynamics.integrators.cut import interval_of
+from igpe.dynamics.integrators.switched import DELAYED
 from igpe.dynamics.shooting.base import Profile, spread_of
 from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamics.shooting.residuals import (
@@ -357,17 +359,24 @@ class Chains:
 def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
     """All experiments in at most `count` intervals each.
 
-    raises Unsupported for constraints on what no equation determines
+    raises Unsupported for constraints on what no equation determines, and for delayed events
     """
     shootings, names = [], problem.box.names
     for k, experiment in enumerate(problem.experiments):
-        ivp = compiled(problem).initial_value_problem(k)
+        ivp = compiled(problem).initial_value_problem(k, switching=True)
         limits = model_limits(problem, k, ivp)
         m = measured_only(experiment.measurements)
         if limits is not None:
             ivp, times = limits.watching(ivp), np.union1d(m.times, limits.times)
             m = replace(m, times=times, row=np.searchsorted(times, m.times)[m.row].astype(np.intp))
         nodes = node_times(experiment, count, m.times)
+        if ivp.switching is not None and ivp.switching.has_delayed:
+            raise Unsupported(DELAYED)
+        if ivp.rest is not None:
+            raise Unsupported(
+                "MultipleShooting knows no steady starts (Experiment(steady=...)). Use "
+                "igpe.SingleShooting or igpe.estimate."
+            )
         intervals = integrator.prepare(ivp, nodes, m.times)
         index = np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp)
         spread = spread_of(problem)

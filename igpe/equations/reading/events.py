@@ -1,0 +1,65 @@
+"""Events of an experiment, from numbers, names and Pyomo rules to CasADi expressions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import casadi as ca
+
+from igpe.core.errors import ModelError
+from igpe.equations.reading.instant import REFUSALS, Instant, plain, reason
+from igpe.equations.switching import Jump, gap_of
+from igpe.equations.symbols import Symbols
+from igpe.equations.translate import Translator
+from igpe.problem.experiment import Experiment
+from igpe.problem.model import Instance
+
+
+def read_jumps(
+    experiment: Experiment, instance: Instance, symbols: Symbols, time: float
+) -> tuple[Jump, ...]:
+    """The events in the order in which they happen at one time.
+
+    time    one at which the instance is asked
+    raises  ModelError for a rule that cannot be followed
+    """
+    known = {
+        i: getattr(symbols, role.kind)[role.place]
+        for i, role in symbols.roles(instance, time).items()
+    }
+    translate = Translator(known, symbols.t)
+
+    def told(rule: Callable[..., Any], number: int) -> Any:
+        instant = Instant(time)
+        try:
+            found = translate(plain(rule(instance.model, instant)))
+        except (*REFUSALS, ModelError) as error:
+            raise ModelError(
+                f"A rule of event {number} of experiment '{experiment.name}' cannot be followed: "
+                f"{reason(error)}. Write it with the model's components at t and with Pyomo's "
+                "functions: lambda m, t: 0.5 * m.A[t]."
+            ) from error
+        if instant.seen:
+            raise ModelError(
+                f"A rule of event {number} asks `if` about the time. Write pyo.Expr_if(t < 0.4, a, "
+                "b), or give two events."
+            )
+        return found
+
+    def value(given: Any, number: int) -> Any:
+        if isinstance(given, str):
+            return symbols.p[symbols.parameters.index(given)]
+        return ca.SX(told(given, number) if callable(given) else float(given))
+
+    found = []
+    for number, event in enumerate(experiment.events, start=1):
+        places = {n: i for i, n in enumerate(symbols.states)}
+        after = {places[n]: symbols.x[places[n]] + value(v, number) for n, v in event.add.items()}
+        after |= {places[n]: value(v, number) for n, v in event.set.items()}
+        gap, at = None, None if event.at is None else value(event.at, number)
+        if event.when is not None and (gap := gap_of(told(event.when, number))) is None:
+            raise ModelError(
+                f"when of event {number} is no comparison of two sides that move. Write one, such "
+                "as when=lambda m, t: m.V[t] >= 2.0; for several conditions give several events."
+            )
+        found.append((-event.priority, number, Jump(at, gap, after, value(event.delay, number))))
+    return tuple(jump for *_, jump in sorted(found, key=lambda one: one[:2]))

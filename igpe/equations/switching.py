@@ -1,0 +1,124 @@
+"""Switches and jumps whose times are not known before the integration.
+
+A comparison on states or unknowns becomes a mode, 0 or 1, which is an input that is held between
+switches. It changes where its gap, right side minus left side, passes through 0. Events are jumps
+of the states: at a time that unknowns may move, or where a gap becomes positive.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import casadi as ca
+
+from igpe.core.errors import Unsupported
+from igpe.equations.operations import apply_to_sx
+from igpe.equations.symbols import stack
+from igpe.equations.time.timed import STATE, TIME, UNKNOWN, TimeSymbols
+
+COMPARISONS = {"LT", "LE"}
+
+
+class Jump(NamedTuple):
+    """States jump at once; SX expressions.
+
+    at     the time, or None;  gap: else what becomes positive; in an initial value problem its
+           place among the gaps
+    after  state -> its new value; in an initial value problem (n_x,) all states
+    delay  between the time or the switch and the jump
+    """
+
+    at: Any
+    gap: Any
+    after: Any
+    delay: Any
+
+
+@dataclass(frozen=True)
+class Switching:
+    """What happens between the pieces of an initial value problem.
+
+    modes   how many modes there are: the last so many inputs u
+    gaps    (n_gaps,) SX: of each mode, positive where it is 1, then of the jumps that wait for one
+    times   of each gap: SX (2,) the time at which it is 0 and its slope, both of the unknowns
+            alone; None if states, inputs or other modes move it
+    jumps   in the order in which they happen at one time
+    """
+
+    modes: int
+    gaps: Any
+    times: tuple[Any, ...]
+    jumps: tuple[Jump, ...]
+
+    @property
+    def has_delayed(self) -> bool:
+        """Whether a jump waits after a switch that states bring about."""
+        return any(j.gap is not None and not j.delay.is_zero() for j in self.jumps)
+
+
+def with_modes(column: Any, clock: TimeSymbols) -> tuple[Any, list[Any], list[Any]]:
+    """The SX column with symbols for comparisons on states or unknowns; these, and their gaps."""
+    nodes, rows = clock.nodes(ca.densify(ca.SX(column)))
+    modes: dict[tuple[int, int], Any] = {}
+    gaps: list[Any] = []
+    made: list[Any] = []
+    for node in nodes:
+        if not _is_open(node):
+            operands = [made[i] for i in node.operands]
+            made.append(apply_to_sx(node.operation, operands) if operands else node.expression)
+            continue
+        low, high = node.operands
+        if (high, low) in modes:
+            made.append(1 - modes[high, low])
+            continue
+        if (low, high) not in modes:
+            modes[low, high] = ca.SX.sym(f"mode {len(modes)}")
+            gaps.append(made[high] - made[low])
+        made.append(modes[low, high])
+    return stack(made[r] for r in rows), list(modes.values()), gaps
+
+
+def _is_open(node: Any) -> bool:
+    moves = node.depends & (TIME | STATE)
+    return bool(node.operation in COMPARISONS and moves and node.depends & (STATE | UNKNOWN))
+
+
+def gap_of(condition: Any) -> Any | None:
+    """What is positive where an SX comparison is true; None if it is no comparison."""
+    if isinstance(condition, bool) or ca.SX(condition).op() not in {ca.OP_LT, ca.OP_LE}:
+        return None
+    return condition.dep(1) - condition.dep(0)
+
+
+def switching(
+    modes: list[Any], gaps: list[Any], jumps: Iterable[Jump], clock: TimeSymbols, x: Any
+) -> Switching:
+    """Sort what was read; the gaps and times must be free of the conditions on known times."""
+    every, own = list(gaps), list[Jump]()
+    states = ca.vertsplit(x)
+    for jump in jumps:
+        place = None
+        if jump.gap is not None:
+            place = len(every)
+            every.append(jump.gap)
+        after = stack(jump.after.get(i, s) for i, s in enumerate(states))
+        own.append(jump._replace(gap=place, after=after))
+    moving = ca.vertcat(clock.u, clock.rest)
+    times = tuple(_time(gap, clock.t, moving) for gap in every)
+    return Switching(len(modes), stack(every), times, tuple(own))
+
+
+def _time(gap: Any, t: Any, moving: Any) -> Any | None:
+    slope = ca.jacobian(gap, t)
+    if slope.is_zero() or ca.depends_on(gap, moving) or ca.depends_on(slope, t):
+        return None
+    return ca.vertcat(-ca.substitute(gap, t, 0) / slope, slope)
+
+
+def refused(method: str) -> Unsupported:
+    """That a method knows neither events nor switches at times that unknowns or states move."""
+    return Unsupported(
+        f"{method} cannot follow events, steady starts, or conditions that unknowns or states "
+        "switch. igpe.estimate, igpe.simulate, igpe.SingleShooting, igpe.profile and igpe.predict "
+        "can."
+    )

@@ -1,0 +1,125 @@
+"""Events of an experiment: doses, injections, dilutions and other jumps of states."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from igpe.core.arguments import is_finite, require_mapping, shown
+from igpe.core.errors import DataError, ProblemError
+from igpe.core.names import Suggesting, closest
+
+Rule: TypeAlias = Callable[[Any, Any], Any]
+"""A rule (m, t) like those of Pyomo's constraints: the model, and the time of the event."""
+Amount: TypeAlias = float | str | Rule
+"""A number, the name of a parameter, or a rule."""
+EXAMPLE = "igpe.Event(at=2.0, add={'A': 10.0})"
+
+
+@dataclass(frozen=True)
+class Event(Suggesting):
+    """States of one experiment jump: at a given time, or when a condition becomes true.
+
+    at        the time, in the unit of the model's time: a number, the name of a parameter, or a
+              rule (m, t) of parameters: lambda m, t: m.first + 24
+    when      in its place, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >= m.full.
+              The event happens whenever the comparison becomes true, not where it is true at the
+              start of the experiment
+    add       state -> what is added to it: a number, the name of a parameter, or a rule (m, t)
+    set       state -> its new value: the same
+    delay     how long after `at`, or after the comparison became true, the states jump: the same,
+              without states
+    priority  of several events at one time those of higher priority jump first, of equal ones
+              those that are listed first; a later one sees what the earlier ones did
+    raises    DataError unless there is one of `at` and `when`, and something that jumps
+
+    All states of one event jump together, from values before it. What is measured at the very time
+    of an event is measured before it, as with inputs that jump.
+    """
+
+    at: Amount | None = None
+    when: Rule | None = None
+    add: Mapping[str, Amount] = field(default_factory=dict)
+    set: Mapping[str, Amount] = field(default_factory=dict)
+    delay: Amount = 0.0
+    priority: float = 0.0
+
+    def __post_init__(self) -> None:
+        for role in ("add", "set"):
+            given = getattr(self, role)
+            require_mapping(role, given, f"{role}={{'A': 10.0}}", DataError)
+            object.__setattr__(self, role, dict(given))
+        self._check_trigger()
+        if not self.add and not self.set:
+            raise DataError(f"An event changes no state; say what jumps: {EXAMPLE}.")
+        if twice := sorted(self.add.keys() & self.set.keys()):
+            raise DataError(f"An event adds to {twice} and sets them; do one of both.")
+        self._check_amounts()
+
+    def _check_trigger(self) -> None:
+        if (self.at is None) == (self.when is None):
+            both = "neither of" if self.at is None else "both"
+            raise DataError(f"An event has {both} at= and when=; give one of them: {EXAMPLE}.")
+        if self.when is not None and not callable(self.when):
+            raise DataError(
+                f"when is {shown(self.when)}; wanted a rule that compares: "
+                "when=lambda m, t: m.V[t] >= 2.0. For a time write at=2.0."
+            )
+
+    def _check_amounts(self) -> None:
+        for role, value in self.amounts:
+            if not (callable(value) or isinstance(value, str) or is_finite(value)):
+                raise DataError(
+                    f"{role} is {shown(value)}; wanted a finite number, the name of a parameter, "
+                    "or a rule of model and time: lambda m, t: 0.5 * m.A[t]."
+                )
+        if is_finite(self.delay) and float(self.delay) < 0:  # type: ignore[arg-type]
+            raise DataError(f"delay is {shown(self.delay)}; wanted a number, 0 or more.")
+        if not is_finite(self.priority):
+            raise DataError(f"priority is {shown(self.priority)}; wanted a number.")
+
+    @property
+    def amounts(self) -> Iterator[tuple[str, Amount]]:
+        """All that may be a number, a parameter's name or a rule, each with its role."""
+        if self.at is not None:
+            yield "at", self.at
+        yield "delay", self.delay
+        yield from ((f"add of '{n}'", v) for n, v in self.add.items())
+        yield from ((f"set of '{n}'", v) for n, v in self.set.items())
+
+
+def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
+    """The events of an experiment; raises DataError for others, and for times before the start."""
+    events = (given,) if isinstance(given, Event) else given
+    if not isinstance(events, Iterable) or isinstance(events, str | Mapping):
+        raise DataError(f"events is {shown(given)}; wanted a list of events: events=[{EXAMPLE}].")
+    found = tuple(events)
+    for number, event in enumerate(found, start=1):
+        if not isinstance(event, Event):
+            raise DataError(
+                f"events holds {shown(event)}; wanted igpe.Event objects, for example {EXAMPLE}."
+            )
+        if is_finite(event.at) and float(event.at) < start_time:  # type: ignore[arg-type]
+            raise DataError(
+                f"Event {number} is at t = {event.at:g}, before the experiment starts at "
+                f"{start_time:g}. Put what it does into the start values, or give the earlier "
+                "start: start_time=..."
+            )
+    return found
+
+
+def check_events(problem: Any, place: str, events: Iterable[Event], states: list[str]) -> None:
+    """Raise ProblemError for states or parameters that the model does not have."""
+    for number, event in enumerate(events, start=1):
+        names = [*event.add, *event.set]
+        if unknown := [n for n in names if n not in states]:
+            raise ProblemError(
+                f"{place}event {number} changes {unknown}; the states are {states}."
+                f"{closest(unknown[0], states)}"
+            )
+        for role, value in event.amounts:
+            if isinstance(value, str) and value not in problem.parameters:
+                raise ProblemError(
+                    f"{place}{role} of event {number} is '{value}', which is not among the "
+                    f"parameters {list(problem.parameters)}. Name it in parameters=[...], or give "
+                    "a number or a rule: lambda m, t: m.dose."
+                )

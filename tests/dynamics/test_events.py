@@ -1,0 +1,281 @@
+"""Events and moved switches: derivatives of every method against differences, and what is refused.
+
+Values in closed form: `benchmarks/events.py`.
+"""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+from igpe.core.errors import DataError, ModelError, ProblemError, Unsupported
+from igpe.dynamics.integrators import switched
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.lock_step import LockStep
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
+from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.shooting.multiple.chains import chains_of
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.compiled import compiled
+from igpe.numerics.least_squares.chains.chains import Point
+from igpe.problem.events import Event
+
+TIMES = np.linspace(0.0, 10.0, 21)
+TRUTH = {"k": 0.3, "c": 0.2, "t0": 3.3, "dose": 2.0, "td": 4.7, "full": 1.1}
+EVENTS = (
+    Event(at="td", add={"A": "dose"}),
+    Event(at=7.1, set={"B": lambda m, t: 0.5 * m.B[t]}),
+    Event(when=lambda m, t: m.B[t] >= m.full, set={"B": lambda m, t: 0.4 * m.B[t] * m.c}),
+)
+
+
+def model(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t)
+    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
+    for name, value in TRUTH.items():
+        m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
+    m.of_a = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dA[t] == -pyo.Expr_if(t >= m.t0, m.k, 0.05) * m.A[t]
+    )
+    m.of_b = pyo.Constraint(
+        m.t,
+        rule=lambda m, t: m.dB[t] == pyo.Expr_if(m.A[t] >= 0.8, 0.3, m.c) * m.A[t] - 0.1 * m.B[t],
+    )
+    return m
+
+
+def posed(events=EVENTS, *, values=None, build=model, sigma=0.02, **given):
+    table = values if values is not None else pd.DataFrame({"time": TIMES, "A": 0.0, "B": 0.0})
+    start = given.pop("start", {"A": 1.0, "B": 0.0})
+    run = igpe.Experiment(table, start=start, events=events, sigma=sigma, **given)
+    return igpe.Problem(build, parameters=list(TRUTH), experiments=run)
+
+
+def measured(seed=0, events=EVENTS[:2]):
+    table = igpe.simulate(posed(events), TRUTH, times=TIMES)[["time", "A", "B"]]
+    noise = np.random.default_rng(seed).standard_normal((len(TIMES), 2))
+    table[["A", "B"]] += 0.02 * noise
+    return table
+
+
+def differences(function, x, step=1e-6):
+    columns = [(function(x + d) - function(x - d)) / (2 * step) for d in step * np.eye(len(x))]
+    return np.stack(columns, axis=-1)
+
+
+INTEGRATORS = [
+    Automatic(1e-11, 1e-13),
+    RungeKutta(1e-11, 1e-13),
+    Sundials(1e-11, 1e-13),
+    LockStep(1e-10, 1e-12),
+]
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS, ids=lambda i: type(i).__name__)
+def test_single_shooting_has_the_derivatives_of_its_residuals(integrator):
+    residuals = Residuals(posed(), integrator)
+    x = np.array(list(TRUTH.values()))
+    at = residuals(x)
+    by = differences(lambda v: residuals(v).residual, x, 1e-5)
+    assert np.abs(at.jacobian - by).max() <= 2e-5 * np.abs(by).max()
+
+
+def test_multiple_shooting_has_the_derivatives_of_residuals_and_gaps():
+    problem = posed()
+    chains = chains_of(problem, Automatic(1e-11, 1e-13), 6)
+    (shooting,) = chains.shootings
+    x = np.array(list(TRUTH.values()))
+    rows = igpe.simulate(problem, TRUTH, times=shooting.nodes)[["A", "B"]].to_numpy()[:-1]
+    nodes = rows * 1.02 + 0.003
+    intervals, starts = shooting.intervals, Point(x, (nodes,)).nodes[0]
+    shots = intervals.run(starts, x)
+
+    def run(values):
+        found = intervals.run(values[len(x) :].reshape(nodes.shape), values[: len(x)])
+        return np.concatenate([found.ends.ravel(), found.measured.ravel()])
+
+    by = differences(run, np.concatenate([x, nodes.ravel()]))
+    exact, k = np.zeros_like(by), len(nodes)
+    for i in range(k):
+        own = slice(len(x) + 2 * i, len(x) + 2 * i + 2)
+        exact[2 * i : 2 * i + 2, own] = shots.by_start[i]
+        exact[2 * i : 2 * i + 2, : len(x)] = shots.by_unknown[i]
+    for row, owner in enumerate(intervals.cut.owner):
+        place = slice(2 * k + 2 * row, 2 * k + 2 * row + 2)
+        exact[place, len(x) + 2 * owner : len(x) + 2 * owner + 2] = shots.measured_by_start[row]
+        exact[place, : len(x)] = shots.measured_by_unknown[row]
+    assert np.abs(exact - by).max() <= 1e-5 * np.abs(by).max()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [igpe.SingleShooting(), igpe.IncrementalShooting(), igpe.MultipleShooting()],
+    ids=lambda m: type(m).__name__,
+)
+def test_every_shooting_method_finds_the_same_optimum(method):
+    start = TRUTH | {"k": 0.4, "t0": 2.0, "dose": 1.5, "td": 4.6}
+    problem = posed(EVENTS[:2], values=measured()).fixing({"full": 1.0})
+    found = method.estimate(problem, start)
+    near = igpe.SingleShooting().estimate(problem, TRUTH)
+    assert found.objective == pytest.approx(near.objective, rel=1e-4)
+
+
+def test_a_dose_time_is_found_from_far_beyond_other_measurements():
+    problem = posed(EVENTS[:2], values=measured()).fixing({"full": 1.0})
+    found = igpe.SingleShooting().estimate(problem, TRUTH | {"td": 9.2, "dose": 0.5})
+    assert found.parameters["td"] == pytest.approx(TRUTH["td"], abs=0.15)
+
+
+def test_profile_and_prediction_follow_switches():
+    problem = posed(values=measured(events=EVENTS))
+    found = igpe.SingleShooting().estimate(problem, TRUTH)
+    profile = igpe.profile(problem, found, ["t0"])["t0"]
+    assert profile.lower < TRUTH["t0"] < profile.upper
+    times = [2.0, 4.0, 6.0]
+    predicted = igpe.predict(problem, found, times=times).table
+    rows = igpe.simulate(problem, found.parameters, times=times)
+    assert predicted[predicted["name"] == "A"]["value"].to_numpy() == pytest.approx(
+        rows["A"].to_numpy(), rel=1e-6
+    )
+
+
+def test_estimate_leaves_switches_to_the_dynamics():
+    problem = posed(EVENTS[:2], values=measured()).fixing({"full": 1.0})
+    assert "states jump or switch" in str(igpe.check(problem))
+    result = igpe.estimate(problem, certify=False)
+    assert result.parameters["t0"] == pytest.approx(TRUTH["t0"], abs=0.3)
+
+
+def test_what_is_measured_at_the_time_of_an_event_is_measured_before_it():
+    events = [Event(at=0.0, add={"A": 1.0}), Event(at=5.0, set={"A": 7.0})]
+    found = igpe.simulate(posed(events), TRUTH, times=[0.0, 5.0, 5.0 + 1e-9])["A"].to_numpy()
+    assert found[0] == 1.0
+    assert found[1] < 7.0
+    assert found[2] == pytest.approx(7.0, rel=1e-6)
+
+
+def test_a_linear_or_held_input_decides_too():
+    def fed(times):
+        m = model(times)
+        m.u = pyo.Var(m.t)
+        return m
+
+    feed = igpe.step_input([0.0, 2.0, 6.0], [0.0, 1.0, 0.0])
+    event = Event(when=lambda m, t: m.u[t] * m.A[t] >= 0.5 * m.A[t], set={"B": 3.0})
+    problem = posed([event], build=fed, inputs={"u": feed})
+    found = igpe.simulate(problem, TRUTH, times=[1.99, 2.0 + 1e-9, 10.0])["B"].to_numpy()
+    assert found[0] < 1.0
+    assert found[1] == pytest.approx(3.0, rel=1e-6)
+
+
+BROKEN = {
+    "touched": (
+        Event(when=lambda m, t: (t - 5.0) ** 2 * m.A[t] <= 0, set={"B": 1.0}),
+        "grazing",
+    ),
+    "without end": (
+        Event(when=lambda m, t: m.B[t] >= 0.1, set={"B": lambda m, t: 0.1 - 1e-5 * m.A[t]}),
+        "events happen|grazing",
+    ),
+    "before the start": (Event(at=lambda m, t: m.t0 - 5.0, set={"B": 1.0}), "before the start"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_has_no_derivatives_or_no_end_is_said(name, monkeypatch):
+    monkeypatch.setattr(switched, "MOST", 40)
+    event, words = BROKEN[name]
+    with pytest.raises(igpe.errors.EstimationFailed, match=words):
+        igpe.simulate(posed([event]), TRUTH, times=TIMES)
+
+
+def test_sliding_is_said():
+    def sliding(times):
+        m = model(times)
+        m.of_a.deactivate()
+        m.slide = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dA[t] == pyo.Expr_if(m.A[t] >= 0.5, -m.k, m.c)
+        )
+        return m
+
+    with pytest.raises(igpe.errors.EstimationFailed, match="sliding"):
+        igpe.simulate(posed((), build=sliding), TRUTH, times=TIMES)
+
+
+REFUSED = {
+    "no trigger": (lambda: Event(add={"A": 1}), DataError, "neither of at= and when="),
+    "two triggers": (lambda: Event(at=1, when=max, add={"A": 1}), DataError, "both at= and when="),
+    "a number as condition": (lambda: Event(when=2.0, add={"A": 1}), DataError, "write at=2.0"),
+    "nothing jumps": (lambda: Event(at=1.0), DataError, "changes no state"),
+    "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "do one of both"),
+    "no number": (lambda: Event(at=1, add={"A": [1]}), DataError, r"add of 'A' is \[1\]"),
+    "negative delay": (lambda: Event(at=1, delay=-1, add={"A": 1}), DataError, "0 or more"),
+    "no priority": (lambda: Event(at=1, priority="x", add={"A": 1}), DataError, "priority is"),
+    "no list": (lambda: posed({"A": 1.0}), DataError, "wanted a list of events"),
+    "no event": (lambda: posed([1.0]), DataError, "wanted igpe.Event objects"),
+    "too early": (lambda: posed([Event(at=-1, add={"A": 1})]), DataError, "before the experiment"),
+    "no state": (lambda: posed([Event(at=1, add={"a": 1})]), ProblemError, "Did you mean 'A'"),
+    "no parameter": (lambda: posed([Event(at="x", add={"A": 1})]), ProblemError, "at of event 1"),
+    "a time of states": (
+        lambda: posed([Event(at=lambda m, t: m.A[t], add={"A": 1})]),
+        ModelError,
+        "at of event 1 is A",
+    ),
+    "no comparison": (
+        lambda: posed([Event(when=lambda m, t: m.A[t], add={"A": 1})]),
+        ModelError,
+        "no comparison",
+    ),
+    "an unreadable rule": (
+        lambda: posed([Event(at=1.0, add={"A": lambda m, t: m.none[t]})]),
+        ModelError,
+        "cannot be followed",
+    ),
+    "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady names"),
+    "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady holds"),
+    "steady of switches": (lambda: posed(steady=True), Unsupported, "starts steady, but"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_refusal_says_what_to_do(name):
+    make, error, words = REFUSED[name]
+    with pytest.raises(error, match=words):
+        compiled(make()).initial_value_problem(0, switching=True)
+
+
+METHODS = {
+    "Collocation": lambda p: igpe.Collocation().estimate(p, TRUTH),
+    "certify": igpe.certify,
+    "design": lambda p: igpe.design(p, TRUTH),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_other_methods_refuse(name):
+    with pytest.raises(Unsupported, match="cannot follow events"):
+        METHODS[name](posed())
+
+
+def test_delays_after_a_condition_are_for_one_interval_only():
+    event = Event(when=lambda m, t: m.A[t] <= 0.5, delay=1.0, add={"A": 1.0})
+    with pytest.raises(Unsupported, match="across the intervals"):
+        igpe.MultipleShooting().estimate(posed([event]), TRUTH)
+
+
+def test_a_problem_without_events_has_no_switches():
+    plain = posed((), build=_plain)
+    assert compiled(plain).initial_value_problem(0).switching is None
+
+
+def _plain(times):
+    m = model(times)
+    m.of_a.deactivate()
+    m.of_b.deactivate()
+    m.plain_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    m.plain_b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k * m.A[t] - m.c * m.B[t])
+    return m
