@@ -53,7 +53,7 @@ print(time.perf_counter() - began, time.process_time())
 """
 
 
-def timed(name: str, gap: float) -> tuple[float, igpe.DynamicCertificate]:
+def timed(name: str, gap: float) -> tuple[float, igpe.proofs.DynamicCertificate]:
     """Least processor seconds of some proofs, and the proof."""
     case = importlib.import_module(name)
     problem, least = case.problem(), np.inf

@@ -39,7 +39,6 @@ from .problem.problem import Problem as Problem
 from .proofs.checker.verify import verify as verify
 from .proofs.prover.certify import certify as certify
 from .results import plots as plots
-from .results.dynamic_certificate import DynamicCertificate as DynamicCertificate
 from .results.result import Result as Result
 from .uncertainty.bootstrap import bootstrap as bootstrap
 from .uncertainty.prediction import predict as predict

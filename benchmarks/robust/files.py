@@ -495,7 +495,7 @@ def _read_certificate(file: str) -> list[str]:
     problem = importlib.import_module("decay").problem()
     wrong = _guarded("verify", lambda: igpe.verify(Path(file), problem, seconds=2.0))
     kept: list[Any] = []
-    kind = igpe.DynamicCertificate
+    kind = igpe.proofs.DynamicCertificate
     wrong += _guarded("from_json", lambda: kept.append(kind.from_json(Path(file))))
     for one in kept:
         wrong += _guarded("str", lambda one=one: str(one))

@@ -1,3 +1,4 @@
 from .checker.verify import Verdict as Verdict
 from .checker.verify import Verified as Verified
 from .prover.certify import BranchAndBound as BranchAndBound
+from .prover.certify import DynamicCertificate as DynamicCertificate

@@ -232,7 +232,7 @@ KINDS = {
     "bootstrap": igpe.uncertainty.Bootstrapped,
     "prediction": igpe.uncertainty.Prediction,
     "plan": igpe.planning.Plan,
-    "certificate": igpe.DynamicCertificate,
+    "certificate": igpe.proofs.DynamicCertificate,
 }
 
 

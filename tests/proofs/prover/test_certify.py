@@ -182,10 +182,10 @@ def test_json_round_trip(tmp_path: Any) -> None:
     found = igpe.certify(case.problem(), case.OPTIMUM, time_limit=300)
     path = tmp_path / "proof.json"
     found.to_json(path)
-    assert igpe.DynamicCertificate.from_json(path) == found
+    assert igpe.proofs.DynamicCertificate.from_json(path) == found
     assert found.without_tree().tree == ()
     with pytest.raises(igpe.errors.DataError, match="format"):
-        igpe.DynamicCertificate.from_json('{"format": "another"}')
+        igpe.proofs.DynamicCertificate.from_json('{"format": "another"}')
 
 
 def test_as_an_estimator() -> None:

@@ -23,7 +23,7 @@ def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "ROUND", 5)
 
 
-def certified(**more: Any) -> igpe.DynamicCertificate:
+def certified(**more: Any) -> igpe.proofs.DynamicCertificate:
     return igpe.certify(lotka_volterra.problem(), POINT, **more)
 
 

@@ -12,11 +12,11 @@ from igpe.results.dynamic_certificate import TreeBox
 
 
 @pytest.fixture(scope="module")
-def proof() -> igpe.DynamicCertificate:
+def proof() -> igpe.proofs.DynamicCertificate:
     return igpe.certify(consecutive.problem(), consecutive.OPTIMUM)
 
 
-def test_all_decided_boxes_and_the_best_parameters_are_drawn(proof: igpe.DynamicCertificate):
+def test_all_decided_boxes_and_the_best_parameters_are_drawn(proof: igpe.proofs.DynamicCertificate):
     _, given = plt.subplots()
     (ax,) = proof.plot(given)
     assert ax is given
@@ -29,14 +29,14 @@ def test_all_decided_boxes_and_the_best_parameters_are_drawn(proof: igpe.Dynamic
     plt.close(ax.figure)
 
 
-def test_what_is_open_is_hatched(proof: igpe.DynamicCertificate):
+def test_what_is_open_is_hatched(proof: igpe.proofs.DynamicCertificate):
     whole = TreeBox(proof.lower, proof.upper, "open")
     (ax,) = replace(proof, tree=(whole,)).plot()
     assert [p.get_hatch() for p in ax.patches] == ["///"]
     plt.close(ax.figure)
 
 
-def test_of_other_unknowns_the_bound_is_drawn_over_the_boxes(proof: igpe.DynamicCertificate):
+def test_of_other_unknowns_the_bound_is_drawn_over_the_boxes(proof: igpe.proofs.DynamicCertificate):
     fewer = replace(proof, unknowns=("a", "b", "c"))
     (ax,) = fewer.plot()
     level, lower = ax.lines
