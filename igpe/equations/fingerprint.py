@@ -7,6 +7,7 @@ import casadi as ca
 
 from igpe.core.arguments import digest
 from igpe.equations.compiled import compiled
+from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.problem import Problem
 
 
@@ -32,8 +33,19 @@ def _experiment(problem: Problem, k: int) -> Iterator[Any]:
     yield [ivp.states, ivp.implicit, ivp.unknowns, ivp.t0, ivp.tables]
     yield [ivp.scale, ivp.largest, ivp.unknown_scale, ivp.implicit_scale]
     yield [ivp.guess, ivp.lower, ivp.upper]
+    yield _serialized(ivp, [ivp.f, ivp.g, ivp.start, ivp.measured])
+    if ivp.switching is not None:
+        jumps = ivp.switching.jumps
+        yield [ivp.switching.modes, [j.gap for j in jumps]]
+        columns = [[0 if j.at is None else j.at, j.after, j.delay] for j in jumps]
+        yield _serialized(ivp, [ivp.switching.gaps, *(ca.vertcat(*c) for c in columns)])
+    if ivp.rest is not None:
+        yield [ivp.rest.tables, _serialized(ivp.rest, [ivp.rest.f, ivp.rest.g, ivp.rest.start])]
+
+
+def _serialized(ivp: InitialValueProblem, columns: list[Any]) -> str:
     symbols = [ivp.t, ivp.x, ivp.y, ivp.u, ivp.q]
-    yield ca.Function("equations", symbols, [ivp.f, ivp.g, ivp.start, ivp.measured]).serialize()
+    return str(ca.Function("equations", symbols, columns).serialize())
 
 
 def _model(problem: Problem, k: int) -> Iterator[Any]:

@@ -356,10 +356,10 @@ def _widened(made: Sequence[ParameterProfile], base: Profiles) -> tuple[Paramete
     widened = []
     for one in made:
         here = values[:, base.names.index(one.name)]
-        low, high = float(here.min()), float(here.max())
+        low, high = here.min(initial=one.lower), here.max(initial=one.upper)
         slack = WIDER * (one.upper - one.lower)
-        lower = low if low < one.lower - slack else one.lower
-        upper = high if high > one.upper + slack else one.upper
+        lower = float(low) if low < one.lower - slack else one.lower
+        upper = float(high) if high > one.upper + slack else one.upper
         widened.append(replace(one, lower=lower, upper=upper))
     return tuple(widened)
 

@@ -76,6 +76,19 @@ CHANGES = {
         run={"inputs": {"u": igpe.linear_input([0, 3], [0.5, 0.7])}}
     ),
     "input's jump": lambda: problem(run={"inputs": {"u": igpe.step_input([0, 1.5], [0.5, 0.6])}}),
+    "event": lambda: problem(run={"events": igpe.Event(at=1.0, add={"A": 1.0})}),
+    "its amount": lambda: problem(run={"events": igpe.Event(at=1.0, add={"A": 2.0})}),
+    "its time": lambda: problem(run={"events": igpe.Event(at=1.2, add={"A": 1.0})}),
+    "its effect": lambda: problem(run={"events": igpe.Event(at=1.0, set={"A": 1.0})}),
+    "its delay": lambda: problem(run={"events": igpe.Event(at=1.0, add={"A": 1.0}, delay=0.1)}),
+    "event of a state": lambda: problem(
+        run={"events": igpe.Event(when=lambda m, t: m.A[t] <= 0.5, add={"A": 1.0})}
+    ),
+    "another level": lambda: problem(
+        run={"events": igpe.Event(when=lambda m, t: m.A[t] <= 0.4, add={"A": 1.0})}
+    ),
+    "steady": lambda: problem(run={"steady": True}),
+    "steady elsewhere": lambda: problem(run={"steady": {"u": 0.1}}),
     "name": lambda: problem(run={"name": "other"}),
     "bounds": lambda: problem(parameters={"k": (0.1, 5), "j": (0.1, 3)}),
     "held": lambda: problem().fixing({"j": 1.0}),

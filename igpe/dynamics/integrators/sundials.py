@@ -31,6 +31,9 @@ from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
 
 GIVEN = [ca.integrator_in().index(name) for name in ("x0", "z0", "p")]
+LINEAR = ("csparse", "qr")
+"""Solvers of linear equations, in the order of trial. CasADi's own QR fails at states of 1e12
+beside 1e-12, sparse LU at derivatives beyond 1e100."""
 RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 
 
@@ -54,14 +57,14 @@ class _Multistep:
     """CVODES or IDAS on the pieces of one system.
 
     most  (n_x,) how large states may be
-    made  CasADi's integrators, by the places (from 0 to 1) where they report and their steps
+    made  CasADi's integrators, by the places (from 0 to 1) where they report, their steps, and LINEAR
     """
 
     method: Sundials
     ivp: InitialValueProblem
     system: Augmented
     most: FloatArray
-    made: dict[tuple[bytes, int], InPlace] = field(default_factory=dict)
+    made: dict[tuple[bytes, int, str], InPlace] = field(default_factory=dict)
 
     def __call__(
         self, deadline: float, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray
@@ -85,10 +88,12 @@ class _Multistep:
     def _too_large(self, x: FloatArray) -> bool:
         return first_beyond(x[:, : len(self.most)], self.most) is not None
 
-    def _at_once(self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray) -> Reached:
+    def _at_once(
+        self, piece: Piece, x: FloatArray, z: FloatArray, p: FloatArray, linear: str = LINEAR[0]
+    ) -> Reached:
         """All outputs of a piece, or those before CVODES or IDAS gave up."""
         xs, zs = (np.full((len(piece.outputs), len(v)), np.nan) for v in (x, z))
-        solver = self._solver(piece.places)
+        solver = self._solver(piece.places, linear)
         for index, given in zip(GIVEN, (x, z, p), strict=True):
             solver.read(index, given)
         for index, result in zip(RESULTS, (xs, zs), strict=True):
@@ -117,7 +122,11 @@ class _Multistep:
                 return reached._replace(why=self.method.too_late(at(part.begin)))
             if len(reached.x):
                 x, z = reached.x[-1], reached.z[-1]
-            new = self._at_once(part, x, z, np.concatenate([p[:-2], [part.begin, part.span]]))
+            parameters = np.concatenate([p[:-2], [part.begin, part.span]])
+            for linear in LINEAR:
+                new = self._at_once(part, x, z, parameters, linear)
+                if not new.why:
+                    break
             reached = Reached(np.vstack([reached.x, new.x]), np.vstack([reached.z, new.z]), new.why)
             if new.why:
                 break
@@ -130,9 +139,9 @@ class _Multistep:
         name = "IDAS" if self.system.z.numel() else "CVODES"
         return f"{name} broke down {when} ({code[1]})." if code else no_number(when)
 
-    def _solver(self, places: FloatArray) -> InPlace:
+    def _solver(self, places: FloatArray, linear: str) -> InPlace:
         steps = min(self.method.max_steps, allowed_between(len(places)))
-        key, system = (places.tobytes(), steps), self.system
+        key, system = (places.tobytes(), steps, linear), self.system
         if key not in self.made:
             dae = {"t": system.tau, "x": system.x, "p": system.p, "ode": system.ode}
             if system.z.numel():
@@ -141,7 +150,7 @@ class _Multistep:
                 "abstol": self.method.atol,
                 "reltol": self.method.rtol,
                 "max_num_steps": steps,
-                "linear_solver": "csparse",  # CasADi's own QR fails at states of 1e12 beside 1e-12
+                "linear_solver": linear,
                 "show_eval_warnings": False,
                 "disable_internal_warnings": True,
             }
