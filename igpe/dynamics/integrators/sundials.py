@@ -57,7 +57,7 @@ class _Multistep:
     """CVODES or IDAS on the pieces of one system.
 
     most  (n_x,) how large states may be
-    made  CasADi's integrators, by the places (from 0 to 1) where they report, their steps, and LINEAR
+    made  CasADi's integrators, by the places (from 0 to 1) of their outputs, steps, linear solver
     """
 
     method: Sundials
