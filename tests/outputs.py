@@ -15,7 +15,7 @@ import sys
 import tempfile
 import warnings
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import unescape
 from io import BytesIO
@@ -129,7 +129,7 @@ def execute(page: Path) -> tuple[Any, Any]:
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = [kept for output in cell.outputs if (kept := _kept(output))]
+            cell.outputs = _joined(kept for output in cell.outputs if (kept := _kept(output)))
     return stored, notebook
 
 
@@ -159,7 +159,20 @@ def _texts(notebook: Any) -> Iterator[str]:
     """Yield what each code cell shows, as text."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            yield "\n\n".join(map(_text, cell.outputs))
+            yield "\n\n".join(map(_text, _joined(cell.outputs)))
+
+
+def _joined(outputs: Iterable[Any]) -> list[Any]:
+    """The outputs, what is printed in pieces in one: where they are cut is a matter of time."""
+    joined: list[Any] = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        is_stream = output.output_type == "stream"
+        if is_stream and last and (last.output_type, last.name) == ("stream", output.name):
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def _text(output: Any) -> str:
