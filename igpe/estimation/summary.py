@@ -13,7 +13,7 @@ from scipy import special
 
 from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, typical
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.estimates import Estimate
@@ -23,7 +23,6 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import constraints, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.refine import Refined
-from igpe.dynamics.shooting.relative_sigma import typical
 from igpe.dynamics.shooting.residuals import deviations, fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from igpe.core.arrays import FloatArray
-from igpe.numerics.least_squares.base import MAD
+from igpe.core.arrays import FloatArray, typical
 from igpe.numerics.statistics.covariance import chi_squared_probability
 from igpe.numerics.statistics.lack_of_fit import (
     CLEAR,
@@ -111,9 +110,9 @@ def sigma_known(points: pd.DataFrame) -> bool:
 def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[FloatArray, int | None]:
     """(m,) residuals in their own standard deviations, and the freedom of these; None: known."""
     values, left = standardised(points), None if sigma_known(points) else degrees
-    median = float(np.median(np.abs(values)))
-    if robust and left is not None and median > 0:
-        values, left = values / (MAD * median), None
+    size = typical(values)
+    if robust and left is not None and size > 0:
+        values, left = values / size, None
     leverage = points["leverage"].fillna(0.0) if "leverage" in points else 0.0 * points["residual"]
     return studentised(values, leverage.to_numpy(dtype=float), left), left
 

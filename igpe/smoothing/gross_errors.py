@@ -18,14 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, typical
 from igpe.smoothing.base import LEAST_FREEDOM, Smoother
 
 CUT = 4.0  # deviations: one good measurement in 16 000 is so far off
 ROUNDS = 8  # of either iteration
 KEPT = 0.7  # of the measurements, at least
 RUN = 3  # neighbours: by chance once among 1000, where one measurement in ten is a gross error
-NORMAL = 1.4826  # standard deviations in the median size of normal errors
 SMALL = 1e-3  # of the largest value: closer to the curve is no gross error
 FEWEST = 10  # measurements: gross errors among fewer cannot be told from features
 
@@ -90,7 +89,7 @@ class _Search:
         for _ in range(ROUNDS):
             curve = self.smoother.smooth(self.times, self.values, sigma=weighted, exact=self.exact)
             distance = np.abs(self.values - curve.value(self.times)) / self.unit
-            spread = max(NORMAL * float(np.median(distance[self.free])), self.least)
+            spread = max(typical(distance[self.free]), self.least)
             weighted = self.unit * np.sqrt(np.fmax(distance / spread, 1.0))
         return self.free & (distance <= CUT * spread)
 
@@ -105,7 +104,7 @@ class _Search:
             return _End(kept, np.inf)  # it goes through all of them
         left = (self.values - curve.value(self.times)) / self.unit
         left[kept] *= kept.sum() / freedom
-        spread = max(NORMAL * float(np.median(np.abs(left[kept]))), self.least)
+        spread = max(typical(left[kept]), self.least)
         off = np.minimum(np.abs(left[self.free]) / spread, CUT)
         cost = len(off) * np.log(spread) + float(off @ off) / 2
         near = np.abs(left[self.free]) <= CUT * spread

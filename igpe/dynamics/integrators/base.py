@@ -193,6 +193,10 @@ class Intervals(ABC):
         """
         return replace(self, cut=self.cut.until(last))
 
+    def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
+        """Times of switches that unknowns q give, and their derivatives (n_unknowns,)."""
+        return []
+
     def over(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> "Intervals":
         """The same equations over other intervals within the horizon, with the tables of `ivp`."""
         return replace(self, cut=self.cut.over(ivp, nodes, times))

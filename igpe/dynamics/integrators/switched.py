@@ -164,6 +164,11 @@ class SwitchedIntervals(Intervals):
                 status[k], reasons[k] = Status.INTEGRATION_BROKE, str(error)
         return replace(shots, status=tuple(status), reason=tuple(reasons))
 
+    def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
+        """See `Intervals`; gaps come first, then jumps."""
+        given = [f for f in (*self.local.times, *self.local.at) if f is not None]
+        return [(float(value[0]), by[0]) for value, by in (_timed(f, q) for f in given)]
+
     @cached_property
     def local(self) -> Local:
         """Functions for the switches."""
@@ -187,6 +192,12 @@ def switched(
     duration = float(pieces.nodes[-1]) - ivp.t0
     resting = None if ivp.rest is None else Resting(ivp, integrator, duration or 1.0)
     return SwitchedIntervals(ivp, pieces, inner, resting)
+
+
+def _timed(function: Any, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """A time, for a gap also its slope, and their derivatives by the unknowns."""
+    value, by = function(q)
+    return np.asarray(value).ravel(), np.asarray(by).reshape(value.numel(), len(q))
 
 
 class _Course:
@@ -240,13 +251,13 @@ class _Course:
         """What is true at the start, and what happens at times that are known."""
         for j, function in enumerate(self.local.times):
             if function is not None:
-                (time, slope), by = self._timed(function)
+                (time, slope), by = _timed(function, self.q)
                 is_past = math.isfinite(time) and time < self.t
                 self.true[j] = (slope > 0) == is_past
                 self._plan(Due(time, 0, self._wide(by[0]), which=j))
         for j, function in enumerate(self.local.at):
             if function is not None:
-                (time,), by = self._timed(function)
+                (time,), by = _timed(function, self.q)
                 if time < self.ivp.t0:
                     raise BrokenError(
                         f"An event lies at t = {time:.6g}, before the start at t = "
@@ -273,10 +284,6 @@ class _Course:
     def _plan(self, due: Due) -> None:
         if self.t <= due.time < self.end or (due.time == self.end and self.t == self.end):
             self.pending.append(due)
-
-    def _timed(self, function: Any) -> tuple[FloatArray, FloatArray]:
-        value, by = function(self.q)
-        return np.asarray(value).ravel(), np.asarray(by).reshape(value.numel(), len(self.q))
 
     def _wide(self, by_unknown: FloatArray) -> FloatArray:
         """A derivative by the unknowns as one by start and unknowns."""
@@ -380,7 +387,7 @@ class _Course:
         for j, jump in enumerate(self.given.jumps):
             if jump.gap != gap:
                 continue
-            (delay,), by_q = self._timed(self.local.delay[j])
+            (delay,), by_q = _timed(self.local.delay[j], self.q)
             if delay > 0:
                 self.pending.append(Due(self.t + delay, 1 + j, by + self._wide(by_q[0]), jump=j))
             else:
@@ -443,16 +450,12 @@ class _Course:
         rows = np.vstack([self.x, states[:reached]])
         a, b = self._segment()
         inputs = a[:, None] + b[:, None] * places
-        many = self.local.slopes(
-            places[None], rows.T, inputs, np.tile(b[:, None], len(places)), self._tiled(len(places))
-        )
+        held = (np.tile(v[:, None], len(places)) for v in (b, self.q))
+        many = self.local.slopes(places[None], rows.T, inputs, *held)
         _, gaps, rates = (np.asarray(v) for v in many)
         self.size = np.maximum(self.size, np.abs(gaps).max(axis=1))
         sign = np.where(self.true, 1.0, -1.0)[:, None]
         return self._first(places, rows, sign * gaps, sign * rates)
-
-    def _tiled(self, n: int) -> FloatArray:
-        return np.tile(self.q[:, None], n)
 
     def _segment(self) -> tuple[FloatArray, FloatArray]:
         u, b = self._inputs(after=True)

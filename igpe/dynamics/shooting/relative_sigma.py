@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
-from igpe.numerics.least_squares.base import MAD
+from igpe.core.arrays import FloatArray, typical
 from igpe.problem.experiment import Experiment, Measurements
 
 EXACT = 1e-6  # of the largest value, a known start included: errors of integration
@@ -90,11 +89,6 @@ def _size(residuals: FloatArray, *, robust: bool) -> float:
     if robust:
         return typical(residuals)
     return float(np.sqrt(np.mean(residuals**2)))
-
-
-def typical(residuals: FloatArray) -> float:
-    """The standard deviation of normal errors with the median size of these residuals."""
-    return MAD * float(np.median(np.abs(residuals)))
 
 
 def relative_sigma(

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
-from igpe.dynamics.shooting.residuals import Residuals, Run
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.numerics.least_squares.base import Fit, Linearised, Search
 
 ROUNDS = 6
@@ -115,7 +114,7 @@ def _switches(residuals: Residuals, x: FloatArray, box: Box) -> list[_Switch]:
     every = [
         (run.index, np.union1d(run.ivp.t0, run.measurements.times), *one)
         for run in residuals.runs
-        for one in _times(run, x[run.index])
+        for one in run.simulation.intervals.switch_times(x[run.index])
     ]
     return [
         _Switch(int(index[own]), number, time, float(by[own]), times)
@@ -123,16 +122,3 @@ def _switches(residuals: Residuals, x: FloatArray, box: Box) -> list[_Switch]:
         for own in np.flatnonzero(by)
         if box.lower[index[own]] < box.upper[index[own]]
     ]
-
-
-def _times(run: Run, q: FloatArray) -> list[tuple[float, FloatArray]]:
-    """The times of switches that unknowns give, and their derivatives (n_q,)."""
-    given = run.ivp.switching
-    if given is None:
-        return []
-    found = [e[0] for e in given.times if e is not None]
-    found += [j.at + j.delay for j in given.jumps if j.at is not None]
-    column = ca.densify(ca.vertcat(ca.SX(0, 1), *found))
-    both = ca.Function("times", [run.ivp.q], [column, ca.densify(ca.jacobian(column, run.ivp.q))])
-    values, by = (np.asarray(v) for v in both(q))
-    return list(zip(values.ravel().tolist(), by, strict=True))

@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, typical
 from igpe.core.box import Box
 from igpe.core.status import Status
 
@@ -180,9 +180,6 @@ def floors(at: Linearised, start: FloatArray, box: Box) -> FloatArray:
     return np.asarray(np.where(found > 0, found, UNKNOWN))
 
 
-MAD = 1.4826  # standard deviations in a median absolute one, of normal errors
-
-
 @dataclass(frozen=True)
 class Robust:
     """Squares up to `delta`, linear beyond.
@@ -245,8 +242,9 @@ class Robust:
         degrees = max(len(size) - unknowns, 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.absolute:
-                typical = MAD * np.median(np.sort(size)[min(unknowns, len(size) - 1) :])
-                density = 1 / (np.sqrt(2 * np.pi) * (typical if deviation is None else deviation))
+                left = np.sort(size)[min(unknowns, len(size) - 1) :]
+                spread = np.float64(typical(left) if deviation is None else deviation)
+                density = 1 / (np.sqrt(2 * np.pi) * spread)
                 slope, square = density, 0.25
             else:
                 slope, square = np.mean(size <= self.delta), float(psi @ psi) / degrees
