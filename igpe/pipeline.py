@@ -26,6 +26,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.fields import POSITIVE, or_none
 from igpe.core.progress import Progress, teller, with_bar
 from igpe.core.status import Clock, Status
+from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import ComplementJob, complements, roughly
 from igpe.dynamics.search.engine import Restarts
@@ -55,6 +56,7 @@ from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result
+from igpe.solvers.ipopt import Ipopt
 from igpe.structure.identifiability.identifiability import MOST_WORK, Access
 from igpe.structure.structure import Structure, analyse
 from igpe.tasks.executors import Workers
@@ -74,6 +76,7 @@ SLOW = (
     "tables."
 )
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
+ITERATIONS = 100  # of IPOPT, which begins next to an optimum; most take a third of it
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
 
@@ -355,6 +358,8 @@ def _corrected(
     ]
     methods: list[Estimator] = [settings.correction]
     if settings.correction == Settings().correction:
+        if is_plain(problem):  # an accurate integration finishes it, and is the better judge
+            methods = [Collocation(Ipopt(max_iterations=ITERATIONS), max_refinements=0)]
         methods += [SingleShooting(), MultipleShooting(restarts=Restarts(count=0))]
     for number, method in enumerate(methods, start=1):
         try:
