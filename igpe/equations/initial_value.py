@@ -331,7 +331,8 @@ def _inserted(jump: Jump, rewrite: Callable[[Any], Any], known: tuple[Any, Any])
         return rewrite(ca.substitute(ca.SX(expression), *known))
 
     at, gap = (None if e is None else of(e) for e in (jump.at, jump.gap))
-    return Jump(at, gap, {i: of(value) for i, value in jump.after.items()}, of(jump.delay))
+    after = {i: of(value) for i, value in jump.after.items()}
+    return jump._replace(at=at, gap=gap, after=after, delay=of(jump.delay))
 
 
 def _refuse_events(

@@ -26,12 +26,16 @@ class Jump(NamedTuple):
            place among the gaps
     after  state -> its new value; in an initial value problem (n_x,) all states
     delay  between the time or the switch and the jump
+    is_measured_after  whether measurements at its very time see it
+    at_start           whether it happens where the gap is positive at the start
     """
 
     at: Any
     gap: Any
     after: Any
     delay: Any
+    is_measured_after: bool = False
+    at_start: bool = False
 
 
 @dataclass(frozen=True)

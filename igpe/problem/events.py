@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import DataError, ProblemError
@@ -22,18 +22,18 @@ class Event(Suggesting):
     at        the time, in the unit of the model's time: a number, the name of a parameter, or a
               rule (m, t) of parameters: lambda m, t: m.first + 24
     when      in its place, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >= m.full.
-              The event happens whenever the comparison becomes true, not where it is true at the
-              start of the experiment
+              The event happens whenever the comparison becomes true
     add       state -> what is added to it: a number, the name of a parameter, or a rule (m, t)
     set       state -> its new value: the same
     delay     how long after `at`, or after the comparison became true, the states jump: the same,
               without states
     priority  of several events at one time those of higher priority jump first, of equal ones
               those that are listed first; a later one sees what the earlier ones did
+    measured  "before" or "after": which states a measurement sees at the very time of the event
+    at_start  whether the event also happens at the start where `when` is true there
     raises    DataError unless there is one of `at` and `when`, and something that jumps
 
-    All states of one event jump together, from values before it. What is measured at the very time
-    of an event is measured before it, as with inputs that jump.
+    All states of one event jump together, from values before it.
     """
 
     at: Amount | None = None
@@ -42,6 +42,8 @@ class Event(Suggesting):
     set: Mapping[str, Amount] = field(default_factory=dict)
     delay: Amount = 0.0
     priority: float = 0.0
+    measured: Literal["before", "after"] = "before"
+    at_start: bool = False
 
     def __post_init__(self) -> None:
         for role in ("add", "set"):
@@ -74,6 +76,10 @@ class Event(Suggesting):
                 )
         if is_finite(self.delay) and float(self.delay) < 0:  # type: ignore[arg-type]
             raise DataError(f"delay is {shown(self.delay)}; wanted a number, 0 or more.")
+        if self.measured not in ("before", "after"):
+            raise DataError(f"measured is {shown(self.measured)}; wanted 'before' or 'after'.")
+        if self.at_start and self.when is None:
+            raise DataError("at_start belongs to an event with when=; one with at= has its time.")
         if not is_finite(self.priority):
             raise DataError(f"priority is {shown(self.priority)}; wanted a number.")
 

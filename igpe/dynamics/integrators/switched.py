@@ -231,12 +231,14 @@ class _Course:
         for _ in range(MOST):
             due = min([self.end, *(d.time for d in self.pending)])
             crossing = self._watch(due) if self.local.watched and due > self.t else None
-            self._advance(due if crossing is None else crossing.time)
             if crossing is not None:
+                self._advance(crossing.time, is_after=self._is_seen(crossing.gap))
                 self._cross(crossing)
                 continue
             now = [d for d in self.pending if d.time <= due]
-            if not now or due >= self.end:
+            is_after = any(self._is_seen(d.which, d.jump) for d in now)
+            self._advance(due, is_after=is_after)
+            if not now or (due >= self.end and not is_after):
                 self._require_nothing_waits()
                 self.shots.ends[self.k], self.shots.ends_by[self.k] = self.x, self.by
                 return
@@ -266,6 +268,22 @@ class _Course:
                 self._plan(Due(time, 1 + j, self._wide(by[0]), jump=j))
         if self.local.watched:
             self._look()
+        if self.t == self.ivp.t0:
+            self._begin_with()
+
+    def _begin_with(self) -> None:
+        """Events whose condition is true at the start and counts there."""
+        for j, jump in enumerate(self.given.jumps):
+            if jump.at_start and self.true[jump.gap]:
+                (delay,), by = _timed(self.local.delay[j], self.q)
+                self._plan(Due(self.t + delay, 1 + j, self._wide(by[0]), jump=j))
+
+    def _is_seen(self, gap: int | None, jump: int | None = None) -> bool:
+        """Whether what is measured at a switch or jump is measured after it."""
+        return any(
+            one.is_measured_after and (j == jump or (gap is not None and one.gap == gap))
+            for j, one in enumerate(self.given.jumps)
+        )
 
     def _look(self) -> None:
         """What is true at the start of the gaps that states move."""
@@ -282,7 +300,9 @@ class _Course:
                 break
 
     def _plan(self, due: Due) -> None:
-        if self.t <= due.time < self.end or (due.time == self.end and self.t == self.end):
+        is_last = self.end == self.of.cut.nodes[-1] and self._is_seen(due.which, due.jump)
+        at_end = due.time == self.end and (is_last or self.t == self.end)
+        if self.t <= due.time < self.end or at_end:
             self.pending.append(due)
 
     def _wide(self, by_unknown: FloatArray) -> FloatArray:
@@ -317,10 +337,15 @@ class _Course:
         over = self.of.inner.over(self.of.moded[key], np.array([begin, stop]), times)
         return over.run(x[None], self.q, derivatives=derivatives)
 
-    def _advance(self, stop: float) -> None:
-        """Integrate to a time, which nothing interrupts, and report what is measured before."""
+    def _advance(self, stop: float, *, is_after: bool) -> None:
+        """Integrate to a time, which nothing interrupts, and report what is measured till then.
+
+        is_after  whether what is measured at the time itself is left for the next stretch
+        """
         times = self.of.cut.times[self.rows]
-        taken = times <= stop
+        taken = times < stop if is_after else times <= stop
+        if stop == self.t and not taken.any():
+            return
         shots = self._integrated(stop, times[taken], derivatives=self.derivatives)
         if self.derivatives:
             below = np.eye(len(self.q), self.n_d, self.n_x)

@@ -61,5 +61,7 @@ def read_jumps(
                 f"when of event {number} is no comparison of two sides that move. Write one, such "
                 "as when=lambda m, t: m.V[t] >= 2.0; for several conditions give several events."
             )
-        found.append((-event.priority, number, Jump(at, gap, after, value(event.delay, number))))
+        delay, is_after = value(event.delay, number), event.measured == "after"
+        jump = Jump(at, gap, after, delay, is_after, event.at_start)
+        found.append((-event.priority, number, jump))
     return tuple(jump for *_, jump in sorted(found, key=lambda one: one[:2]))
