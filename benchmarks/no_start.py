@@ -207,7 +207,7 @@ def by_igpe(cell: Cell) -> dict[str, Any]:
     began = time.process_time()
     try:
         result = igpe.estimate(posed, seed=0)
-    except igpe.IgpeError as failure:
+    except igpe.errors.IgpeError as failure:
         seconds = time.process_time() - began
         said = {"class": "no answer", "why": str(failure), "estimation": seconds}
         return said | {"in_reach": in_reach(cell, names)}

@@ -72,8 +72,7 @@ def negative_log_likelihood(
         total += _normal(predicted - m.value, sigma)
     if priors:
         known = {**problem.fixed, **values}
-        terms = [(known[n] - p.mean, p.deviation) for n, p in problem.priors.items()]
-        total += _normal(*np.array(terms, dtype=float).reshape(-1, 2).T)
+        total -= sum(prior.log_density(known[n]) for n, prior in problem.priors.items())
     return total
 
 

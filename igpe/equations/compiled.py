@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
-from igpe.core.errors import ModelError
+from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.reading.pieces import moves
 from igpe.equations.reading.read import read_system
@@ -70,11 +70,16 @@ class Compiled:
         return self._posed[key]
 
 
-def require_unswitched(problem: Problem, method: str) -> None:
-    """Raise Unsupported where events happen, or unknowns or states move a jump.
+def require_smooth_and_normal(problem: Problem, method: str) -> None:
+    """Raise Unsupported where events happen, jumps are moved, or priors are not normal.
 
     What cannot be read is left to who reads it.
     """
+    if problem.other_priors:
+        raise Unsupported(
+            f"{method} knows normal priors alone, and those of {list(problem.other_priors)} are "
+            "not. igpe.estimate, igpe.SingleShooting and igpe.sample know them."
+        )
     with suppress(ModelError):
         if any(compiled(problem).switching):
             raise refused(method)

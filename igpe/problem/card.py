@@ -5,6 +5,7 @@ from typing import Any
 
 from igpe.core.markup import folded, heading, table
 from igpe.core.mathml import mathml
+from igpe.problem.losses import NormalPrior
 from igpe.problem.written import equations
 
 MOST = 30  # equations and rows that are not folded
@@ -72,4 +73,6 @@ def _remark(problem: Any, name: str) -> str:
     if name in problem.fixed:
         return f"held at {problem.fixed[name]:g}"
     prior = problem.priors.get(name)
-    return f"prior {prior.mean:g} ± {prior.deviation:g}" if prior else ""
+    if isinstance(prior, NormalPrior):
+        return f"prior {prior.mean:g} ± {prior.deviation:g}"
+    return f"{prior.law} prior" if prior else ""

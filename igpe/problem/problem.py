@@ -16,7 +16,14 @@ from igpe.core.names import Suggesting
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.labelled import read_labelled
-from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant
+from igpe.problem.losses import (
+    ROUNDING,
+    LeastSquares,
+    Loss,
+    NormalPrior,
+    PiecewiseConstant,
+    Prior,
+)
 from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
 from igpe.problem.problem_checks import (
     Bounds,
@@ -46,7 +53,7 @@ class Problem(Suggesting):
                   for all its members
     experiments   one or several `Experiment`
     local         parameters that each experiment has for itself
-    priors        parameter -> `NormalPrior(mean, deviation)`
+    priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
     logarithmic   parameters that may lie anywhere between positive bounds decades apart: starts are
@@ -67,7 +74,7 @@ class Problem(Suggesting):
         parameters: Sequence[str] | Mapping[str, Bounds],
         experiments: Sequence[Experiment] | Experiment,
         local: Iterable[str] = (),
-        priors: Mapping[str, NormalPrior] = EMPTY,
+        priors: Mapping[str, NormalPrior | Prior] = EMPTY,
         loss: Loss = LeastSquares(),
         time_varying: Mapping[str, PiecewiseConstant] = EMPTY,
         logarithmic: Iterable[str] = (),
@@ -171,6 +178,12 @@ class Problem(Suggesting):
     def inequalities(self) -> frozenset[str]:
         """Names of the models' inequalities over time, in all experiments."""
         return frozenset(name for i in self.instances for name in i.inequalities)
+
+    @property
+    def other_priors(self) -> dict[str, Prior]:
+        """Priors of free unknowns that are not normal."""
+        names = self.box.names
+        return {n: p for n, p in self.priors.items() if isinstance(p, Prior) and n in names}
 
     def fixing(self, values: Mapping[str, float]) -> "Problem":
         """The same problem with some unknowns held at given values.

@@ -20,13 +20,13 @@ from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest
 from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant
+from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.model import Instance
 from igpe.problem.units import conversion, converted, time_unit, unit_name
 
 Bounds = tuple[float, float]
 KINDS = {
-    "priors": (NormalPrior, "igpe.losses.NormalPrior(mean, deviation)"),
+    "priors": (NormalPrior | Prior, "igpe.losses.NormalPrior(mean, deviation)"),
     "time_varying": (PiecewiseConstant, "igpe.losses.PiecewiseConstant(breaks, lower, ..)"),
 }
 
@@ -183,7 +183,7 @@ def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
 
 
 def check_weights(
-    experiments: Sequence[Experiment], priors: Mapping[str, NormalPrior], unknowns: Box
+    experiments: Sequence[Experiment], priors: Mapping[str, NormalPrior | Prior], unknowns: Box
 ) -> None:
     """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
     if others := [n for n in priors if n not in unknowns.names]:

@@ -39,7 +39,7 @@ from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.residuals import Simulated, profiles
-from igpe.equations.compiled import require_unswitched
+from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search
 from igpe.numerics.least_squares.bounded import bounded_solution
@@ -213,7 +213,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
            EstimationFailed if there is no optimum to be found
     """
     require_plain(problem, "The profile likelihood by collocation", constraints_too=False)
-    require_unswitched(problem, "The profile likelihood by collocation")
+    require_smooth_and_normal(problem, "The profile likelihood by collocation")
     guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
     radau = Radau(method.points)
     meshes = first_meshes(problem, guesses, radau, method.tolerance, start=start)

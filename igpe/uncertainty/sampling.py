@@ -62,8 +62,7 @@ class Posterior:
             return -np.inf
         known = self.base.problem.sigma_known
         fit = -squares / 2 if known else -len(residual) / 2 * np.log(squares)
-        prior = sum(((x[i] - p.mean) / p.deviation) ** 2 for i, p in self._priors)
-        return float(fit - prior / 2)
+        return float(fit + sum(p.log_density(float(x[i])) for i, p in self._priors))
 
     def walkers(self, count: int, random: np.random.Generator) -> FloatArray:
         """(count, n) starts, spread as the linearised errors say; anywhere where these do not.

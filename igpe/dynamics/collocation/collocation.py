@@ -40,7 +40,7 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.refine import put_on_bounds
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
-from igpe.equations.compiled import require_unswitched
+from igpe.equations.compiled import require_smooth_and_normal
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import KNOWN, Ipopt, KnownOptimum
@@ -128,7 +128,7 @@ class Collocation(Checked):
                      breaks that a model with times of its own does not have
         """
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
-        require_unswitched(problem, "Collocation")
+        require_smooth_and_normal(problem, "Collocation")
         require_known_sigma(problem, "Collocation")
         require_numbers(problem, "Collocation.estimate_each")
         guesses = list(profiles_of) or [()] * len(starts)

@@ -47,6 +47,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem.experiment import Experiment, Measurements
+from igpe.problem.losses import NormalPrior, Prior
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
@@ -80,26 +81,39 @@ class Unmeasured(NamedTuple):
     """k residuals weight (matrix x - known) of the free unknowns x (n,).
 
     matrix  (k, n);  known, weight  (k,)
+    priors  place of an unknown, and its prior that is not normal: more residuals behind these,
+            with the right gradient and an offset
     """
 
     matrix: FloatArray
     known: FloatArray
     weight: FloatArray
+    priors: tuple[tuple[int, Prior], ...] = ()
 
     def __call__(self, x: FloatArray, factor: float = 1.0) -> Linearised:
         """Residuals and derivative at x, all multiplied by a factor."""
         weight = factor * self.weight
-        return Linearised((self.matrix @ x - self.known) * weight, self.matrix * weight[:, None])
+        residual, jacobian = (self.matrix @ x - self.known) * weight, self.matrix * weight[:, None]
+        if not self.priors:
+            return Linearised(residual, jacobian)
+        own, by, offset = np.zeros(len(self.priors)), np.zeros((len(self.priors), len(x))), 0.0
+        for k, (i, prior) in enumerate(self.priors):
+            slope, curvature = prior.bend(float(x[i]))
+            by[k, i] = factor * np.sqrt(curvature)
+            own[k] = factor * slope / np.sqrt(curvature)
+            offset += -2 * factor**2 * prior.log_density(float(x[i])) - own[k] ** 2
+        return Linearised(np.concatenate([residual, own]), np.vstack([jacobian, by]), offset)
 
     @property
     def size(self) -> int:
-        """k, how many there are."""
-        return len(self.known)
+        """How many there are."""
+        return len(self.known) + len(self.priors)
 
 
 def unmeasured(problem: Problem) -> Unmeasured:
     """Those of the problem's free unknowns, priors first."""
-    rows = [({n: 1.0}, p.mean, 1 / p.deviation) for n, p in problem.priors.items()]
+    normal = {n: p for n, p in problem.priors.items() if isinstance(p, NormalPrior)}
+    rows = [({n: 1.0}, p.mean, 1 / p.deviation) for n, p in normal.items()]
     for name, course in problem.time_varying.items():
         weight = float(np.sqrt(course.penalty))
         for experiment in problem.experiments if weight else ():
@@ -113,7 +127,8 @@ def unmeasured(problem: Problem) -> Unmeasured:
         for n, f in factors.items():
             if n not in held:
                 matrix[i, names.index(n)] = f
-    return Unmeasured(matrix, known, np.array([weight for *_, weight in free]))
+    other = tuple((names.index(n), p) for n, p in problem.other_priors.items())
+    return Unmeasured(matrix, known, np.array([weight for *_, weight in free]), other)
 
 
 FINISH = 2_000  # steps that an integration may take while the user waits for the answer

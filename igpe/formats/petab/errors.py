@@ -24,9 +24,9 @@ from igpe.core.status import Status
 from igpe.dynamics.likelihood import negative_log_likelihood
 from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
+from igpe.formats.petab.conditions import PetabModel
 from igpe.formats.petab.formulas import petab_config
 from igpe.formats.petab.read import LOGARITHMS
-from igpe.formats.petab.sbml import PetabModel
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
 from igpe.problem.problem import Problem
@@ -45,13 +45,13 @@ def petab_objective(
     `negative_log_likelihood` and the sum of log(y ln 10) of these measurements.
 
     parameters  unknown -> value; by default the nominal ones of the parameter table
-    priors      whether those that the problem has are counted
+    priors      whether those that the problem has are counted, in PEtab 2 uniform ones as well
     raises      ProblemError if the problem is none of `read_petab`; else as
                 `negative_log_likelihood`
     """
     model = petab_model(problem)
     values = {**model.nominal, **(parameters or {})}
-    total = negative_log_likelihood(problem, values, priors=priors)
+    total = negative_log_likelihood(problem, values, priors=priors) + model.flat * priors
     for experiment in problem.experiments:
         for name in model.transformations.keys() & set(experiment.measured):
             base = LOGARITHMS[model.transformations[name]]

@@ -96,6 +96,8 @@ def parsed(text: Any, *, evaluate: bool = True) -> Any:
     """
     if isinstance(text, library("sympy").Basic):
         return plain(text)
+    if isinstance(text, float) and math.isfinite(text):  # NumPy's too, which the parser lacks
+        return number(text)
     try:
         with quiet():
             expression = library("petab.v1.math").sympify_petab(text, evaluate=evaluate)
@@ -240,8 +242,32 @@ def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:
     )
 
 
+def boolean(condition: Any) -> Any:
+    """A condition of comparisons, `and`, `or` and `not` alone, numbers and pieces taken as such."""
+    sympy = library("sympy")
+    kind = type(condition).__name__
+    if condition.is_Number:
+        return sympy.true if condition != 0 else sympy.false
+    if kind == "Piecewise":
+        result, rest = sympy.false, sympy.true
+        for value, case in condition.args:
+            mine = sympy.And(rest, boolean(case))
+            result = sympy.Or(result, sympy.And(mine, boolean(value)))
+            rest = sympy.And(rest, sympy.Not(boolean(case)))
+        return result
+    if kind == "Xor":
+        first, *others = map(boolean, condition.args)
+        for other in others:
+            first = sympy.Or(sympy.And(first, sympy.Not(other)), sympy.And(sympy.Not(first), other))
+        return first
+    if kind in {"And", "Or", "Not"}:
+        return condition.func(*map(boolean, condition.args))
+    return condition
+
+
 def _chosen(condition: Any, then: Any, otherwise: Any, leaves: Callable[[str], Any]) -> Any:
     """`then` where the condition holds."""
+    condition = boolean(condition)
     kind = type(condition).__name__
     if kind in {"BooleanTrue", "BooleanFalse"}:
         return then if kind == "BooleanTrue" else otherwise

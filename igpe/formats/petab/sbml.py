@@ -1,26 +1,21 @@
-"""SBML models: their formulas by name, their meaning under one condition, and its Pyomo model.
+"""SBML models: their formulas by name, and their events.
 
 A species stands for its concentration, or for its amount where it has only substance units:
 
     d(amount)/dt = sum of stoichiometry * rate over reactions,  concentration = amount / compartment
 
-Under a condition, values of the condition table override the parameter table, and that overrides
-the model (PEtab 1, parameter mapping). Everything else that does not change is inserted.
+Where a compartment's size changes amounts stay as they are, so that concentrations change.
+Parameters, compartments and species that events change are states whose rate is 0.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import pyomo.environ as pyo
-from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.errors import ModelError
 from igpe.formats.petab.formulas import (
     TIME,
-    inserted,
     library,
     names_in,
     number,
@@ -29,28 +24,53 @@ from igpe.formats.petab.formulas import (
     require_few_calls,
     require_moderate_math,
     symbol,
-    to_pyomo,
 )
 
+RATE = "rateOf"  # SBML's name for the slope of something
+EXPLICIT = 3  # the level from which on nothing has a default
 HUGE_POWER = re.compile(r"<sep/>\s*[-+]?\d{4,}")
+
+
+class SbmlEvent(NamedTuple):
+    """An event; expressions are SymPy's.
+
+    name      as it is called in messages
+    trigger   the condition, a Boolean expression
+    sets      name -> its new value
+    delay     between the trigger and the change;  priority: None where the model gives none
+    at_start  whether it happens where the trigger is true at the start
+    keeps     whether values are those from when the trigger became true
+    persists  whether it happens even if the trigger becomes false before
+    """
+
+    name: str
+    trigger: Any
+    sets: Mapping[str, Any]
+    delay: Any
+    priority: Any
+    at_start: bool
+    keeps: bool
+    persists: bool
 
 
 @dataclass(frozen=True)
 class Sbml:
     """What an SBML model says; all are SymPy expressions.
 
-    rates      name -> slope of every species and parameter that a reaction or rate rule changes
+    rates      name -> slope of all that a reaction, a rate rule or an event changes
     rules      name -> what an assignment rule says it is at every time
-    values     name -> value at time 0 of all else, and of what has a rate
+    values     name -> value at the start of all else, and of what has a rate
+    events     in the order of the model
     """
 
-    rates: dict[str, Any]
-    rules: dict[str, Any]
-    values: dict[str, Any]
+    rates: Mapping[str, Any]
+    rules: Mapping[str, Any]
+    values: Mapping[str, Any]
+    events: tuple[SbmlEvent, ...] = ()
 
 
 def read_sbml(document: Any) -> Sbml:
-    """The formulas of a libSBML document; raises ModelError for events, delays and the like."""
+    """The formulas of a libSBML document; raises ModelError for delays and the like."""
     if document.getModel() is None:
         raise ModelError("The SBML file holds no model.")
     require_few_calls(document.getModel())
@@ -69,80 +89,229 @@ def read_sbml(document: Any) -> Sbml:
     if refused:
         raise ModelError(
             f"The SBML model has {'; '.join(refused)}, which igpe does not read. Write these as "
-            "rate or assignment rules (inputs that jump: piecewise in time), or the model in Pyomo."
+            "reactions, rules or events, or the model in Pyomo."
         )
-    values, rates = _values(model), _reactions(model)
-    rules: dict[str, Any] = {}
-    for rule in model.getListOfRules():
-        target = rates if rule.isRate() else rules
-        target[rule.getVariable()] = _formula(rule, f"rule of {rule.getVariable()}")
-    values, rates = ({n: e for n, e in d.items() if n not in rules} for d in (values, rates))
-    return Sbml(rates, rules, values)
+    return _Reader(model).sbml()
 
 
 def _refused(model: Any) -> Iterator[str]:
-    for event in model.getListOfEvents():
-        yield f"the event '{event.getId() or event.getName()}'"
-    for element in (model, *model.getListOfSpecies()):
-        if element.isSetConversionFactor():
-            yield f"the conversion factor '{element.getConversionFactor()}'"
-    for rule in (r for r in model.getListOfRules() if r.isAlgebraic()):
-        yield f"the algebraic rule 0 = {library('libsbml').formulaToL3String(rule.getMath())}"
-    ruled = {r.getVariable() for r in model.getListOfRules()}
-    for name in sorted(ruled & {c.getId() for c in model.getListOfCompartments()}):
-        yield f"the compartment '{name}', whose size changes"
-    ruled |= {a.getSymbol() for a in model.getListOfInitialAssignments()}
+    for package in range(model.getNumPlugins()):
+        plugin = model.getPlugin(package)
+        if plugin.getPackageName() in ("qual", "comp", "spatial", "arrays", "distrib", "multi"):
+            yield f"the package '{plugin.getPackageName()}'"
     for reaction in model.getListOfReactions():
-        yield from _refused_of(reaction, ruled)
+        if reaction.isSetFast() and reaction.getFast():
+            yield f"the fast reaction '{reaction.getId()}'"
+        if not reaction.isSetKineticLaw() or not reaction.getKineticLaw().isSetMath():
+            yield f"the reaction '{reaction.getId()}' without kinetic law"
 
 
-def _refused_of(reaction: Any, ruled: set[str]) -> Iterator[str]:
-    if reaction.isSetFast() and reaction.getFast():
-        yield f"the fast reaction '{reaction.getId()}'"
-    if not reaction.isSetKineticLaw() or not reaction.getKineticLaw().isSetMath():
-        yield f"the reaction '{reaction.getId()}' without kinetic law"
-    for reference in (*reaction.getListOfReactants(), *reaction.getListOfProducts()):
-        if reference.isSetStoichiometryMath() or (reference.getId() or None) in ruled:
-            yield f"the computed stoichiometry of '{reference.getSpecies()}'"
+class _Reader:
+    """Reads one model, whose functions are written out and whose parameters are all global."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.species = {s.getId(): s for s in model.getListOfSpecies()}
+        self.compartment_of = {
+            n: s.getCompartment()
+            for n, s in self.species.items()
+            if not s.getHasOnlySubstanceUnits()
+        }
+        """Species that stand for concentrations -> their compartment."""
+
+    def sbml(self) -> Sbml:
+        """See `Sbml`."""
+        rates, rules = dict[str, Any](), self._reaction_rates()
+        for rule in self.model.getListOfRules():
+            if not rule.isAlgebraic():
+                name = rule.getVariable()
+                target = rates if rule.isRate() else rules
+                target[name] = _formula(rule, f"rule of {name}")
+        values = self._values()
+        rules |= self._algebraic(rates, rules)
+        events = tuple(self._event(e) for e in self.model.getListOfEvents())
+        rates = self._concentrations(rates, rules) | rates
+        moved = [n for event in events for n in event.sets]
+        if lost := sorted({*moved} & rules.keys()):
+            raise ModelError(f"Events set {lost}, which rules compute. Correct the SBML model.")
+        rates = {**dict.fromkeys(moved, number(0)), **rates}
+        used = set().union(*(names_in(e) for e in self._all(rates, rules, values, events)))
+        reactions = {r.getId() for r in self.model.getListOfReactions()}
+        rules = {n: e for n, e in rules.items() if n not in reactions or n in used}
+        rates, rules, values = (
+            {n: self._with_rates(e, rates, rules) for n, e in family.items()}
+            for family in (rates, rules, values)
+        )
+        return Sbml(rates, rules, {n: e for n, e in values.items() if n not in rules}, events)
+
+    @staticmethod
+    def _all(*families: Any) -> Iterator[Any]:
+        *mappings, events = families
+        for mapping in mappings:
+            yield from mapping.values()
+        for event in events:
+            yield from (event.trigger, event.delay, *event.sets.values())
+            yield number(0) if event.priority is None else event.priority
+
+    # What has a value
+
+    def _values(self) -> dict[str, Any]:
+        model = self.model
+        listed = model.getListOfCompartments()
+        values = {c.getId(): number(c.getSize() if c.isSetSize() else 1.0) for c in listed}
+        values |= {
+            p.getId(): number(p.getValue()) for p in model.getListOfParameters() if p.isSetValue()
+        }
+        for reaction in model.getListOfReactions():
+            for r in (*reaction.getListOfReactants(), *reaction.getListOfProducts()):
+                if r.getId():
+                    values[r.getId()] = self._stoichiometry(r, by_name=False)
+        for name, species in self.species.items():
+            is_amount = species.getHasOnlySubstanceUnits()
+            compartment = symbol(species.getCompartment())
+            if species.isSetInitialAmount():
+                amount = number(species.getInitialAmount())
+                values[name] = amount if is_amount else amount / compartment
+            elif species.isSetInitialConcentration():
+                concentration = number(species.getInitialConcentration())
+                values[name] = concentration * compartment if is_amount else concentration
+        for one in model.getListOfInitialAssignments():
+            values[one.getSymbol()] = _formula(one, f"initial assignment of {one.getSymbol()}")
+        return values
+
+    # What changes
+
+    def _reaction_rates(self) -> dict[str, Any]:
+        """Reaction -> its rate: formulas may use it by the reaction's name."""
+        return {
+            r.getId(): _formula(r.getKineticLaw(), f"kinetic law of {r.getId()}")
+            for r in self.model.getListOfReactions()
+        }
+
+    def _stoichiometry(self, reference: Any, *, by_name: bool = True) -> Any:
+        if reference.isSetStoichiometryMath():
+            where = f"stoichiometry of {reference.getSpecies()}"
+            return _formula(reference.getStoichiometryMath(), where)
+        if by_name and reference.getId():
+            return symbol(reference.getId())
+        is_set = reference.isSetStoichiometry() or self.model.getLevel() < EXPLICIT
+        return number(reference.getStoichiometry() if is_set else 1.0)
+
+    def _amounts(self) -> dict[str, Any]:
+        """Species -> how fast its amount changes by reactions."""
+        changes: dict[str, Any] = {}
+        for reaction in self.model.getListOfReactions():
+            rate = symbol(reaction.getId())
+            sides = (-1, reaction.getListOfReactants()), (1, reaction.getListOfProducts())
+            for sign, r in ((sign, r) for sign, side in sides for r in side):
+                change = number(sign) * self._stoichiometry(r) * rate
+                changes[r.getSpecies()] = changes.get(r.getSpecies(), number(0)) + change
+        laws = self._reaction_rates()
+        for name, change in changes.items():
+            species = self.species[name]
+            factor = species.getConversionFactor() or self.model.getConversionFactor()
+            rate = plain(change).xreplace({symbol(n): law for n, law in laws.items()})
+            changes[name] = rate * symbol(factor) if factor else rate
+        return changes
+
+    def _concentrations(self, rates: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+        """Species -> its rate, of concentrations with the change of their compartments."""
+        found: dict[str, Any] = {}
+        amounts = self._amounts()
+        for name, species in self.species.items():
+            is_free = not (species.getBoundaryCondition() or species.getConstant())
+            change = amounts.get(name, number(0)) if is_free else number(0)
+            compartment = self.compartment_of.get(name)
+            if name in rules or (compartment is None and change == 0):
+                continue
+            if compartment is not None:
+                size = symbol(compartment)
+                growth = self._slope(size, rates, rules)
+                change = change / size - (symbol(name) * growth / size if growth != 0 else 0)
+            if change != 0 or (is_free and name in amounts):
+                found[name] = change
+        return found
+
+    def _slope(self, expression: Any, rates: Mapping[str, Any], rules: Mapping[str, Any]) -> Any:
+        """The derivative by time along the model's equations."""
+        slope = expression.diff(symbol(TIME))
+        for name in sorted(names_in(expression) - {TIME}):
+            by = number(0)
+            if name in rates:
+                by = rates[name]
+            elif name in rules:
+                by = self._slope(rules[name], rates, rules)
+            if by != 0:
+                slope += expression.diff(symbol(name)) * by
+        return slope
+
+    def _with_rates(
+        self, expression: Any, rates: Mapping[str, Any], rules: Mapping[str, Any]
+    ) -> Any:
+        """The expression with what stands for rates of change (rateOf) written out."""
+        functions = expression.atoms(library("sympy").core.function.AppliedUndef)
+        asked = [f for f in functions if str(f.func) == RATE]
+        if not asked:
+            return expression
+        swaps = {f: self._slope(f.args[0], rates, rules) for f in asked}
+        return expression.xreplace(swaps)
+
+    def _algebraic(self, rates: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+        """What algebraic rules determine, as assignment rules, where they are linear in it."""
+        listed = [r for r in self.model.getListOfRules() if r.isAlgebraic()]
+        if not listed:
+            return {}
+        sympy = library("sympy")
+        equations = [_formula(r, "algebraic rule") for r in listed]
+        changed = {n for n, c in self._amounts().items() if c != 0}
+        changed -= {n for n, s in self.species.items() if s.getBoundaryCondition()}
+        movable = {
+            e.getId()
+            for family in ("Species", "Parameters", "Compartments")
+            for e in getattr(self.model, f"getListOf{family}")()
+            if not e.getConstant()
+        }
+        open_names = sorted(
+            set().union(*map(names_in, equations)) & movable - changed - rates.keys() - rules.keys()
+        )
+        names = [symbol(n) for n in open_names]
+        solved = sympy.solve(equations, names, dict=True) if len(names) == len(equations) else []
+        if len(solved) != 1 or len(solved[0]) != len(names):
+            raise ModelError(
+                f"The algebraic rules {[f'0 = {e}' for e in equations]} do not determine "
+                f"{open_names} in one way. Write them as assignment rules."
+            )
+        return {s.name: plain(e) for s, e in solved[0].items()}
+
+    # Events
+
+    def _event(self, event: Any) -> SbmlEvent:
+        name = event.getId() or event.getName() or "unnamed"
+        trigger, delay, priority = event.getTrigger(), event.getDelay(), event.getPriority()
+        if trigger is None or not trigger.isSetMath():
+            raise ModelError(f"The event '{name}' of the SBML model has no trigger.")
+        sets = {
+            one.getVariable(): _formula(one, f"event '{name}'", may_ask_rates=False)
+            for one in event.getListOfEventAssignments()
+            if one.isSetMath()
+        }
+        for species, compartment in self.compartment_of.items():
+            if compartment in sets and species not in sets:  # its amount stays
+                sets[species] = symbol(species) * symbol(compartment) / sets[compartment]
+        known = self.model.getLevel() < EXPLICIT
+        return SbmlEvent(
+            name,
+            _formula(trigger, f"trigger of event '{name}'", may_ask_rates=False),
+            sets,
+            number(0) if delay is None else _formula(delay, f"delay of event '{name}'"),
+            None if priority is None else _formula(priority, f"priority of event '{name}'"),
+            not known and not trigger.getInitialValue(),
+            event.getUseValuesFromTriggerTime(),
+            known or trigger.getPersistent(),
+        )
 
 
-def _values(model: Any) -> dict[str, Any]:
-    compartments = model.getListOfCompartments()
-    values = {c.getId(): number(c.getSize() if c.isSetSize() else 1.0) for c in compartments}
-    values |= {
-        p.getId(): number(p.getValue()) for p in model.getListOfParameters() if p.isSetValue()
-    }
-    for species in model.getListOfSpecies():
-        name, is_amount = species.getId(), species.getHasOnlySubstanceUnits()
-        compartment = symbol(species.getCompartment())
-        if species.isSetInitialAmount():
-            amount = number(species.getInitialAmount())
-            values[name] = amount if is_amount else amount / compartment
-        elif species.isSetInitialConcentration():
-            concentration = number(species.getInitialConcentration())
-            values[name] = concentration * compartment if is_amount else concentration
-    for one in model.getListOfInitialAssignments():
-        values[one.getSymbol()] = _formula(one, f"initial assignment of {one.getSymbol()}")
-    return values
-
-
-def _reactions(model: Any) -> dict[str, Any]:
-    amounts: dict[str, Any] = {}
-    for reaction in model.getListOfReactions():
-        rate = _formula(reaction.getKineticLaw(), f"kinetic law of {reaction.getId()}")
-        for sign, side in ((-1, reaction.getListOfReactants()), (1, reaction.getListOfProducts())):
-            for r in side:
-                change = number(sign * r.getStoichiometry()) * rate
-                amounts[r.getSpecies()] = amounts.get(r.getSpecies(), number(0)) + change
-    return {
-        s.getId(): amounts[s.getId()]
-        / (1 if s.getHasOnlySubstanceUnits() else symbol(s.getCompartment()))
-        for s in model.getListOfSpecies()
-        if s.getId() in amounts and not (s.getBoundaryCondition() or s.getConstant())
-    }
-
-
-def _formula(element: Any, where: str) -> Any:
+def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:
     """The mathematics of an element; raises ModelError for delays and what is unknown."""
     sympy = library("sympy")
     try:
@@ -159,214 +328,12 @@ def _formula(element: Any, where: str) -> Any:
         raise ModelError(f"In the {where}: {error}") from None
     except Exception as error:  # each parser has its own
         raise ModelError(f"The {where} cannot be read: {error}. Correct the SBML model.") from error
-    unread = sorted({type(f).__name__ for f in formula.atoms(sympy.Function)} & {"Delay", "RateOf"})
-    undefined = sorted({str(f.func) for f in formula.atoms(sympy.core.function.AppliedUndef)})
+    unread = sorted({type(f).__name__ for f in formula.atoms(sympy.Function)} & {"Delay"})
+    undefined = {str(f.func) for f in formula.atoms(sympy.core.function.AppliedUndef)}
+    undefined -= {RATE} if may_ask_rates else set()
     if unread or undefined:
         raise ModelError(
-            f"The {where} uses {[*unread, *undefined]}, which igpe does not read. Write it "
+            f"The {where} uses {[*unread, *sorted(undefined)]}, which igpe does not read. Write it "
             f"without, for instance by further species or rules of {TIME}."
         )
     return formula
-
-
-@dataclass(frozen=True)
-class ConditionModel:
-    """One condition's model; SymPy expressions.
-
-    rates     state -> slope
-    starts    state -> value at time 0, in estimated parameters
-    rules     name -> value at every time, each after those it uses
-    outputs   name -> what is measured, and standard deviations that are no numbers
-    switches  name of an input that is 0 or 1 -> (time at which it jumps, before, after)
-    """
-
-    rates: Mapping[str, Any]
-    starts: Mapping[str, Any]
-    rules: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    switches: Mapping[str, tuple[float, float, float]]
-
-
-class Meaning:
-    """What the names of an SBML model mean under one condition.
-
-    given      name -> expression by the condition table
-    known      name -> number by the parameter table
-    estimated  parameters that stay symbols
-    """
-
-    def __init__(
-        self, sbml: Sbml, given: Mapping[str, Any], known: Mapping[str, Any], estimated: set[str]
-    ) -> None:
-        self.sbml, self.estimated = sbml, estimated
-        self.values = {**sbml.values, **known, **{n: symbol(n) for n in estimated}, **given}
-        self._resolved: dict[str, Any] = {}
-        ruled = sorted(set(given) & set(sbml.rules))
-        if ruled:
-            raise ModelError(
-                f"The condition table gives {ruled}, which a rule of the SBML model computes; "
-                "remove the columns or the rules."
-            )
-
-    def at_start(self, name: str, needing: tuple[str, ...] = ()) -> Any:
-        """The value of a name at time 0, in estimated parameters."""
-        if name in self.estimated:
-            return symbol(name)
-        if name in needing:
-            raise ModelError(
-                f"The start values of {list(needing)} need each other; mend the model."
-            )
-        if name not in self._resolved:
-            expression = self.values.get(name, self.sbml.rules.get(name))
-            if expression is None:
-                raise ModelError(
-                    f"'{name}' has no value: neither in the SBML model nor in the condition or "
-                    "parameter table. Give it one."
-                )
-            needed = names_in(expression) - {TIME}
-            values = {n: self.at_start(n, (*needing, name)) for n in needed}
-            self._resolved[name] = inserted(expression, {TIME: number(0), **values})
-        return self._resolved[name]
-
-    def over_time(self, expression: Any) -> Any:
-        """The expression with all that does not change inserted."""
-        needed = names_in(expression) - {TIME, *self.sbml.rates, *self.sbml.rules}
-        return inserted(expression, {n: self.at_start(n) for n in needed})
-
-    def condition_model(self, outputs: Mapping[str, Any]) -> ConditionModel:
-        """The model of this condition; outputs are expressions over time."""
-        rates, rules = (
-            {n: self.over_time(e) for n, e in family.items()}
-            for family in (self.sbml.rates, self.sbml.rules)
-        )
-        graph = {n: sorted(names_in(r) & rules.keys()) for n, r in rules.items()}
-        try:
-            rules = {n: rules[n] for n in TopologicalSorter(graph).static_order()}
-        except CycleError as error:
-            raise ModelError(
-                f"The assignment rules of {sorted(set(error.args[1]))} need each other; igpe "
-                "reads rules that can be put in an order."
-            ) from None
-        starts = {n: self.at_start(n) for n in self.sbml.rates}
-        return _with_switches(ConditionModel(rates, starts, rules, outputs, {}))
-
-
-def _with_switches(of: ConditionModel) -> ConditionModel:
-    """Conditions on the time alone become inputs: no integrator steps across their jump."""
-    sympy = library("sympy")
-    families = [of.rates, of.rules, of.outputs]
-    relational = sympy.core.relational.Relational
-    atoms = {a for family in families for e in family.values() for a in e.atoms(relational)}
-    swaps: dict[Any, Any] = {}
-    switches: dict[str, tuple[float, float, float]] = {}
-    taken = {TIME, *of.rates, *of.rules, *of.outputs}
-    for atom in sorted(atoms, key=str):
-        crossing = _crossing(atom)
-        if crossing is None:
-            continue
-        before, after = (
-            bool(inserted(atom, {TIME: number(crossing + side)})) for side in (-1.0, 1.0)
-        )
-        if crossing <= 0:
-            swaps[atom] = sympy.true if after else sympy.false
-            continue
-        name = free_name(f"switch_{len(switches) + 1}", taken)
-        switches[name] = (crossing, float(before), float(after))
-        swaps[atom] = symbol(name) > sympy.Rational(1, 2)
-    rates, rules, outputs = ({n: e.xreplace(swaps) for n, e in f.items()} for f in families)
-    return replace(of, rates=rates, rules=rules, outputs=outputs, switches=switches)
-
-
-def _crossing(atom: Any) -> float | None:
-    """When an inequality that is linear in the time, and holds nothing else, becomes equal."""
-    if names_in(atom) != {TIME}:
-        return None
-    difference = library("sympy").expand(atom.lhs - atom.rhs)
-    slope = difference.diff(symbol(TIME))
-    if slope == 0 or not slope.is_number:
-        return None
-    return float(-difference.subs(symbol(TIME), 0) / slope)
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """The name, or one like it that nothing else has."""
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
-
-
-class PetabParameter(NamedTuple):
-    """A row of the parameter table that is estimated."""
-
-    lower: float
-    upper: float
-    nominal: float
-
-
-@dataclass(frozen=True)
-class PetabModel:
-    """`model(times, experiment)` of a PEtab problem; the experiment's name is the condition's.
-
-    parameters        name -> what is estimated
-    condition_models  condition -> its formulas
-    transformations   measured name -> "log10" or "log", if the logarithm is what is compared
-    scales            parameter -> "log10" or "log", if its logarithm is what is estimated
-    """
-
-    parameters: Mapping[str, PetabParameter]
-    condition_models: Mapping[str, ConditionModel]
-    transformations: Mapping[str, str]
-    scales: Mapping[str, str]
-
-    @property
-    def nominal(self) -> dict[str, float]:
-        """Values of the parameter table."""
-        return {n: p.nominal for n, p in self.parameters.items()}
-
-    def __call__(self, times: Sequence[float], experiment: Any) -> Any:
-        of, m = self.condition_models[experiment.name], pyo.ConcreteModel()
-        taken = {*self.parameters, *of.rates, *of.rules, *of.outputs, *of.switches}
-        own = sorted(n for n in taken if hasattr(m, n))
-        if own:
-            raise ModelError(
-                f"{own} are names that a Pyomo model has for itself; rename them in the "
-                "SBML model and the tables."
-            )
-        time = ContinuousSet(initialize=times)
-        m.add_component(free_name("t", taken), time)
-        for name, p in self.parameters.items():
-            m.add_component(name, pyo.Var(bounds=(p.lower, p.upper), initialize=p.nominal))
-        for name in of.switches:
-            m.add_component(name, pyo.Param(time, mutable=True, initialize=0.0))
-        nominal = {n: number(v) for n, v in self.nominal.items()}
-        for name, start in of.starts.items():
-            guess = float(inserted(start, nominal))
-            state = pyo.Var(time, initialize=guess)
-            m.add_component(name, state)
-            if start.is_number:
-                state[time.first()].fix(guess)
-            else:
-                equation = state[time.first()] == to_pyomo(start, m.component)
-                m.add_component(free_name(f"start_{name}", taken), pyo.Constraint(expr=equation))
-        for name, rule in {**of.rules, **of.outputs}.items():
-            value = _over_time(m, rule)
-            m.add_component(name, pyo.Expression(time, rule=lambda _, t, value=value: value(t)))
-        for name, rate in of.rates.items():
-            slope, value = DerivativeVar(m.component(name), wrt=time), _over_time(m, rate)
-            m.add_component(free_name(f"d_{name}", taken), slope)
-            equation = pyo.Constraint(
-                time, rule=lambda _, t, slope=slope, value=value: slope[t] == value(t)
-            )
-            m.add_component(free_name(f"rate_{name}", taken), equation)
-        return m
-
-
-def _over_time(m: Any, expression: Any) -> Callable[[float], Any]:
-    """Time -> the expression in the components of a model."""
-
-    def leaf(name: str, t: float) -> Any:
-        component = m.component(name)
-        return t if name == TIME else component[t] if component.is_indexed() else component
-
-    return lambda t: to_pyomo(expression, lambda name: leaf(name, t))

@@ -25,7 +25,7 @@ from igpe.dynamics.shooting.base import (
     require_plain,
 )
 from igpe.dynamics.shooting.residuals import Unmeasured, measured_only, unmeasured
-from igpe.equations.compiled import compiled, require_unswitched
+from igpe.equations.compiled import compiled, require_smooth_and_normal
 from igpe.equations.operations import Graph, UnknownOperation
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.kernels import tape as ops
@@ -278,7 +278,7 @@ def posed(problem: Problem) -> Dynamic:
     raises  Unsupported for what has no enclosure here, ProblemError without bounds
     """
     require_plain(problem, "igpe.certify", constraints_too=True)
-    require_unswitched(problem, "igpe.certify")
+    require_smooth_and_normal(problem, "igpe.certify")
     for require in (require_known_sigma, require_numbers, require_bounds):
         require(problem, "igpe.certify")
     runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))

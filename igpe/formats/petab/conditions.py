@@ -1,0 +1,587 @@
+"""What an SBML model means under one experiment of a PEtab problem, and its Pyomo model.
+
+Values of the condition table override the parameter table, and that overrides the model (PEtab 1,
+parameter mapping). What does not change is inserted. An experiment may have several periods: what
+conditions set in the first is there from its start; later, states jump, and all else is chosen by
+an input that counts the periods. A pre-equilibration is a period before a steady start.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.dae import ContinuousSet, DerivativeVar
+
+from igpe.core.errors import ModelError
+from igpe.formats.petab.formulas import (
+    TIME,
+    boolean,
+    inserted,
+    library,
+    names_in,
+    number,
+    symbol,
+    to_pyomo,
+)
+from igpe.formats.petab.sbml import Sbml, SbmlEvent
+from igpe.problem.events import Event
+from igpe.problem.inputs import Table, just_before, step_input
+
+FIRST = 1e9  # priority of what conditions set: before all events of the model
+
+
+class Period(NamedTuple):
+    """A part of an experiment: when it begins, and name -> expression that its conditions set.
+
+    time is -inf for a pre-equilibration.
+    """
+
+    time: float
+    changes: Mapping[str, Any]
+
+
+class Course(NamedTuple):
+    """An experiment's periods, in order.
+
+    resets  whether what conditions set holds for their own period alone (PEtab 1)
+    """
+
+    name: str
+    periods: tuple[Period, ...]
+    resets: bool = False
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it begins with a pre-equilibration."""
+        return self.periods[0].time == -np.inf
+
+    @property
+    def start(self) -> float:
+        """The time at which it is first seen; 0 where there is nothing but a pre-equilibration."""
+        times = [p.time for p in self.periods if np.isfinite(p.time)]
+        return times[0] if times else 0.0
+
+
+@dataclass(frozen=True)
+class ConditionModel:
+    """One experiment's model; SymPy expressions.
+
+    rates     state -> slope
+    starts    state -> value at the start, in estimated parameters
+    rules     name -> value at every time, each after those it uses
+    outputs   name -> what is measured, and standard deviations that are no numbers
+    inputs    name -> what jumps at known times
+    before    input -> its value before a steady start; None: the start is not steady
+    events    jumps of the states
+    """
+
+    rates: Mapping[str, Any]
+    starts: Mapping[str, Any]
+    rules: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    inputs: Mapping[str, Table]
+    before: Mapping[str, float] | None
+    events: tuple[Event, ...]
+
+
+class Meaning:
+    """What the names of an SBML model mean in one period.
+
+    given      name -> expression by the conditions
+    known      name -> number by the parameter table
+    estimated  parameters that stay symbols
+    start      the time at which initial assignments are computed
+    earlier    the period before, whose values stay where nothing is given; None: the model's own
+    """
+
+    def __init__(
+        self,
+        sbml: Sbml,
+        given: Mapping[str, Any],
+        known: Mapping[str, Any],
+        estimated: set[str],
+        *,
+        start: float = 0.0,
+        earlier: "Meaning | None" = None,
+    ) -> None:
+        self.sbml, self.known, self.estimated, self.start = sbml, known, estimated, start
+        self.given, self.earlier = given, earlier
+        self.values = {**sbml.values, **known, **{n: symbol(n) for n in estimated}, **given}
+        self._resolved: dict[str, Any] = {}
+        if ruled := sorted(set(given) & set(sbml.rules)):
+            raise ModelError(
+                f"The condition table gives {ruled}, which a rule of the SBML model computes; "
+                "remove the columns or the rules."
+            )
+
+    def at_start(self, name: str, needing: tuple[str, ...] = ()) -> Any:
+        """The value of a name at the start, in estimated parameters."""
+        if name in self.estimated:
+            return symbol(name)
+        if name in needing:
+            raise ModelError(
+                f"The start values of {list(needing)} need each other; mend the model."
+            )
+        if name not in self._resolved:
+            if self.earlier is not None and name not in self.given:
+                self._resolved[name] = self.earlier.at_start(name)
+                return self._resolved[name]
+            expression = self.values.get(name, self.sbml.rules.get(name))
+            if expression is None:
+                raise ModelError(
+                    f"'{name}' has no value: neither in the SBML model nor in the condition or "
+                    "parameter table. Give it one."
+                )
+            of = self if self.earlier is None else self.earlier
+            self._resolved[name] = of.resolved(expression, (*needing, name))
+        return self._resolved[name]
+
+    def resolved(self, expression: Any, needing: tuple[str, ...] = ()) -> Any:
+        """The value of an expression at the start, in estimated parameters."""
+        values = {n: self.at_start(n, needing) for n in names_in(expression) - {TIME}}
+        return inserted(expression, {TIME: number(self.start), **values})
+
+    def over_time(self, expression: Any) -> Any:
+        """The expression with all that does not change inserted."""
+        needed = names_in(expression) - {TIME, *self.sbml.rates, *self.sbml.rules}
+        return inserted(expression, {n: self.at_start(n) for n in needed})
+
+    @property
+    def moving(self) -> set[str]:
+        """Names that change within a period."""
+        return {TIME, *self.sbml.rates, *self.sbml.rules}
+
+
+class Conditions:
+    """What an SBML model means in all periods of one experiment."""
+
+    def __init__(
+        self, sbml: Sbml, course: Course, known: Mapping[str, Any], estimated: set[str]
+    ) -> None:
+        self.course = course
+        self.sets: list[dict[str, Any]] = []
+        """Of each period after the first: state -> its new value."""
+        read = self._resetting if course.resets else self._lasting
+        moved: set[str] = set()
+        while True:
+            own = replace(sbml, rates={**dict.fromkeys(sorted(moved), number(0)), **sbml.rates})
+            self.sets.clear()
+            self.periods, more = read(own, known, estimated)
+            if more <= moved:
+                break
+            moved |= more
+        self.sbml = own
+
+    def _resetting(
+        self, sbml: Sbml, known: Mapping[str, Any], estimated: set[str]
+    ) -> tuple[list[Meaning], set[str]]:
+        """PEtab 1: parameters are those of the condition, states stay unless they are given."""
+        first, *later = (
+            Meaning(sbml, p.changes, known, estimated, start=self.course.start)
+            for p in self.course.periods
+        )
+        for one in later:
+            self.sets.append({n: one.at_start(n) for n in one.given if n in sbml.rates})
+        return [first, *later], set()
+
+    def _lasting(
+        self, sbml: Sbml, known: Mapping[str, Any], estimated: set[str]
+    ) -> tuple[list[Meaning], set[str]]:
+        """PEtab 2: what is set stays; new values see the model just before.
+
+        returns  also parameters that become states, as their values depend on states
+        """
+        start = self.course.start
+        first = self.course.periods[0].changes
+        found = [Meaning(sbml, first, known, estimated, start=start)]
+        more: set[str] = set()
+        for period in self.course.periods[1:]:
+            before = found[-1]
+            new = {n: before.over_time(e) for n, e in period.changes.items()}
+            more |= {
+                n for n, e in new.items() if n not in sbml.rates and names_in(e) & before.moving
+            }
+            self.sets.append({n: e for n, e in new.items() if n in sbml.rates})
+            given = {n: e for n, e in new.items() if n not in sbml.rates and n not in more}
+            found.append(Meaning(sbml, given, known, estimated, start=start, earlier=before))
+        return found, more
+
+    def over_time(self, expression: Any) -> tuple[Any, ...]:
+        """The expression in each period."""
+        return tuple(one.over_time(expression) for one in self.periods)
+
+    def model(self, outputs: Mapping[str, tuple[Any, ...]]) -> ConditionModel:
+        """The model of this experiment; outputs are expressions over time in each period."""
+        taken = {TIME, *self.sbml.rates, *self.sbml.rules, *outputs}
+        period = symbol(free_name("period", taken))
+        family = {n: self.over_time(e) for n, e in self.sbml.rules.items()}
+        rules = {n: self._chosen(e, period) for n, e in family.items()}
+        rates = {n: self._chosen(self.over_time(e), period) for n, e in self.sbml.rates.items()}
+        shown = {n: self._chosen(e, period) for n, e in outputs.items()}
+        starts = {n: self.periods[0].at_start(n) for n in self.sbml.rates}
+        if not rates:  # nothing moves, which igpe takes for a mistake
+            still = free_name("constant", taken)
+            rates, starts = {still: number(0)}, {still: number(1)}
+        ordered = {n: rules[n] for n in self._order(rules)}
+        every = [e for family in (rates, rules, shown) for e in family.values()]
+        inputs, before = self._periods(period, every)
+        of = ConditionModel(rates, starts, ordered, shown, inputs, before, self._events(ordered))
+        return _with_switches(of, self.course.start, taken)
+
+    @staticmethod
+    def _order(rules: Mapping[str, Any]) -> list[str]:
+        graph = {n: sorted(names_in(r) & rules.keys()) for n, r in rules.items()}
+        try:
+            return list(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            raise ModelError(
+                f"The assignment rules of {sorted(set(error.args[1]))} need each other; igpe "
+                "reads rules that can be put in an order."
+            ) from None
+
+    def _chosen(self, each: Sequence[Any], period: Any) -> Any:
+        """The expression of the period that counts; before a steady start the clock stands."""
+        sympy = library("sympy")
+        first, *later = each
+        if self.course.is_steady:
+            clock = {a for a in first.atoms(_relational()) if TIME in names_in(a)}
+            first = first.xreplace({a: a.subs(symbol(TIME), self.course.start) for a in clock})
+        each = (first, *later)
+        if all(e == each[-1] for e in each):
+            return each[-1]
+        cases = [(e, period < k + sympy.Rational(1, 2)) for k, e in enumerate(each[:-1])]
+        return sympy.Piecewise(*cases, (each[-1], True))
+
+    def _periods(
+        self, period: Any, formulas: Sequence[Any]
+    ) -> tuple[dict[str, Table], dict[str, float] | None]:
+        """The input that counts periods, if any formula asks for it, and its value before."""
+        steady, name = self.course.is_steady, period.name
+        before: dict[str, float] | None = {} if steady else None
+        if not any(name in names_in(e) for e in formulas):
+            return {}, before
+        if before is not None:
+            before[name] = 0.0
+        begins = [p.time for p in self.course.periods[1 if steady else 0 :]] or [self.course.start]
+        # A measurement at the very time of a change sees it.
+        times = [begins[0], *(just_before(t) for t in begins[1:])]
+        levels = np.arange(len(times)) + float(steady)
+        return {name: step_input(times, levels)}, before
+
+    # Events
+
+    def _events(self, rules: Mapping[str, Any]) -> tuple[Event, ...]:
+        conditioned = [
+            Event(
+                at=period.time,
+                set={n: Formula(_flat(e, rules)) for n, e in sets.items()},
+                priority=FIRST,
+                measured="after",
+            )
+            for period, sets in zip(self.course.periods[1:], self.sets, strict=True)
+            if sets and np.isfinite(period.time)
+        ]
+        if self.sbml.events and self.course.is_steady:
+            raise ModelError(
+                f"The model has events ({', '.join(e.name for e in self.sbml.events)}) and "
+                f"'{self.course.name}' a pre-equilibration; igpe follows no events before a steady "
+                "start. Give the steady state as start values."
+            )
+        return (*conditioned, *_together([self._event(e, rules) for e in self.sbml.events]))
+
+    def _event(self, event: SbmlEvent, rules: Mapping[str, Any]) -> "_Read":
+        """An event of the model."""
+        sets, (trigger, delay, priority) = (
+            {n: self._same(e, event, rules) for n, e in event.sets.items()},
+            (
+                self._same(number(0) if e is None else e, event, rules)
+                for e in (event.trigger, event.delay, event.priority)
+            ),
+        )
+        if names_in(delay) & self.periods[-1].moving:
+            raise _unread(event, f"its delay {delay} changes")
+        if not priority.is_number:
+            raise _unread(event, f"its priority {priority} is no number")
+        waits = delay != 0
+        if waits and not event.persists:
+            raise _unread(event, "it is given up where its trigger becomes false before its delay")
+        moving = any(names_in(e) & self.periods[-1].moving for e in sets.values())
+        if waits and event.keeps and moving:
+            raise _unread(event, "it keeps values from before its delay")
+        return _Read(event, boolean(trigger), sets, delay, float(priority), self.course.start)
+
+    def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:
+        """What an expression of an event means in all periods."""
+        first, *others = (_flat(e, rules) for e in self.over_time(expression))
+        if any(e != first for e in others):
+            raise _unread(event, "conditions change it during the experiment")
+        return first
+
+
+def _unread(event: SbmlEvent, why: str) -> ModelError:
+    return ModelError(
+        f"igpe does not read the event '{event.name}' of the SBML model: {why}. Write it without, "
+        "or the model in Pyomo."
+    )
+
+
+def _flat(expression: Any, rules: Mapping[str, Any]) -> Any:
+    """The expression with rules written out."""
+    while names := names_in(expression) & rules.keys():
+        expression = inserted(expression, {n: rules[n] for n in names})
+    return expression
+
+
+def _relational() -> Any:
+    return library("sympy").core.relational.Relational
+
+
+class _Read(NamedTuple):
+    """An event of the model, its expressions in states, time and estimated parameters."""
+
+    event: SbmlEvent
+    trigger: Any
+    sets: Mapping[str, Any]
+    delay: Any
+    priority: float
+    start: float
+
+    @property
+    def time(self) -> Any | None:
+        """When it happens, if it happens once at a time that parameters give; None otherwise."""
+        clock = [_since(part) for part in _parts(self.trigger)]
+        if not clock or any(since is None for since in clock):
+            return None
+        return clock[0] if len(clock) == 1 else None
+
+    def igpe(self, sets: Mapping[str, Any]) -> Event | None:
+        """As an event of igpe; None where it never happens."""
+        rules = {n: Formula(e) for n, e in sets.items()}
+        common: dict[str, Any] = {
+            "set": rules, "delay": Formula(self.delay), "priority": self.priority,
+            "measured": "after",
+        }  # fmt: skip
+        if self.trigger in (library("sympy").true, library("sympy").false):
+            happens = bool(self.trigger) and self.event.at_start
+            return Event(at=self.start, **common) if happens else None
+        time = self.time
+        if time is not None and time.is_number:
+            at = float(time)
+            if at > self.start:
+                return Event(at=at, **common)
+            return Event(at=self.start, **common) if self.event.at_start else None
+        if time is not None and not self.event.at_start:
+            return Event(at=Formula(time), **common)
+        gap = _gap(self.trigger, self.event)
+        return Event(when=Comparison(gap), at_start=self.event.at_start, **common)
+
+
+def _parts(trigger: Any) -> Sequence[Any]:
+    return trigger.args if type(trigger).__name__ == "And" else (trigger,)
+
+
+def _since(atom: Any) -> Any | None:
+    """From when on a comparison of the time alone is true."""
+    if getattr(atom, "rel_op", "") not in ("<", "<=", ">", ">=") or TIME not in names_in(atom):
+        return None
+    difference = library("sympy").expand(atom.gts - atom.lts)
+    slope = difference.diff(symbol(TIME))
+    if not (slope.is_number and slope > 0):
+        return None
+    return -difference.subs(symbol(TIME), 0) / slope
+
+
+def _gap(trigger: Any, event: SbmlEvent) -> Any:
+    """What is positive where the trigger is true."""
+    sympy, kind = library("sympy"), type(trigger).__name__
+    if kind in ("And", "Or"):
+        gaps = [_gap(part, event) for part in trigger.args]
+        return (sympy.Min if kind == "And" else sympy.Max)(*gaps, evaluate=False)
+    if kind == "Not":
+        return -_gap(trigger.args[0], event)
+    if getattr(trigger, "rel_op", "") in ("<", "<=", ">", ">="):
+        return trigger.gts - trigger.lts
+    raise _unread(event, f"its trigger {trigger} is no comparison by <, <=, > or >=")
+
+
+def _together(read: Sequence[_Read]) -> list[Event]:
+    """Events that happen at one time as one, where their values are those from before.
+
+    Of several values for one state the last counts, which is that of the lowest priority.
+    """
+    groups: dict[Any, list[_Read]] = {}
+    for place, one in enumerate(read):
+        joins = one.event.keeps and one.delay == 0
+        key = (one.trigger, one.event.at_start) if joins else place
+        if joins and one.time is not None and one.time.is_number:
+            key = (one.time, one.event.at_start)
+        groups.setdefault(key, []).append(one)
+    events = []
+    for group in groups.values():
+        ordered = sorted(group, key=lambda one: -one.priority)
+        sets = {n: e for one in ordered for n, e in one.sets.items()}
+        events.append(ordered[0].igpe(sets))
+    return [event for event in events if event is not None]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A rule (m, t) of an event: an expression in the components of a model."""
+
+    expression: Any
+
+    def __call__(self, m: Any, t: Any) -> Any:
+        return _at(m, self.expression, t)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A rule (m, t) that is true where an expression is not negative."""
+
+    gap: Any
+
+    def __call__(self, m: Any, t: Any) -> Any:
+        return _at(m, self.gap, t) >= 0
+
+
+def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> ConditionModel:
+    """Conditions on the time alone become inputs: no integrator steps across their jump."""
+    sympy = library("sympy")
+    families = [of.rates, of.rules, of.outputs]
+    atoms = {a for family in families for e in family.values() for a in e.atoms(_relational())}
+    swaps: dict[Any, Any] = {}
+    inputs = dict(of.inputs)
+    taken = taken | inputs.keys()
+    for atom in sorted(atoms, key=str):
+        crossing = _crossing(atom)
+        if crossing is None:
+            continue
+        before, after = (
+            bool(inserted(atom, {TIME: number(crossing + side)})) for side in (-1.0, 1.0)
+        )
+        if crossing <= start:
+            swaps[atom] = sympy.true if after else sympy.false
+            continue
+        name = free_name(f"switch_{len(swaps) + 1}", taken)
+        inputs[name] = step_input([start, crossing], [float(before), float(after)])
+        swaps[atom] = symbol(name) > sympy.Rational(1, 2)
+    rates, rules, outputs = ({n: e.xreplace(swaps) for n, e in f.items()} for f in families)
+    return replace(of, rates=rates, rules=rules, outputs=outputs, inputs=inputs)
+
+
+def _crossing(atom: Any) -> float | None:
+    """When an inequality that is linear in the time, and holds nothing else, becomes equal."""
+    if names_in(atom) != {TIME}:
+        return None
+    difference = library("sympy").expand(atom.lhs - atom.rhs)
+    slope = difference.diff(symbol(TIME))
+    if slope == 0 or not slope.is_number:
+        return None
+    return float(-difference.subs(symbol(TIME), 0) / slope)
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """The name, or one like it that nothing else has."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+class PetabRow(NamedTuple):
+    """A row of the measurement table, and the column of the experiment that it became."""
+
+    experiment: str
+    column: str
+    observable: str
+    time: float
+
+
+class PetabParameter(NamedTuple):
+    """A row of the parameter table that is estimated; bounds may be infinite."""
+
+    lower: float
+    upper: float
+    nominal: float
+
+
+@dataclass(frozen=True)
+class PetabModel:
+    """`model(times, experiment)` of a PEtab problem; the experiment's name is the condition's.
+
+    parameters        name -> what is estimated
+    condition_models  experiment -> its formulas
+    transformations   measured name -> "log10" or "log", if the logarithm is what is compared
+    scales            parameter -> "log10" or "log", if its logarithm is what is estimated
+    rows              of the measurement table, in its order
+    flat              minus the logarithm of all uniform densities beside other priors (PEtab 2)
+    """
+
+    parameters: Mapping[str, PetabParameter]
+    condition_models: Mapping[str, ConditionModel]
+    transformations: Mapping[str, str]
+    scales: Mapping[str, str]
+    rows: tuple[PetabRow, ...] = ()
+    flat: float = 0.0
+
+    @property
+    def nominal(self) -> dict[str, float]:
+        """Values of the parameter table."""
+        return {n: p.nominal for n, p in self.parameters.items()}
+
+    def __call__(self, times: Sequence[float], experiment: Any) -> Any:
+        of, m = self.condition_models[experiment.name], pyo.ConcreteModel()
+        taken = {*self.parameters, *of.rates, *of.rules, *of.outputs, *of.inputs}
+        own = sorted(n for n in taken if hasattr(m, n))
+        if own:
+            raise ModelError(
+                f"{own} are names that a Pyomo model has for itself; rename them in the "
+                "SBML model and the tables."
+            )
+        time = ContinuousSet(initialize=times)
+        m.add_component(free_name("t", taken), time)
+        for name, p in self.parameters.items():
+            bounds = tuple(b if np.isfinite(b) else None for b in (p.lower, p.upper))
+            m.add_component(name, pyo.Var(bounds=bounds))
+            m.component(name).set_value(p.nominal, skip_validation=True)  # also outside of them
+        for name in of.inputs:
+            m.add_component(name, pyo.Param(time, mutable=True, initialize=0.0))
+        nominal = {n: number(v) for n, v in self.nominal.items()}
+        for name, start in of.starts.items():
+            guess = float(inserted(start, nominal))
+            state = pyo.Var(time, initialize=guess)
+            m.add_component(name, state)
+            if start.is_number:
+                state[time.first()].fix(guess)
+            else:
+                equation = state[time.first()] == to_pyomo(start, m.component)
+                m.add_component(free_name(f"start_{name}", taken), pyo.Constraint(expr=equation))
+        for name, rule in {**of.rules, **of.outputs}.items():
+            value = _over_time(m, rule)
+            m.add_component(name, pyo.Expression(time, rule=lambda _, t, value=value: value(t)))
+        for name, rate in of.rates.items():
+            slope, value = DerivativeVar(m.component(name), wrt=time), _over_time(m, rate)
+            m.add_component(free_name(f"d_{name}", taken), slope)
+            equation = pyo.Constraint(
+                time, rule=lambda _, t, slope=slope, value=value: slope[t] == value(t)
+            )
+            m.add_component(free_name(f"rate_{name}", taken), equation)
+        return m
+
+
+def _over_time(m: Any, expression: Any) -> Callable[[float], Any]:
+    """Time -> the expression in the components of a model."""
+    return lambda t: _at(m, expression, t)
+
+
+def _at(m: Any, expression: Any, t: Any) -> Any:
+    """The expression in the components of a model at one time."""
+
+    def leaf(name: str) -> Any:
+        component = m.component(name)
+        return t if name == TIME else component[t] if component.is_indexed() else component
+
+    return to_pyomo(expression, leaf)

@@ -1,0 +1,293 @@
+"""The tables of a PEtab problem of version 1 or 2, in the terms of version 1.
+
+Conditions of version 2 in long format are columns; placeholders get the names they had; a
+log-normal distribution is a logarithm that is compared. Version 2 has no parameter scales: positive
+parameters whose bounds are decades apart are searched in logarithms.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.errors import DataError
+from igpe.formats.petab.conditions import Course, Period
+from igpe.formats.petab.formulas import inserted, library, parsed, plain, quiet, symbol
+
+DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
+UNNAMED = "model"  # the experiment of measurements that name none: the model as it is
+AT_REST = "_steady"  # behind the name of an experiment of which only the steady state is measured
+DISTRIBUTIONS = {
+    "normal": ("normal", "lin"),
+    "log-normal": ("normal", "log"),
+    "laplace": ("laplace", "lin"),
+    "log-laplace": ("laplace", "log"),
+}
+"""noiseDistribution of version 2 -> that of version 1, and the transformation."""
+NEEDED = ("model", "measurement_df", "observable_df", "parameter_df")
+CONDITION, BEFORE = "simulationConditionId", "preequilibrationConditionId"
+COURSE = "course"  # column of the measurements: which course a row belongs to
+
+
+class Tables(NamedTuple):
+    """What a problem's files say.
+
+    document      the SBML model
+    courses       the experiments, each named once
+    measurements  one row each, with columns `course`, `observableId`, `time`, `measurement`,
+                  `observableParameters`, `noiseParameters`
+    observables   by observableId, columns as in version 1
+    parameters    by parameterId, columns as in version 1
+    """
+
+    document: Any
+    courses: tuple[Course, ...]
+    measurements: pd.DataFrame
+    observables: pd.DataFrame
+    parameters: pd.DataFrame
+
+
+def read_tables(path: Path, config: Mapping[str, Any]) -> Tables:
+    """The tables that a YAML file names; raises DataError for what PEtab's check finds."""
+    is_version2 = str(config.get("format_version", "")).startswith("2")
+    found = (_version2 if is_version2 else _version1)(path, config)
+    return _at_rest(found)
+
+
+def _at_rest(tables: Tables) -> Tables:
+    """Measurements at time infinity as such of experiments that begin at rest."""
+    times = tables.measurements["time"].astype(float)
+    if not np.isinf(times).any():
+        return tables
+    by_name = {c.name: c for c in tables.courses}
+    found, measurements = dict(by_name), tables.measurements.copy()
+    for name in dict.fromkeys(measurements.loc[np.isinf(times), COURSE]):
+        course = by_name[name]
+        main = [p for p in course.periods if np.isfinite(p.time)]
+        if len(main) > 1 or (course.is_steady and main and main[0].changes):
+            raise DataError(
+                f"The experiment '{name}' is measured at rest (time inf) after its conditions "
+                "change, which igpe does not read. Give a time at which it is at rest."
+            )
+        rested = f"{name}{AT_REST}"
+        period = course.periods[0] if course.is_steady else main[0]
+        found[rested] = Course(rested, (Period(-np.inf, period.changes), Period(0.0, {})))
+        rows = np.isinf(times) & (measurements[COURSE] == name)
+        measurements.loc[rows, COURSE], measurements.loc[rows, "time"] = rested, 0.0
+    used = set(measurements[COURSE])
+    kept = tuple(c for n, c in found.items() if n in used)
+    measurements.attrs.update(tables.measurements.attrs)
+    return tables._replace(courses=kept, measurements=measurements)
+
+
+# Version 1
+
+
+def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
+    try:
+        with quiet():
+            petab = library("petab.v1").Problem.from_yaml(dict(config), base_path=str(path.parent))
+    except Exception as error:  # pydantic's, pandas', petab's
+        raise DataError(f"'{path}' is no PEtab problem of version 1 or 2: {error}") from error
+    missing = [name for name in NEEDED if getattr(petab, name) is None]
+    if missing or not hasattr(petab.model, "sbml_document"):
+        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
+    lint = library("petab.v1.lint")
+    with _heard(lint.logger) as messages, quiet():
+        failed = lint.lint_problem(petab)
+    if failed:
+        _refuse(messages, path)
+    table = petab.measurement_df.copy()
+    before = table[BEFORE] if BEFORE in table else pd.Series("", index=table.index)
+    pairs = pd.Series(
+        list(zip(before.fillna("").astype(str), table[CONDITION].astype(str), strict=True)),
+        index=table.index,
+    )
+    names = _names(pairs.unique())
+    table[COURSE] = pairs.map(names)
+    courses = []
+    for (first, name), course in names.items():
+        own = Period(0.0, _given(petab.condition_df, name))
+        if first:
+            earlier = Period(-np.inf, _given(petab.condition_df, first))
+            courses.append(Course(course, (earlier, own), resets=True))
+        else:
+            courses.append(Course(course, (own,)))
+    return Tables(
+        petab.model.sbml_document, tuple(courses), table, petab.observable_df, petab.parameter_df
+    )
+
+
+@contextmanager
+def _heard(logger: logging.Logger) -> Iterator[list[str]]:
+    """The errors that a logger is given meanwhile, which it does not hand on."""
+    messages: list[str] = []
+    listener = logging.Handler(logging.ERROR)
+    listener.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    before, logger.propagate = logger.propagate, False
+    logger.addHandler(listener)
+    try:
+        yield messages
+    finally:
+        logger.removeHandler(listener)
+        logger.propagate = before
+
+
+def _refuse(messages: Iterable[str], path: Path) -> None:
+    """Raise what PEtab's own check finds wrong as one error."""
+    kept = [" ".join(m.split()) for m in messages if not m.startswith("Not OK")]
+    raise DataError(f"PEtab's check of '{path}' says: {' '.join(kept)} Correct the files.")
+
+
+def _names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Pre-equilibration and condition -> the condition's name; both where one has several."""
+    found: dict[tuple[str, str], str] = {}
+    listed = list(pairs)
+    for first, name in listed:
+        is_alone = sum(other == name for _, other in listed) == 1
+        found[first, name] = name if is_alone or not first else f"{name}_after_{first}"
+    return found
+
+
+def _given(conditions: pd.DataFrame | None, name: str) -> dict[str, Any]:
+    if conditions is None or name not in conditions.index:
+        listed = [] if conditions is None else list(conditions.index)
+        raise DataError(
+            f"The condition '{name}' is measured but not in the condition table, which has "
+            f"{listed}."
+        )
+    row = conditions.loc[name].drop("conditionName", errors="ignore")
+    return {str(k): parsed(v) for k, v in row.items() if pd.notna(v) and str(v).strip()}
+
+
+# Version 2
+
+
+def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
+    try:
+        with quiet():
+            petab = library("petab.v2").Problem.from_yaml(dict(config), base_path=path.parent)
+    except Exception as error:  # pydantic's, pandas', petab's
+        raise DataError(f"'{path}' is no PEtab problem of version 2: {error}") from error
+    _refuse_version2(petab)
+    bad = library("petab.v2.lint").ValidationIssueSeverity.ERROR
+    with quiet():
+        wrong = [issue.message for issue in petab.validate() if issue.level >= bad]
+    if wrong:
+        _refuse(wrong, path)
+    conditions = {c.id: c for c in petab.conditions}
+    experiments = {e.id: e for e in petab.experiments}
+    unnamed = UNNAMED
+    while unnamed in experiments:
+        unnamed += "_"
+    written = library("petab.v1.math").petab_math_str
+    measurements = pd.DataFrame([
+        {
+            "observableId": m.observable_id,
+            COURSE: m.experiment_id or unnamed,
+            "time": m.time,
+            "measurement": m.measurement,
+            "observableParameters": ";".join(map(written, m.observable_parameters)),
+            "noiseParameters": ";".join(map(written, m.noise_parameters)),
+        }
+        for m in petab.measurements
+    ])
+    return Tables(
+        petab.model.sbml_document,
+        tuple(
+            _course(name, experiments.get(name), conditions)
+            for name in dict.fromkeys(measurements[COURSE])
+        ),
+        measurements,
+        _frame({one.id: _observable(one) for one in petab.observables}),
+        _frame({p.id: _version2_parameter(p) for p in petab.parameters}),
+    )
+
+
+def _course(name: str, experiment: Any, conditions: Mapping[str, Any]) -> Course:
+    """An experiment's periods; conditions of one period are set together."""
+    listed = [] if experiment is None else experiment.sorted_periods
+    periods: list[Period] = []
+    for period in listed:
+        time = -np.inf if period.is_preequilibration else float(period.time)
+        changes = {
+            change.target_id: plain(change.target_value)
+            for condition in period.condition_ids
+            for change in conditions[condition].changes
+        }
+        if periods and periods[-1].time == time:
+            periods[-1] = Period(time, {**periods[-1].changes, **changes})
+        else:
+            periods.append(Period(time, changes))
+    if not periods or periods[-1].time == -np.inf:
+        periods.append(Period(0.0, {}))
+    return Course(name, tuple(periods))
+
+
+def _frame(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows.values()), index=list(rows), dtype=object)
+
+
+def _refuse_version2(petab: Any) -> None:
+    extensions = getattr(petab.config, "extensions", None)
+    if extensions:
+        raise DataError(
+            f"The problem uses the extensions {sorted(map(str, extensions))}; igpe reads PEtab "
+            "without any. Remove them from the YAML file if they are not required."
+        )
+    if len(petab.models) != 1:
+        raise DataError(
+            f"The problem has {len(petab.models)} models; igpe reads one. Write a problem for each."
+        )
+    if not hasattr(petab.model, "sbml_document"):
+        raise DataError("The problem's model is not in SBML, which is what igpe reads.")
+    aliases = [m.petab_id for m in petab.mappings if m.model_id and m.model_id != m.petab_id]
+    if aliases:
+        raise DataError(
+            f"The mapping table renames {aliases}, which igpe does not read; use the model's own "
+            "names in the tables, and remove the mapping."
+        )
+
+
+def _observable(one: Any) -> dict[str, Any]:
+    """The row of version 1: placeholders have the symbols that stood for them there."""
+    placeholders = {"observable": one.observable_placeholders, "noise": one.noise_placeholders}
+    named = {
+        s.name: symbol(f"{kind}Parameter{i}_{one.id}")
+        for kind, symbols in placeholders.items()
+        for i, s in enumerate(symbols, start=1)
+    }
+    kind = str(one.noise_distribution.value)
+    noise, scale = DISTRIBUTIONS.get(kind, (kind, "lin"))
+    return {
+        "observableFormula": inserted(plain(one.formula), named),
+        "noiseFormula": inserted(plain(one.noise_formula), named),
+        "observableTransformation": scale,
+        "noiseDistribution": noise,
+    }
+
+
+def _version2_parameter(p: Any) -> dict[str, Any]:
+    prior = p.prior_distribution
+    kind = None if prior is None else str(getattr(prior, "value", prior))
+    lower, upper = (
+        open_end if b is None else float(b) for b, open_end in ((p.lb, -np.inf), (p.ub, np.inf))
+    )
+    if kind in ("uniform", "log-uniform"):
+        low, high = p.prior_parameters
+        lower, upper = max(lower, low), min(upper, high)
+    return {
+        "estimate": int(p.estimate),
+        "parameterScale": "log10" if 0 < lower <= upper / DECADES else "lin",
+        "lowerBound": lower,
+        "upperBound": upper,
+        "nominalValue": np.nan if p.nominal_value is None else float(p.nominal_value),
+        "from": lower,
+        "to": upper,
+        "objectivePriorType": kind,
+        "objectivePriorParameters": ";".join(repr(float(v)) for v in p.prior_parameters),
+    }
