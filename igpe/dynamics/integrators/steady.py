@@ -9,6 +9,7 @@ equations conserve keep the values of the start: with W the left null space of f
 All is in states divided by their sizes.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import casadi as ca
@@ -20,6 +21,7 @@ from igpe.equations.initial_value import InitialValueProblem
 
 SPANS = 10.0 ** np.arange(9)  # times the experiment's duration in which it may come to rest
 STILL = 1e-5  # relative change of states from one of these to the next
+ENOUGH = 2  # such changes, one after the other
 NEAR = 1e-3  # relative change that Newton's method may make
 ZERO = 1e-11  # of the largest singular value: smaller ones are 0
 KEPT = 1e-7  # relative change of what is conserved
@@ -59,10 +61,11 @@ class Resting:
     def __init__(self, ivp: InitialValueProblem, integrator: Integrator, duration: float) -> None:
         assert ivp.rest is not None, "only such problems start at rest"
         rest, self.size = ivp.rest, len(ivp.unknowns)
-        self.scale = rest.scale
+        self.scale, self.span = rest.scale, duration
         self.own = [ivp.unknowns.index(n) for n in rest.unknowns]
-        times = np.asarray(ivp.t0 + duration * SPANS, dtype=np.float64)
-        self.intervals = integrator.prepare(rest, np.array([ivp.t0, times[-1]]), times)
+        self.nodes = np.concatenate([[ivp.t0], ivp.t0 + duration * SPANS])
+        self.intervals = integrator.prepare(rest, self.nodes[[0, -1]], self.nodes[1:])
+        self.rest = rest
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
         self._f = ca.Function("f", [rest.x, rest.q], [ca.densify(rest.f), *by])
 
@@ -70,11 +73,18 @@ class Resting:
         """The state at rest for unknowns q of the problem that starts there."""
         own, n_x = np.asarray(q, dtype=float)[self.own], len(self.scale)
         start, by = self.intervals.start(own)
-        run = self.intervals.trajectory(own, derivatives=False)
-        states = np.vstack([start, run.states]) / self.scale
-        why = MOVES.format(SPANS[-1], run.reason).rstrip()
-        for k in self._still(states):
-            found = self._exact(states[: k + 1], own)
+        states, why, still = [start / self.scale], MOVES.format(SPANS[-1], ""), 0
+        for between in pairwise(self.nodes):
+            over = self.intervals.over(self.rest, np.array(between), np.array(between[1:]))
+            run = over.run(states[-1][None] * self.scale, own, derivatives=False)
+            if not run.status[0].usable:
+                why = MOVES.format((between[0] - self.nodes[0]) / self.span, run.reason[0])
+                break
+            states.append(run.ends[0] / self.scale)
+            still = still + 1 if self._is_still(states[-2], states[-1]) else 0
+            if still < ENOUGH:
+                continue
+            found = self._exact(np.array(states), own)
             if isinstance(found, str):
                 why = found
                 continue
@@ -83,15 +93,11 @@ class Resting:
             right = -here.by_q, conserved @ (by / self.scale[:, None])
             wide[:, self.own] = self._solved(here.by_x, conserved, *right)
             return Rest(x * self.scale, wide * self.scale[:, None])
-        return Rest(np.full(n_x, np.nan), np.full((n_x, self.size), np.nan), why)
+        return Rest(np.full(n_x, np.nan), np.full((n_x, self.size), np.nan), why.rstrip())
 
-    def _still(self, states: FloatArray) -> list[int]:
-        """Rows after which states change no more."""
-        size = np.maximum(np.abs(states[1:]), 1.0)
-        with np.errstate(invalid="ignore"):
-            near = np.abs(np.diff(states, axis=0)) <= STILL * size
-        still = np.flatnonzero(np.all(near, axis=1)).tolist()
-        return [k + 1 for k in still if k + 1 in still]
+    @staticmethod
+    def _is_still(before: FloatArray, after: FloatArray) -> bool:
+        return bool((np.abs(after - before) <= STILL * np.maximum(np.abs(after), 1.0)).all())
 
     def _near(self, x: FloatArray, q: FloatArray) -> _Near:
         f, by_x, by_q = (np.asarray(v) for v in self._f(x * self.scale, q))

@@ -27,6 +27,8 @@ from igpe.formats.petab.formulas import (
 )
 
 RATE = "rateOf"  # SBML's name for the slope of something
+PACKAGES = ("arrays", "comp", "distrib", "dyn", "multi", "qual", "spatial")
+"""Packages that change what a model means."""
 EXPLICIT = 3  # the level from which on nothing has a default
 HUGE_POWER = re.compile(r"<sep/>\s*[-+]?\d{4,}")
 
@@ -95,10 +97,10 @@ def read_sbml(document: Any) -> Sbml:
 
 
 def _refused(model: Any) -> Iterator[str]:
-    for package in range(model.getNumPlugins()):
+    for package in PACKAGES:
         plugin = model.getPlugin(package)
-        if plugin.getPackageName() in ("qual", "comp", "spatial", "arrays", "distrib", "multi"):
-            yield f"the package '{plugin.getPackageName()}'"
+        if plugin is not None and (package != "comp" or plugin.getNumSubmodels() > 0):
+            yield f"the package '{package}'"
     for reaction in model.getListOfReactions():
         if reaction.isSetFast() and reaction.getFast():
             yield f"the fast reaction '{reaction.getId()}'"
