@@ -2,15 +2,14 @@
 
     python benchmarks/petab_suite.py [v1] [v2] [--only TEXT] [--json FILE]
 
-A case passes where log-likelihood, chi squared, every simulated value and, where they are given, log
-priors lie within the tolerances of its solution. benchmarks/petab_suite holds the cases (PEtab test
+A case passes where log-likelihood, chi squared, every simulated value and, where they are given,
+log priors lie within the tolerances of its solution. benchmarks/petab_suite holds the cases (PEtab test
 suite, https://github.com/PEtab-dev/petab_test_suite, BSD licence).
 """
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,7 +44,9 @@ def differences(folder: Path) -> dict[str, tuple[float, float]]:
         posterior = -igpe.petab.petab_objective(problem, priors=True)
         own["unnorm_log_posterior"] = abs(posterior - solution["unnorm_log_posterior"])
     for prior, value in solution.get("log_prior", {}).items():
-        mine = problem.priors[prior].log_density(parameters[prior]) if prior in problem.priors else 0
+        mine = (
+            problem.priors[prior].log_density(parameters[prior]) if prior in problem.priors else 0
+        )
         if prior in problem.priors:
             own[f"prior of {prior}"] = abs(mine - value)
     tolerance = {k: solution.get(f"tol_{k}", 1e-3) for k in own}
@@ -54,8 +55,11 @@ def differences(folder: Path) -> dict[str, tuple[float, float]]:
 
 def chi2(problem: igpe.Problem, parameters: dict[str, float]) -> float:
     """Sum of squared residuals, divided by their standard deviations."""
-    at = igpe.SingleShooting().prepare(problem).residuals(
-        np.array([parameters[n] for n in problem.box.names])
+    at = (
+        igpe
+        .SingleShooting()
+        .prepare(problem)
+        .residuals(np.array([parameters[n] for n in problem.box.names]))
     )
     assert at is not None
     plain = of_measurements(problem, at).residual[: problem.size]

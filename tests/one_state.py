@@ -15,8 +15,9 @@ def one_state(
     bounds: Mapping[str, tuple[float, float]],
     data: tuple[Any, Any],
     sigma: float,
+    **given: Any,
 ) -> igpe.Problem:
-    """The problem; data: times and measured x."""
+    """The problem; data: times and measured x; given: further arguments of `igpe.Problem`."""
 
     def build(times: Any) -> pyo.ConcreteModel:
         m = pyo.ConcreteModel()
@@ -30,4 +31,4 @@ def one_state(
 
     table = pd.DataFrame(dict(zip(("time", "x"), data, strict=True)))
     run = igpe.Experiment(table, start={"x": 1.0}, start_time=0.0, sigma=sigma)
-    return igpe.Problem(build, parameters=list(bounds), experiments=[run])
+    return igpe.Problem(build, parameters=list(bounds), experiments=[run], **given)

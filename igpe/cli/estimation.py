@@ -115,7 +115,7 @@ def simulate(
     """Integrate the model at given parameters and print a table (CSV)."""
     from igpe.core.errors import ProblemError
     from igpe.dynamics.simulation import simulate as run
-    from igpe.formats.petab.sbml import PetabModel
+    from igpe.formats.petab.conditions import PetabModel
     from igpe.results.plots.fit import plot_simulation
 
     problem = problem_of(model, data)

@@ -249,7 +249,7 @@ class ExistingExperiments:
         """
         box = self.problem.box
         if self.residuals is None:
-            priors = self.problem.priors
+            priors = self.problem.normal_priors
             rows = [
                 np.eye(len(box))[i] * sizes[i] / priors[n].deviation
                 for i, n in enumerate(box.names)

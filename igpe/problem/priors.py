@@ -55,7 +55,7 @@ def _normal(x: float, m: float, s: float) -> Bend:
     return Bend((x - m) / s**2, 1 / s**2)
 
 
-class Law(NamedTuple):
+class Density(NamedTuple):
     """A family of densities: SciPy's distribution, and the bend, both of the law's parameters.
 
     size  how many parameters there are
@@ -68,22 +68,24 @@ class Law(NamedTuple):
 
 KINK = 1e-3  # of Laplace's scale: so near its mean it counts as round
 LAWS = {
-    "normal": Law(lambda m, s: stats().norm(m, s), _normal, 2),
-    "laplace": Law(lambda m, b: stats().laplace(m, b), _laplace, 2),
-    "log-normal": Law(lambda m, s: stats().lognorm(s, scale=np.exp(m)), _of_logarithm(_normal), 2),
-    "log-laplace": Law(
+    "normal": Density(lambda m, s: stats().norm(m, s), _normal, 2),
+    "laplace": Density(lambda m, b: stats().laplace(m, b), _laplace, 2),
+    "log-normal": Density(
+        lambda m, s: stats().lognorm(s, scale=np.exp(m)), _of_logarithm(_normal), 2
+    ),
+    "log-laplace": Density(
         lambda m, b: stats().loglaplace(1 / b, scale=np.exp(m)), _of_logarithm(_laplace), 2
     ),
-    "cauchy": Law(lambda m, s: stats().cauchy(m, s), _cauchy, 2),
-    "chisquare": Law(lambda k: stats().chi2(k), lambda x, k: _gamma(x, k / 2, 2.0), 1),
-    "exponential": Law(
+    "cauchy": Density(lambda m, s: stats().cauchy(m, s), _cauchy, 2),
+    "chisquare": Density(lambda k: stats().chi2(k), lambda x, k: _gamma(x, k / 2, 2.0), 1),
+    "exponential": Density(
         lambda scale: stats().expon(scale=scale), lambda x, s: Bend(1 / s, 1 / s**2), 1
     ),
-    "gamma": Law(lambda k, scale: stats().gamma(k, scale=scale), _gamma, 2),
-    "log-uniform": Law(
+    "gamma": Density(lambda k, scale: stats().gamma(k, scale=scale), _gamma, 2),
+    "log-uniform": Density(
         lambda a, b: stats().loguniform(a, b), lambda x, a, b: Bend(1 / x, 1 / x**2), 2
     ),
-    "rayleigh": Law(
+    "rayleigh": Density(
         lambda s: stats().rayleigh(scale=s),
         lambda x, s: Bend(x / s**2 - 1 / x, 1 / s**2 + 1 / x**2),
         1,

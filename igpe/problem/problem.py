@@ -180,6 +180,12 @@ class Problem(Suggesting):
         return frozenset(name for i in self.instances for name in i.inequalities)
 
     @property
+    def normal_priors(self) -> dict[str, NormalPrior]:
+        """Normal priors of free unknowns."""
+        names = self.box.names
+        return {n: p for n, p in self.priors.items() if isinstance(p, NormalPrior) and n in names}
+
+    @property
     def other_priors(self) -> dict[str, Prior]:
         """Priors of free unknowns that are not normal."""
         names = self.box.names

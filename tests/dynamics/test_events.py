@@ -158,6 +158,18 @@ def test_what_is_measured_at_the_time_of_an_event_is_measured_before_it():
     assert found[2] == pytest.approx(7.0, rel=1e-6)
 
 
+def test_or_after_it_where_the_event_says_so():
+    events = [Event(at=5.0, set={"A": 7.0}, measured="after")]
+    assert igpe.simulate(posed(events), TRUTH, times=[5.0])["A"][0] == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize(("at_start", "expected"), [(True, 3.0), (False, 1.0)])
+def test_a_condition_that_is_true_at_the_start(at_start, expected):
+    event = Event(when=lambda m, t: m.A[t] >= 0.5, set={"A": 3.0}, at_start=at_start)
+    found = igpe.simulate(posed([event]), TRUTH, times=[1e-9])["A"][0]
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_linear_or_held_input_decides_too():
     def fed(times):
         m = model(times)

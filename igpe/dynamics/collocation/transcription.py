@@ -87,12 +87,11 @@ class Transcription:
         self.model.links = pyo.ConstraintList()
         for one, other in scalars.links:
             self.model.links.add(one == other)
-        free = problem.box.names
         cost += [
             ((self.unknowns[n][0] - prior.mean) / prior.deviation) ** 2
-            for n, prior in problem.priors.items()
-            if n in free
+            for n, prior in problem.normal_priors.items()
         ]
+        free = problem.box.names
         cost += [
             varying.penalty * (self.unknowns[after][0] - self.unknowns[before][0]) ** 2
             for name, varying in problem.time_varying.items()

@@ -47,7 +47,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem.experiment import Experiment, Measurements
-from igpe.problem.losses import NormalPrior, Prior
+from igpe.problem.priors import Prior
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
@@ -112,8 +112,7 @@ class Unmeasured(NamedTuple):
 
 def unmeasured(problem: Problem) -> Unmeasured:
     """Those of the problem's free unknowns, priors first."""
-    normal = {n: p for n, p in problem.priors.items() if isinstance(p, NormalPrior)}
-    rows = [({n: 1.0}, p.mean, 1 / p.deviation) for n, p in normal.items()]
+    rows = [({n: 1.0}, p.mean, 1 / p.deviation) for n, p in problem.normal_priors.items()]
     for name, course in problem.time_varying.items():
         weight = float(np.sqrt(course.penalty))
         for experiment in problem.experiments if weight else ():

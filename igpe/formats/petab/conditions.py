@@ -43,7 +43,7 @@ class Period(NamedTuple):
     changes: Mapping[str, Any]
 
 
-class Course(NamedTuple):
+class Timeline(NamedTuple):
     """An experiment's periods, in order.
 
     resets  whether what conditions set holds for their own period alone (PEtab 1)
@@ -159,12 +159,12 @@ class Conditions:
     """What an SBML model means in all periods of one experiment."""
 
     def __init__(
-        self, sbml: Sbml, course: Course, known: Mapping[str, Any], estimated: set[str]
+        self, sbml: Sbml, timeline: Timeline, known: Mapping[str, Any], estimated: set[str]
     ) -> None:
-        self.course = course
+        self.timeline = timeline
         self.sets: list[dict[str, Any]] = []
         """Of each period after the first: state -> its new value."""
-        read = self._resetting if course.resets else self._lasting
+        read = self._resetting if timeline.resets else self._lasting
         moved: set[str] = set()
         while True:
             own = replace(sbml, rates={**dict.fromkeys(sorted(moved), number(0)), **sbml.rates})
@@ -180,8 +180,8 @@ class Conditions:
     ) -> tuple[list[Meaning], set[str]]:
         """PEtab 1: parameters are those of the condition, states stay unless they are given."""
         first, *later = (
-            Meaning(sbml, p.changes, known, estimated, start=self.course.start)
-            for p in self.course.periods
+            Meaning(sbml, p.changes, known, estimated, start=self.timeline.start)
+            for p in self.timeline.periods
         )
         for one in later:
             self.sets.append({n: one.at_start(n) for n in one.given if n in sbml.rates})
@@ -194,11 +194,11 @@ class Conditions:
 
         returns  also parameters that become states, as their values depend on states
         """
-        start = self.course.start
-        first = self.course.periods[0].changes
+        start = self.timeline.start
+        first = self.timeline.periods[0].changes
         found = [Meaning(sbml, first, known, estimated, start=start)]
         more: set[str] = set()
-        for period in self.course.periods[1:]:
+        for period in self.timeline.periods[1:]:
             before = found[-1]
             new = {n: before.over_time(e) for n, e in period.changes.items()}
             more |= {
@@ -229,7 +229,7 @@ class Conditions:
         every = [e for family in (rates, rules, shown) for e in family.values()]
         inputs, before = self._periods(period, every)
         of = ConditionModel(rates, starts, ordered, shown, inputs, before, self._events(ordered))
-        return _with_switches(of, self.course.start, taken)
+        return _with_switches(of, self.timeline.start, taken)
 
     @staticmethod
     def _order(rules: Mapping[str, Any]) -> list[str]:
@@ -246,9 +246,9 @@ class Conditions:
         """The expression of the period that counts; before a steady start the clock stands."""
         sympy = library("sympy")
         first, *later = each
-        if self.course.is_steady:
+        if self.timeline.is_steady:
             clock = {a for a in first.atoms(_relational()) if TIME in names_in(a)}
-            first = first.xreplace({a: a.subs(symbol(TIME), self.course.start) for a in clock})
+            first = first.xreplace({a: a.subs(symbol(TIME), self.timeline.start) for a in clock})
         each = (first, *later)
         if all(e == each[-1] for e in each):
             return each[-1]
@@ -259,13 +259,15 @@ class Conditions:
         self, period: Any, formulas: Sequence[Any]
     ) -> tuple[dict[str, Table], dict[str, float] | None]:
         """The input that counts periods, if any formula asks for it, and its value before."""
-        steady, name = self.course.is_steady, period.name
+        steady, name = self.timeline.is_steady, period.name
         before: dict[str, float] | None = {} if steady else None
         if not any(name in names_in(e) for e in formulas):
             return {}, before
         if before is not None:
             before[name] = 0.0
-        begins = [p.time for p in self.course.periods[1 if steady else 0 :]] or [self.course.start]
+        begins = [p.time for p in self.timeline.periods[1 if steady else 0 :]] or [
+            self.timeline.start
+        ]
         # A measurement at the very time of a change sees it.
         times = [begins[0], *(just_before(t) for t in begins[1:])]
         levels = np.arange(len(times)) + float(steady)
@@ -277,20 +279,23 @@ class Conditions:
         conditioned = [
             Event(
                 at=period.time,
-                set={n: Formula(_flat(e, rules)) for n, e in sets.items()},
+                set={n: FormulaRule(_flat(e, rules)) for n, e in sets.items()},
                 priority=FIRST,
                 measured="after",
             )
-            for period, sets in zip(self.course.periods[1:], self.sets, strict=True)
+            for period, sets in zip(self.timeline.periods[1:], self.sets, strict=True)
             if sets and np.isfinite(period.time)
         ]
-        if self.sbml.events and self.course.is_steady:
+        if self.sbml.events and self.timeline.is_steady:
             raise ModelError(
                 f"The model has events ({', '.join(e.name for e in self.sbml.events)}) and "
-                f"'{self.course.name}' a pre-equilibration; igpe follows no events before a steady "
-                "start. Give the steady state as start values."
+                f"'{self.timeline.name}' a pre-equilibration; igpe follows no events before a "
+                "steady start. Give the steady state as start values."
             )
-        return (*conditioned, *_together([self._event(e, rules) for e in self.sbml.events]))
+        return (
+            *conditioned,
+            *_together([self._event(e, rules) for e in self.sbml.events if e.sets]),
+        )
 
     def _event(self, event: SbmlEvent, rules: Mapping[str, Any]) -> "_Read":
         """An event of the model."""
@@ -311,7 +316,7 @@ class Conditions:
         moving = any(names_in(e) & self.periods[-1].moving for e in sets.values())
         if waits and event.keeps and moving:
             raise _unread(event, "it keeps values from before its delay")
-        return _Read(event, boolean(trigger), sets, delay, float(priority), self.course.start)
+        return _Read(event, boolean(trigger), sets, delay, float(priority), self.timeline.start)
 
     def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:
         """What an expression of an event means in all periods."""
@@ -359,9 +364,9 @@ class _Read(NamedTuple):
 
     def igpe(self, sets: Mapping[str, Any]) -> Event | None:
         """As an event of igpe; None where it never happens."""
-        rules = {n: Formula(e) for n, e in sets.items()}
+        rules = {n: FormulaRule(e) for n, e in sets.items()}
         common: dict[str, Any] = {
-            "set": rules, "delay": Formula(self.delay), "priority": self.priority,
+            "set": rules, "delay": FormulaRule(self.delay), "priority": self.priority,
             "measured": "after",
         }  # fmt: skip
         if self.trigger in (library("sympy").true, library("sympy").false):
@@ -374,9 +379,9 @@ class _Read(NamedTuple):
                 return Event(at=at, **common)
             return Event(at=self.start, **common) if self.event.at_start else None
         if time is not None and not self.event.at_start:
-            return Event(at=Formula(time), **common)
+            return Event(at=FormulaRule(time), **common)
         gap = _gap(self.trigger, self.event)
-        return Event(when=Comparison(gap), at_start=self.event.at_start, **common)
+        return Event(when=TriggerRule(gap), at_start=self.event.at_start, **common)
 
 
 def _parts(trigger: Any) -> Sequence[Any]:
@@ -428,7 +433,7 @@ def _together(read: Sequence[_Read]) -> list[Event]:
 
 
 @dataclass(frozen=True)
-class Formula:
+class FormulaRule:
     """A rule (m, t) of an event: an expression in the components of a model."""
 
     expression: Any
@@ -438,7 +443,7 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TriggerRule:
     """A rule (m, t) that is true where an expression is not negative."""
 
     gap: Any

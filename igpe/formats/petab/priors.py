@@ -35,7 +35,8 @@ def read_prior(name: str, row: Any) -> NormalPrior | Prior | None:
         values = tuple(float(v) for v in str(numbers).split(";"))
         scale = str(row["parameterScale"]) if on_scale else "lin"
         if law == "normal" and scale == "lin":
-            return NormalPrior(*values, lower=lower, upper=upper)
+            mean, deviation = values
+            return NormalPrior(mean, deviation, lower=lower, upper=upper)
         return Prior(law, values, scale, lower, upper)
     except (ValueError, TypeError, ProblemError) as error:
         raise DataError(
@@ -47,7 +48,7 @@ def flat(parameters: pd.DataFrame) -> float:
     """Minus the logarithm of the uniform densities, which version 2 counts."""
     if "from" not in parameters:
         return 0.0
-    kinds = parameters["objectivePriorType"].fillna("")
+    kinds = parameters["objectivePriorType"].astype(object).fillna("")
     plain = parameters[kinds.isin(["", *FLAT])]
     widths = (plain["to"] - plain["from"]).astype(float)
     return float(np.log(widths[np.isfinite(widths)]).sum())

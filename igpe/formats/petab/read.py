@@ -14,10 +14,10 @@ from igpe.core.errors import DataError, IgpeError, ProblemError
 from igpe.formats.petab.conditions import (
     ConditionModel,
     Conditions,
-    Course,
     PetabModel,
     PetabParameter,
     PetabRow,
+    Timeline,
 )
 from igpe.formats.petab.formulas import (
     inserted,
@@ -30,7 +30,7 @@ from igpe.formats.petab.formulas import (
 )
 from igpe.formats.petab.priors import flat, read_prior
 from igpe.formats.petab.sbml import Sbml, read_sbml
-from igpe.formats.petab.tables import COURSE, Tables, read_tables
+from igpe.formats.petab.tables import TIMELINE, Tables, read_tables
 from igpe.problem.experiment import Experiment
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.problem import Problem
@@ -116,7 +116,7 @@ class MeasurementRow(NamedTuple):
     noise     its standard deviation there: a number, or expressions, one for each period
     """
 
-    course: str
+    timeline: str
     key: tuple[str, str, str]
     time: float
     value: float
@@ -134,7 +134,7 @@ def _experiments(
     """
     table = tables.measurements
     _refuse_tables(table, tables.observables)
-    meanings = {c.name: Conditions(sbml, c, known, estimated) for c in tables.courses}
+    meanings = {c.name: Conditions(sbml, c, known, estimated) for c in tables.timelines}
     reader = _MeasurementReader(tables.observables, meanings)
     rows = [reader.row(record) for record in table.to_dict("records")]
     taken = {*sbml.values, *sbml.rates, *sbml.rules, *estimated}
@@ -146,19 +146,19 @@ def _experiments(
     models, experiments = {}, []
     longest = max((r.time for r in rows), default=0.0)
     for name, meaning in meanings.items():
-        own = [r for r in rows if r.course == name]
-        _require_late(name, own, meaning.course.start)
+        own = [r for r in rows if r.timeline == name]
+        _require_late(name, own, meaning.timeline.start)
         outputs = {columns[r.key]: r.formula for r in own}
         noise = {f"noise_{columns[r.key]}": r.noise for r in own if isinstance(r.noise, tuple)}
         models[name] = meaning.model(outputs | noise)
-        last = meaning.course.start + max(longest, 1.0)
-        data = _data(own, columns, meaning.course.start, last)
+        last = meaning.timeline.start + max(longest, 1.0)
+        data = _data(own, columns, meaning.timeline.start, last)
         data.attrs[SOURCE] = table.attrs[SOURCE]
         sigma = {columns[r.key]: _sigma(columns[r.key], r) for r in own}
-        experiments.append(_experiment(data, sigma, models[name], meaning.course))
+        experiments.append(_experiment(data, sigma, models[name], meaning.timeline))
     scales = {column: reader.scale(key[0]) for key, column in columns.items()}
     scales = {c: s for c, s in scales.items() if s in LOGARITHMS}
-    listed = tuple(PetabRow(r.course, columns[r.key], r.key[0], r.time) for r in rows)
+    listed = tuple(PetabRow(r.timeline, columns[r.key], r.key[0], r.time) for r in rows)
     return experiments, models, scales, listed
 
 
@@ -201,12 +201,12 @@ class _MeasurementReader:
 
     def row(self, record: Mapping[Any, Any]) -> MeasurementRow:
         """One row of the measurement table."""
-        observable, course = str(record["observableId"]), str(record[COURSE])
+        observable, timeline = str(record["observableId"]), str(record[TIMELINE])
         given = (record.get(f"{kind}Parameters") for kind in ("observable", "noise"))
         texts = tuple("" if pd.isna(text) else str(text) for text in given)
-        where = (course, observable, *texts)
+        where = (timeline, observable, *texts)
         if where not in self._formulas:
-            self._formulas[where] = self._read(course, observable, texts)
+            self._formulas[where] = self._read(timeline, observable, texts)
         formula, noise = self._formulas[where]
         key = (observable, texts[0], texts[1] if isinstance(noise, tuple) else "")
         value, scale = float(record["measurement"]), self.scale(observable)
@@ -217,10 +217,10 @@ class _MeasurementReader:
                     f"({scale}); leave it out or compare it as it is."
                 )
             value = float(np.log(value) / LOGARITHMS[scale])
-        return MeasurementRow(course, key, float(record["time"]), value, formula, noise)
+        return MeasurementRow(timeline, key, float(record["time"]), value, formula, noise)
 
     def _read(
-        self, course: str, observable: str, texts: tuple[str, ...]
+        self, timeline: str, observable: str, texts: tuple[str, ...]
     ) -> tuple[tuple[Any, ...], Any]:
         """What is measured and its standard deviation in each period, constants inserted."""
         swaps = {
@@ -244,7 +244,7 @@ class _MeasurementReader:
                 f"The placeholders {left} of '{observable}' have no value in a row of the "
                 "measurement table; give them, separated by ';'."
             )
-        formulas, noises = map(self.meanings[course].over_time, (formula, noise))
+        formulas, noises = map(self.meanings[timeline].over_time, (formula, noise))
         scale, log = self.scale(observable), library("sympy").log
         if scale in LOGARITHMS:
             formulas = tuple(log(f) / (1 if scale == "log" else log(10)) for f in formulas)
@@ -280,12 +280,12 @@ def _experiment(
     data: pd.DataFrame,
     sigma: Mapping[str, str | EstimatedSigma],
     model: ConditionModel,
-    course: Course,
+    timeline: Timeline,
 ) -> Experiment:
     return Experiment(
         data,
-        name=course.name,
-        start_time=course.start,
+        name=timeline.name,
+        start_time=timeline.start,
         inputs=dict(model.inputs),
         events=model.events,
         steady=False if model.before is None else (dict(model.before) or True),

@@ -26,6 +26,7 @@ def petab_simulations(
     """Simulated values of all measurements, in the order of the measurement table.
 
     parameters  unknown -> value; by default the nominal ones of the parameter table
+    integrator  that simulates
     returns     columns `experiment`, `observableId`, `time`, `simulation`: what is observed itself,
                 also where its logarithm is compared; NaN where the model cannot be integrated
     raises      ProblemError if the problem is none of `read_petab`

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.errors import DataError
-from igpe.formats.petab.conditions import Course, Period
+from igpe.formats.petab.conditions import Period, Timeline
 from igpe.formats.petab.formulas import inserted, library, parsed, plain, quiet, symbol
 
 DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
@@ -30,22 +30,22 @@ DISTRIBUTIONS = {
 """noiseDistribution of version 2 -> that of version 1, and the transformation."""
 NEEDED = ("model", "measurement_df", "observable_df", "parameter_df")
 CONDITION, BEFORE = "simulationConditionId", "preequilibrationConditionId"
-COURSE = "course"  # column of the measurements: which course a row belongs to
+TIMELINE = "timeline"  # column of the measurements: which timeline a row belongs to
 
 
 class Tables(NamedTuple):
     """What a problem's files say.
 
     document      the SBML model
-    courses       the experiments, each named once
-    measurements  one row each, with columns `course`, `observableId`, `time`, `measurement`,
+    timelines       the experiments, each named once
+    measurements  one row each, with columns `timeline`, `observableId`, `time`, `measurement`,
                   `observableParameters`, `noiseParameters`
     observables   by observableId, columns as in version 1
     parameters    by parameterId, columns as in version 1
     """
 
     document: Any
-    courses: tuple[Course, ...]
+    timelines: tuple[Timeline, ...]
     measurements: pd.DataFrame
     observables: pd.DataFrame
     parameters: pd.DataFrame
@@ -63,25 +63,25 @@ def _at_rest(tables: Tables) -> Tables:
     times = tables.measurements["time"].astype(float)
     if not np.isinf(times).any():
         return tables
-    by_name = {c.name: c for c in tables.courses}
+    by_name = {c.name: c for c in tables.timelines}
     found, measurements = dict(by_name), tables.measurements.copy()
-    for name in dict.fromkeys(measurements.loc[np.isinf(times), COURSE]):
-        course = by_name[name]
-        main = [p for p in course.periods if np.isfinite(p.time)]
-        if len(main) > 1 or (course.is_steady and main and main[0].changes):
+    for name in dict.fromkeys(measurements.loc[np.isinf(times), TIMELINE]):
+        timeline = by_name[name]
+        main = [p for p in timeline.periods if np.isfinite(p.time)]
+        if len(main) > 1 or (timeline.is_steady and main and main[0].changes):
             raise DataError(
                 f"The experiment '{name}' is measured at rest (time inf) after its conditions "
                 "change, which igpe does not read. Give a time at which it is at rest."
             )
         rested = f"{name}{AT_REST}"
-        period = course.periods[0] if course.is_steady else main[0]
-        found[rested] = Course(rested, (Period(-np.inf, period.changes), Period(0.0, {})))
-        rows = np.isinf(times) & (measurements[COURSE] == name)
-        measurements.loc[rows, COURSE], measurements.loc[rows, "time"] = rested, 0.0
-    used = set(measurements[COURSE])
+        period = timeline.periods[0] if timeline.is_steady else main[0]
+        found[rested] = Timeline(rested, (Period(-np.inf, period.changes), Period(0.0, {})))
+        rows = np.isinf(times) & (measurements[TIMELINE] == name)
+        measurements.loc[rows, TIMELINE], measurements.loc[rows, "time"] = rested, 0.0
+    used = set(measurements[TIMELINE])
     kept = tuple(c for n, c in found.items() if n in used)
     measurements.attrs.update(tables.measurements.attrs)
-    return tables._replace(courses=kept, measurements=measurements)
+    return tables._replace(timelines=kept, measurements=measurements)
 
 
 # Version 1
@@ -97,28 +97,35 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
     if missing or not hasattr(petab.model, "sbml_document"):
         raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
     lint = library("petab.v1.lint")
-    with _heard(lint.logger) as messages, quiet():
+    with _heard(logging.getLogger("petab")) as messages, quiet():
         failed = lint.lint_problem(petab)
     if failed:
         _refuse(messages, path)
     table = petab.measurement_df.copy()
     before = table[BEFORE] if BEFORE in table else pd.Series("", index=table.index)
+    before = before.astype(object).fillna("").astype(str)
     pairs = pd.Series(
-        list(zip(before.fillna("").astype(str), table[CONDITION].astype(str), strict=True)),
+        list(
+            zip(
+                before.astype(object).fillna("").astype(str),
+                table[CONDITION].astype(str),
+                strict=True,
+            )
+        ),
         index=table.index,
     )
     names = _names(pairs.unique())
-    table[COURSE] = pairs.map(names)
-    courses = []
-    for (first, name), course in names.items():
+    table[TIMELINE] = pairs.map(names)
+    timelines = []
+    for (first, name), timeline in names.items():
         own = Period(0.0, _given(petab.condition_df, name))
         if first:
             earlier = Period(-np.inf, _given(petab.condition_df, first))
-            courses.append(Course(course, (earlier, own), resets=True))
+            timelines.append(Timeline(timeline, (earlier, own), resets=True))
         else:
-            courses.append(Course(course, (own,)))
+            timelines.append(Timeline(timeline, (own,)))
     return Tables(
-        petab.model.sbml_document, tuple(courses), table, petab.observable_df, petab.parameter_df
+        petab.model.sbml_document, tuple(timelines), table, petab.observable_df, petab.parameter_df
     )
 
 
@@ -188,7 +195,7 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
     measurements = pd.DataFrame([
         {
             "observableId": m.observable_id,
-            COURSE: m.experiment_id or unnamed,
+            TIMELINE: m.experiment_id or unnamed,
             "time": m.time,
             "measurement": m.measurement,
             "observableParameters": ";".join(map(written, m.observable_parameters)),
@@ -199,8 +206,8 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
     return Tables(
         petab.model.sbml_document,
         tuple(
-            _course(name, experiments.get(name), conditions)
-            for name in dict.fromkeys(measurements[COURSE])
+            _timeline(name, experiments.get(name), conditions)
+            for name in dict.fromkeys(measurements[TIMELINE])
         ),
         measurements,
         _frame({one.id: _observable(one) for one in petab.observables}),
@@ -208,7 +215,7 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
     )
 
 
-def _course(name: str, experiment: Any, conditions: Mapping[str, Any]) -> Course:
+def _timeline(name: str, experiment: Any, conditions: Mapping[str, Any]) -> Timeline:
     """An experiment's periods; conditions of one period are set together."""
     listed = [] if experiment is None else experiment.sorted_periods
     periods: list[Period] = []
@@ -225,7 +232,7 @@ def _course(name: str, experiment: Any, conditions: Mapping[str, Any]) -> Course
             periods.append(Period(time, changes))
     if not periods or periods[-1].time == -np.inf:
         periods.append(Period(0.0, {}))
-    return Course(name, tuple(periods))
+    return Timeline(name, tuple(periods))
 
 
 def _frame(rows: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -282,7 +289,7 @@ def _version2_parameter(p: Any) -> dict[str, Any]:
         lower, upper = max(lower, low), min(upper, high)
     return {
         "estimate": int(p.estimate),
-        "parameterScale": "log10" if 0 < lower <= upper / DECADES else "lin",
+        "parameterScale": "log10" if 0 < DECADES * lower <= upper < np.inf else "lin",
         "lowerBound": lower,
         "upperBound": upper,
         "nominalValue": np.nan if p.nominal_value is None else float(p.nominal_value),

@@ -240,6 +240,7 @@ def replays(problem: Problem) -> tuple[Replay, ...]:
         "unknowns that vary with time": problem.time_varying,
         "standard deviations that follow the fit": problem.weights_follow_fit,
         "estimated standard deviations": problem.sigma_estimated,
+        "priors that are not normal": problem.other_priors,
     }
     if names := ", ".join(what for what, there in unsupported.items() if there):
         raise Unsupported(f"The checker knows no {names}; certificates without these.")
@@ -263,7 +264,7 @@ def _replay(problem: Problem, k: int) -> Replay:
     q = ca.vertcat(*(p[names.index(n)] for n in ivp.unknowns))
     f, start, h = (ca.substitute([e], [ivp.q], [q])[0] for e in (ivp.f, ivp.start, ivp.measured))
     last = max(measured)
-    free = {names.index(n): prior for n, prior in problem.priors.items() if n in names}
+    free = {names.index(n): prior for n, prior in problem.normal_priors.items()}
     if free and k == 0:
         priors = (
             np.array(list(free), dtype=np.intp) + h.numel(),

@@ -6,7 +6,7 @@ import pytest
 import small
 import yaml
 from petab.v2.petab1to2 import petab1to2
-from scipy.stats import norm
+from scipy.stats import norm, truncnorm
 
 import igpe
 
@@ -114,7 +114,9 @@ def test_priors(tmp_path):
     problem = igpe.petab.read_petab(write(tmp_path, parameter=parameters))
     assert (problem.box.lower[0], problem.box.upper[0]) == (0.01, 20.0)
     more = igpe.petab.petab_objective(problem, priors=True) - igpe.petab.petab_objective(problem)
-    assert more == pytest.approx(-norm.logpdf(3.0, 2.5, 0.5), rel=1e-6)
+    cut = truncnorm.logpdf(3.0, (0.1 - 2.5) / 0.5, (10 - 2.5) / 0.5, 2.5, 0.5)
+    flat = np.log(20 - 0.01) + np.log(1e2 - 1e-3)  # of k, and of sd by its bounds
+    assert more == pytest.approx(flat - cut, rel=1e-6)
 
 
 def test_estimates_are_exported_and_read_again(tmp_path):
@@ -129,6 +131,7 @@ def test_estimates_are_exported_and_read_again(tmp_path):
     assert igpe.petab.read_petab(path).model.nominal == VALUES
 
 
+UNBOUNDED = PARAMETERS.assign(upperBound=np.inf)
 PERIODS = pd.DataFrame({
     "experimentId": ["e1", "e1"], "time": [0.0, 2.0], "conditionId": ["c1", "c1"],
 })  # fmt: skip
@@ -137,13 +140,13 @@ PERIODS = pd.DataFrame({
 @pytest.mark.parametrize(
     ("tables", "says"),
     [
-        ({"experiment": PERIODS}, "'e1' has periods at 0, 2; igpe reads one"),
-        ({"experiment": PERIODS.assign(time=[-np.inf, 0.0])}, "'e1' begins with a pre-equil"),
-        ({"experiment": EXPERIMENTS.assign(time=0.25)}, "'e1' begins at 0.25; igpe begins at 0"),
-        ({"measurement": MEASUREMENTS.assign(time=np.inf)}, "steady state"),
+        (
+            {"experiment": PERIODS, "measurement": MEASUREMENTS.assign(time=np.inf)},
+            "at rest .* after its conditions change",
+        ),
         ({"observable": OBSERVABLES.assign(noiseDistribution="laplace")}, r"\['laplace'\]"),
-        ({"observable": OBSERVABLES.assign(noiseDistribution="log-laplace")}, "'log-laplace'"),
-        ({"parameter": PARAMETERS.assign(upperBound=np.inf)}, "'k' is estimated between 0.001"),
+        ({"observable": OBSERVABLES.assign(noiseDistribution="log-laplace")}, r"\['laplace'\]"),
+        ({"parameter": UNBOUNDED.drop(columns="nominalValue")}, "neither finite bounds nor a nom"),
         ({"observable": OBSERVABLES.assign(observableFormula="A + x")}, "check of"),
         ({"condition": CONDITIONS.assign(targetValue="1 +")}, "no PEtab problem of version 2"),
     ],
@@ -153,10 +156,37 @@ def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):
         igpe.petab.read_petab(write(tmp_path, **tables))
 
 
-def test_other_priors_are_refused(tmp_path):
-    priors = {"priorDistribution": ["log-normal", "", ""], "priorParameters": ["0;1", "", ""]}
-    with pytest.raises(igpe.errors.ProblemError, match="The prior of 'k' is log-normal"):
-        igpe.petab.read_petab(write(tmp_path, parameter=PARAMETERS.assign(**priors)))
+def simulated(folder, times, **tables):
+    problem = igpe.petab.read_petab(write(folder, **tables))
+    values = {n: VALUES.get(n, 3.0) for n in problem.box.names}
+    return igpe.simulate(problem, values, times)["B"].to_numpy()
+
+
+def test_a_later_period_sets_what_its_condition_names(tmp_path):
+    """B starts at 0.5 and is set to 0.5 again at 2, while A goes on."""
+    of_b = simulated(tmp_path, [1.0, 2.0, 3.0], experiment=PERIODS)
+    made = [1 - np.exp(-0.7), 0.0, np.exp(-1.4) - np.exp(-2.1)]
+    assert of_b == pytest.approx(0.5 + 4.0 * np.array(made), rel=1e-6)
+
+
+def test_a_start_elsewhere_than_at_0(tmp_path):
+    of_b = simulated(tmp_path, [0.5, 1.25], experiment=EXPERIMENTS.assign(time=0.25))
+    assert of_b == pytest.approx(0.5 + 4.0 * (1 - np.exp([-0.175, -0.7])), rel=1e-6)
+
+
+def test_a_pre_equilibration_comes_before(tmp_path):
+    """All of A is B then; the condition of time 0 sets B again."""
+    rested = PERIODS.assign(time=[-np.inf, 0.0])
+    assert simulated(tmp_path, [0.0, 1.0], experiment=rested) == pytest.approx([0.5, 0.5], rel=1e-6)
+
+
+def test_unbounded_parameters_are_estimated_from_a_start(tmp_path):
+    problem = igpe.petab.read_petab(write(tmp_path, parameter=UNBOUNDED))
+    found = igpe.SingleShooting().estimate(problem, VALUES)
+    bounded = igpe.SingleShooting().estimate(igpe.petab.read_petab(write(tmp_path)), VALUES)
+    assert found.parameters == pytest.approx(bounded.parameters, rel=1e-4)
+    with pytest.raises(igpe.errors.ProblemError, match="needs finite bounds"):
+        igpe.estimate(problem)
 
 
 @pytest.mark.parametrize(

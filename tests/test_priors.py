@@ -1,0 +1,74 @@
+"""Priors of all laws: their slopes against differences, and estimates against a direct minimum."""
+
+import numpy as np
+import pytest
+from one_state import one_state
+from scipy.optimize import minimize_scalar
+from scipy.stats import gamma, laplace
+
+import igpe
+from igpe.problem.priors import LAWS
+
+BOUNDS = {"k": (0.1, 2.0)}
+NUMBERS = {1: (1.7,), 2: (0.6, 1.3)}
+
+
+def decay(times, values, prior):
+    law = lambda m, x: -m.k * x  # noqa: E731
+    return one_state(law, BOUNDS, (times, values), 0.05, priors={"k": prior})
+
+
+@pytest.mark.parametrize("scale", ["lin", "log", "log10"])
+@pytest.mark.parametrize("law", LAWS)
+def test_slopes_are_those_of_the_density(law, scale):
+    prior = igpe.losses.Prior(law, NUMBERS[LAWS[law].size], scale)
+    x, step = {"lin": 1.1, "log": 3.0, "log10": 9.0}[scale], 1e-6
+    before, after = (prior.log_density(x + d) for d in (-step, step))
+    bend = prior.bend(x)
+    assert bend.slope == pytest.approx(-(after - before) / (2 * step), rel=1e-5, abs=1e-8)
+    assert bend.curvature >= 0
+
+
+def test_a_density_that_is_cut_off_is_one_still():
+    prior = igpe.losses.Prior("gamma", (2.0, 0.5), lower=0.3, upper=1.2)
+    x = np.linspace(0.3, 1.2, 2001)
+    assert np.trapezoid([np.exp(prior.log_density(v)) for v in x], x) == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("prior", "density"),
+    [
+        (igpe.losses.Prior("gamma", (20.0, 0.02)), gamma(20.0, scale=0.02).logpdf),
+        (igpe.losses.Prior("laplace", (0.7, 0.01)), laplace(0.7, 0.01).logpdf),
+    ],
+)
+def test_estimates_are_those_of_a_direct_minimum(prior, density):
+    times = np.linspace(0.2, 3, 8)
+    values = np.exp(-0.5 * times) + 0.05 * np.cos(7 * times)
+    problem = decay(times, values, prior)
+    found = igpe.SingleShooting().estimate(problem, {"k": 0.6}).parameters["k"]
+
+    def objective(k):
+        return np.sum(((np.exp(-k * times) - values) / 0.05) ** 2) / 2 - density(k)
+
+    best = minimize_scalar(objective, bounds=(0.1, 2), method="bounded", options={"xatol": 1e-10})
+    assert found == pytest.approx(best.x, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("law", "numbers"), [("normal", (1.0,)), ("gamma", (-1.0, 1.0)), ("gumbel", (0.0, 1.0))]
+)
+def test_what_is_no_prior(law, numbers):
+    with pytest.raises(igpe.errors.ProblemError):
+        igpe.losses.Prior(law, numbers)
+
+
+def test_methods_that_know_normal_priors_alone_say_so():
+    times = np.linspace(0.2, 3, 8)
+    prior = igpe.losses.Prior("laplace", (0.5, 0.1))
+    problem = decay(times, np.exp(-0.5 * times), prior)
+    with pytest.raises(igpe.errors.Unsupported, match="Collocation knows normal priors alone"):
+        igpe.Collocation().estimate(problem, {"k": 0.5})
+    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.certify knows normal priors alone"):
+        igpe.certify(problem, {"k": 0.5})
+    assert igpe.estimate(problem).parameters["k"] == pytest.approx(0.5, abs=1e-3)
