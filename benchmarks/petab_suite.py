@@ -3,8 +3,8 @@
     python benchmarks/petab_suite.py [v1] [v2] [--only TEXT] [--json FILE]
 
 A case passes where log-likelihood, chi squared, every simulated value and, where they are given,
-log priors lie within the tolerances of its solution. benchmarks/petab_suite holds the cases (PEtab test
-suite, https://github.com/PEtab-dev/petab_test_suite, BSD licence).
+log priors lie within the tolerances of its solution. benchmarks/petab_suite holds the cases (PEtab
+test suite, https://github.com/PEtab-dev/petab_test_suite, BSD licence).
 """
 
 import argparse
