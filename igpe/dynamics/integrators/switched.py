@@ -46,6 +46,7 @@ ZERO = 1e-9  # of a gap's size: smaller ones are 0, but for errors of integratio
 GRAZING = 1e-6  # of a gap's size in the whole horizon: slower crossings are none
 DIP = 0.5  # share of a gap that it may lose between two places before it is looked at closely
 HALVINGS = 40
+CLOSE = 1e-6  # of the bracket: after so small a step of Newton's method its square is left
 
 
 class Rates(NamedTuple):
@@ -538,14 +539,20 @@ class _Course:
 
 
 def _root(function: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
-    """Where a function with slope, positive at `low`, becomes 0: by Newton's steps, or halving."""
-    time, exact = (low + high) / 2, 4 * float(np.finfo(float).eps) * max(abs(low), abs(high))
+    """Where a function with slope, positive at `low`, becomes 0: by Newton's steps, or halving.
+
+    It ends where errors of integration are larger than what is left.
+    """
+    width, exact = high - low, 4 * float(np.finfo(float).eps) * max(abs(low), abs(high))
+    time = (low + high) / 2
     for _ in range(HALVINGS):
         value, rate = function(time)
         low, high = (time, high) if value > 0 else (low, time)
         step = -value / rate if rate < 0 else np.inf
-        last, time = time, time + step if low < time + step < high else (low + high) / 2
-        if abs(time - last) <= exact:
+        if abs(step) <= max(CLOSE * width, exact):
+            return min(max(time + step, low), high)
+        time = time + step if low < time + step < high else (low + high) / 2
+        if high - low <= exact:
             break
     return time
 
