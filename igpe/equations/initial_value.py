@@ -185,8 +185,7 @@ def initial_value_problem(
     plain_powers  powers stay single operations, for readers that know themselves what they do
                   at bases <= 0 (see `with_safe_powers`)
     switches      whether events happen, or unknowns or states move a jump
-    raises        ModelError for a condition on time that changes too often; Unsupported for
-                  switches where algebraic variables are implicit
+    raises        ModelError for a condition on time that changes too often
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
@@ -222,7 +221,7 @@ def initial_value_problem(
     equations = numbered(stack(solved.expressions[:n_x])), inserted(solved.remaining)
     events = [_inserted(jump, inserted, (symbols.z, z)) for jump in system.events]
     if switches:
-        _refuse_events(implicit, events, symbols.states, ca.vertcat(symbols.t, moved, u))
+        _refuse_moving_times(events, symbols.states, ca.vertcat(symbols.t, moved, u))
     field = _field(
         clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
     )
@@ -305,7 +304,8 @@ def _field(
     """
     (f, g), modes, switching = equations, list[Any](), None
     if jumps is not None:
-        f, modes, gaps = with_modes(f, clock)
+        both, modes, gaps = with_modes(ca.vertcat(f, g), clock)
+        f, g = ca.vertsplit(both, [0, f.numel(), both.numel()])
         clock = replace(clock, rest=ca.vertcat(clock.rest, *modes))
         switching = make_switching(modes, [safe(gap) for gap in gaps], jumps, clock, x)
     known = {*known, *clock.segments.edges}
@@ -335,15 +335,7 @@ def _inserted(jump: Jump, rewrite: Callable[[Any], Any], known: tuple[Any, Any])
     return jump._replace(at=at, gap=gap, after=after, delay=of(jump.delay))
 
 
-def _refuse_events(
-    implicit: tuple[str, ...], jumps: list[Jump], states: tuple[str, ...], moving: Any
-) -> None:
-    if implicit:
-        raise Unsupported(
-            "igpe cannot follow events or conditions that unknowns or states switch in equations "
-            f"with the implicit algebraic variables {list(implicit)}. Solve these equations for "
-            "them in the model, or write smooth transitions."
-        )
+def _refuse_moving_times(jumps: list[Jump], states: tuple[str, ...], moving: Any) -> None:
     for number, jump in enumerate(jumps, start=1):
         for role, value in (("at", jump.at), ("delay", jump.delay)):
             if value is not None and ca.depends_on(ca.SX(value), moving):

@@ -55,6 +55,43 @@ def posed(events=EVENTS, *, values=None, build=model, sigma=0.02, **given):
     return igpe.Problem(build, parameters=list(TRUTH), experiments=run)
 
 
+def equilibrium(times):
+    """Implicit B, which decides a rate, and is in an equation that A switches."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.B = pyo.Var(m.t), pyo.Var(m.t, bounds=(0, 10))
+    m.dA = dae.DerivativeVar(m.A)
+    for name, value in TRUTH.items():
+        m.add_component(name, pyo.Var(initialize=value, bounds=(0, 10)))
+    m.of_b = pyo.Constraint(
+        m.t,
+        rule=lambda m, t: m.B[t] + pyo.Expr_if(m.A[t] <= 0.6, 1.0, 2.0) * m.B[t] ** 5 == m.A[t],
+    )
+    m.of_a = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dA[t] == -pyo.Expr_if(m.B[t] >= 0.45, m.k, m.c) * m.B[t]
+    )
+    return m
+
+
+IMPLICIT_EVENTS = (
+    Event(at="td", add={"A": "dose"}),
+    Event(when=lambda m, t: m.B[t] <= 0.42, add={"A": lambda m, t: 0.5 * m.B[t] + m.c}),
+)
+
+
+def test_implicit_variables_follow_the_states_across_switches():
+    table = pd.DataFrame({"time": TIMES, "A": 0.0, "B": 0.0})
+    run = igpe.Experiment(table, start={"A": 1.0}, events=IMPLICIT_EVENTS, sigma=0.02)
+    problem = igpe.Problem(equilibrium, parameters=list(TRUTH), experiments=run)
+    residuals = Residuals(problem, Sundials(1e-11, 1e-13))
+    at = residuals(problem.box.vector(TRUTH))
+    slopes = differences(lambda q: residuals(q).residual, problem.box.vector(TRUTH), 1e-5)
+    assert at.jacobian == pytest.approx(slopes, rel=1e-5, abs=1e-5)
+    assert np.abs(at.jacobian[:, problem.box.names.index("td")]).max() > 1  # of the dose
+    a, b = igpe.simulate(problem, TRUTH, times=TIMES)[["A", "B"]].to_numpy().T
+    assert b + np.where(a <= 0.6, 1.0, 2.0) * b**5 == pytest.approx(a, abs=1e-7)
+
+
 def measured(seed=0, events=EVENTS[:2]):
     table = igpe.simulate(posed(events), TRUTH, times=TIMES)[["time", "A", "B"]]
     noise = np.random.default_rng(seed).standard_normal((len(TIMES), 2))

@@ -14,23 +14,28 @@ Numerical Mathematics 31 (1999) 17.) They do not exist where the denominator is 
 0 without crossing it (grazing). That ends the integration with a reason, as does a switch that
 switches back at once (sliding).
 
+Implicit algebraic variables y follow the states: in all of this h, f and g mean h(t, x, y(x), q)
+and so on, with dy = -e_y^-1 e_v dv from their equations e(t, x, y, q) = 0.
+
 Between switches any integrator integrates; modes are inputs that it holds. So do all intervals of
 multiple shooting: what happens at a node belongs to the interval that begins there.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
-from scipy.optimize import brentq
 
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
+from igpe.dynamics.integrators.augmented import augmented
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
+from igpe.dynamics.integrators.consistent import Consistent
+from igpe.dynamics.integrators.crossings import GRAZING, HALVINGS, ZERO, bottom, candidates, root
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
 from igpe.dynamics.integrators.steady import Resting
@@ -42,11 +47,6 @@ WATCHED = 80  # places of the horizon at which gaps are looked at; between them 
 FEWEST = 4  # of them between two switches
 MOST = 1_000  # switches in one interval
 SETTLING = 20  # modes that may change one another at one time
-ZERO = 1e-9  # of a gap's size: smaller ones are 0, but for errors of integration
-GRAZING = 1e-6  # of a gap's size in the whole horizon: slower crossings are none
-DIP = 0.5  # share of a gap that it may lose between two places before it is looked at closely
-HALVINGS = 40
-CLOSE = 1e-6  # of the bracket: after so small a step of Newton's method its square is left
 
 
 class Rates(NamedTuple):
@@ -64,23 +64,31 @@ class Local:
         assert ivp.switching is not None, "only such problems have switches"
         given: Switching = ivp.switching
         b, n = ca.SX.sym("b", ivp.u.numel()), given.gaps.numel()
-        point = [ivp.t, ivp.x, ivp.u, b, ivp.q]
+        point = [ivp.t, ivp.x, ivp.y, ivp.u, b, ivp.q]
+        to_y = ca.jacobian(ivp.g, ivp.y)
+
+        def by(e: Any, v: Any) -> Any:
+            """By states or unknowns, implicit variables moving with them."""
+            direct = ca.jacobian(e, v)
+            if not ivp.y.numel():
+                return direct
+            return direct - ca.jacobian(e, ivp.y) @ ca.solve(to_y, ca.jacobian(ivp.g, v))
 
         def along(e: Any) -> Any:
             """By time alone, inputs running with it."""
-            return ca.jacobian(e, ivp.t) + ca.jacobian(e, ivp.u) @ b
+            return by(e, ivp.t) + by(e, ivp.u) @ b
 
         def function(name: str, *rows: Any) -> Any:
             return ca.Function(name, point, [ca.densify(r) for r in rows])
 
-        rates = along(given.gaps) + ca.jacobian(given.gaps, ivp.x) @ ivp.f
+        rates = along(given.gaps) + by(given.gaps, ivp.x) @ ivp.f
         self.slopes = function("slopes", ivp.f, given.gaps, rates)
-        by = [ca.jacobian(given.gaps, v) for v in (ivp.x, ivp.q)]
-        self.gap_by = function("gap_by", *by)
+        self.gap_by = function("gap_by", *(by(given.gaps, v) for v in (ivp.x, ivp.q)))
         self.jumps = [
-            function("jump", h, ca.jacobian(h, ivp.x), along(h), ca.jacobian(h, ivp.q))
+            function("jump", h, by(h, ivp.x), along(h), by(h, ivp.q))
             for h in (jump.after for jump in given.jumps)
         ]
+        self.implicit = Implicit(ivp)
 
         def timed(e: Any) -> Any:
             return ca.Function("time", [ivp.q], [ca.densify(e), ca.densify(ca.jacobian(e, ivp.q))])
@@ -90,6 +98,30 @@ class Local:
         self.delay = [timed(j.delay) for j in given.jumps]
         self.watched = [j for j in range(n) if given.times[j] is None]
         """Gaps whose zeros are looked for along the trajectory."""
+
+
+class Implicit:
+    """Implicit algebraic variables (n_y,) as a function of time, states, inputs and unknowns."""
+
+    def __init__(self, ivp: InitialValueProblem) -> None:
+        self.ivp, self.size = ivp, ivp.implicit_scale
+        if len(self.size):
+            self._consistent = Consistent(augmented(ivp, sensitivities=False), ivp)
+            self._last = self._consistent.guess
+
+    def __call__(
+        self, t: float, x: FloatArray, u: FloatArray, b: FloatArray, q: FloatArray
+    ) -> FloatArray:
+        """The root next to the last one; raises BrokenError if there is none inside the bounds."""
+        if not len(self.size):
+            return np.zeros(0)
+        scale, rows = np.maximum(np.abs(q), self.ivp.unknown_scale), np.ones(len(self.size))
+        p = np.concatenate([q, scale, u - b * t, b, rows, [t, 1.0]])
+        root = self._consistent(x / self.ivp.scale, self._last, p)
+        if root is None:
+            raise BrokenError(f"No consistent algebraic variables {at(t)}.")
+        self._last = root
+        return root * self.size
 
 
 class Due(NamedTuple):
@@ -185,7 +217,7 @@ def switched(
     integrator: Integrator, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
 ) -> Intervals:
     """Intervals with switches, which an integrator integrates between these."""
-    plain = replace(ivp, switching=None, rest=None, measured=ca.vertcat(ivp.measured, ivp.x))
+    plain = replace(ivp, switching=None, rest=None, measured=ca.vertcat(ivp.measured, ivp.x, ivp.y))
     pieces = cut(plain, nodes, times)
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
@@ -290,7 +322,7 @@ class _Course:
         """What is true at the start of the gaps that states move."""
         for time in self.ivp.breaks(float(self.of.cut.nodes[-1])):
             self._plan(Due(time, 0, np.zeros(self.n_d)))
-        by_x, _ = self.local.gap_by(self.t, self.x, *self._inputs(after=True), self.q)
+        by_x, _ = self.local.gap_by(*self._point(after=True))
         self.size = np.abs(np.asarray(by_x)) @ self.ivp.scale
         for _ in range(SETTLING):
             before, found = self.true.copy(), self._slopes(after=True)
@@ -318,8 +350,14 @@ class _Course:
             a[-n:] = self.true[:n]
         return a + b * self.t, b
 
+    def _point(self, *, after: bool) -> tuple[Any, ...]:
+        """Arguments of the functions in `Local`, now, just before or just after."""
+        inputs = self._inputs(after=after)
+        y = self.local.implicit(self.t, self.x, *inputs, self.q)
+        return self.t, self.x, y, *inputs, self.q
+
     def _slopes(self, *, after: bool) -> Rates:
-        found = self.local.slopes(self.t, self.x, *self._inputs(after=after), self.q)
+        found = self.local.slopes(*self._point(after=after))
         return Rates(*(np.asarray(v).ravel() for v in found))
 
     def _integrated(self, stop: float, times: FloatArray, *, derivatives: bool) -> Shots:
@@ -352,10 +390,9 @@ class _Course:
             below = np.eye(len(self.q), self.n_d, self.n_x)
             shots = shots.along(np.vstack([self.by, below]))
         n_h, rows = self.ivp.measured.numel(), self.rows[taken]
-        out = self.shots
-        out.measured[rows], out.states[rows] = np.split(shots.measured, [n_h], axis=1)
-        out.measured_by[rows] = shots.measured_by[:, :n_h]
-        out.states_by[rows] = shots.measured_by[:, n_h:]
+        out, ends = self.shots, [n_h, n_h + self.n_x]
+        out.measured[rows], out.states[rows], _ = np.split(shots.measured, ends, axis=1)
+        out.measured_by[rows], out.states_by[rows], _ = np.split(shots.measured_by, ends, axis=1)
         if not shots.status[0].usable:
             raise BrokenError(shots.reason[0])
         self.t, self.x, self.by = stop, shots.ends[0], shots.ends_by[0]
@@ -388,8 +425,7 @@ class _Course:
             )
         by = np.zeros(self.n_d)
         if self.derivatives:
-            given = self.t, self.x, *self._inputs(after=False), self.q
-            g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*given))
+            g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
             by = -(g_x[j] @ self.by + self._wide(g_q[j])) / rate
         self._switch([Due(self.t, 0, by, which=j)], by, crossed=j)
 
@@ -422,8 +458,8 @@ class _Course:
         return now
 
     def _jump(self, j: int, by: FloatArray) -> None:
-        given = self.t, self.x, *self._inputs(after=True), self.q
-        after, by_x, by_t, by_q = (np.asarray(v) for v in self.local.jumps[j](*given))
+        here = self.local.jumps[j](*self._point(after=True))
+        after, by_x, by_t, by_q = (np.asarray(v) for v in here)
         if self.derivatives:
             own = np.hstack([np.zeros((self.n_x, self.n_x)), by_q])
             self.by = by_x @ self.by + np.outer(by_t, by) + own
@@ -470,18 +506,24 @@ class _Course:
         times = self.of.cut.times[self.rows]
         grid = np.linspace(self.t, stop, count + 1)[1:]
         grid = np.union1d(grid, times[(times > self.t) & (times < stop)])
-        states = self._integrated(stop, grid, derivatives=False).measured[:, -self.n_x :]
+        states = self._moving(self._integrated(stop, grid, derivatives=False))
         reached = int(np.isfinite(states).all(axis=1).sum())
         places = np.concatenate([[self.t], grid[:reached]])
-        rows = np.vstack([self.x, states[:reached]])
+        now = np.concatenate([self.x, self._point(after=True)[2]])
+        rows = np.vstack([now, states[:reached]])
         a, b = self._segment()
         inputs = a[:, None] + b[:, None] * places
         held = (np.tile(v[:, None], len(places)) for v in (b, self.q))
-        many = self.local.slopes(places[None], rows.T, inputs, *held)
+        x, y = np.split(rows.T, [self.n_x])
+        many = self.local.slopes(places[None], x, y, inputs, *held)
         _, gaps, rates = (np.asarray(v) for v in many)
         self.size = np.maximum(self.size, np.abs(gaps).max(axis=1))
         sign = np.where(self.true, 1.0, -1.0)[:, None]
         return self._first(places, rows, sign * gaps, sign * rates)
+
+    def _moving(self, shots: Shots) -> FloatArray:
+        """(n_times, n_x + n_y) states and implicit variables."""
+        return shots.measured[:, self.ivp.measured.numel() :]
 
     def _segment(self) -> tuple[FloatArray, FloatArray]:
         u, b = self._inputs(after=True)
@@ -493,7 +535,7 @@ class _Course:
         """See `_watch`; gaps and rates (n_gaps, n) are positive where their sign is as before."""
         found: Crossing | None = None
         for j in self.local.watched:
-            for p, q, is_end in _candidates(times, gaps[j], rates[j], self.size[j]):
+            for p, q, is_end in candidates(times, gaps[j], rates[j], self.size[j]):
                 if found is not None and times[p] > found.time:
                     break
                 one = self._zero(j, times[[p, q]], states[p], is_end=is_end)
@@ -503,9 +545,9 @@ class _Course:
         return found
 
     def _zero(  # noqa: C901 - each way to cross or to touch is a case
-        self, j: int, between: FloatArray, x: FloatArray, *, is_end: bool
+        self, j: int, between: FloatArray, first: FloatArray, *, is_end: bool
     ) -> Crossing | None:
-        """Where gap j crosses 0 between two times, from states x at the first.
+        """Where gap j crosses 0 between two times, from states and implicit variables at the first.
 
         is_end  whether it has at the second; else it may dip below 0 between them
         """
@@ -514,10 +556,12 @@ class _Course:
 
         def there(time: float) -> tuple[float, float]:
             """The gap and its rate."""
-            state = x
+            here = first
             if time > begin:
-                state = self._from(begin, x, time, np.zeros(0), derivatives=False).ends[0]
-            _, gaps, rates = self.local.slopes(time, state, a + b * time, b, self.q)
+                x, times = first[: self.n_x], np.array([time])
+                here = self._moving(self._from(begin, x, time, times, derivatives=False))[0]
+            x, y = np.split(here, [self.n_x])
+            _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
             return sign * float(gaps[j]), sign * float(rates[j])
 
         low, zero = begin, ZERO * self.size[j] if begin == self.t else 0.0
@@ -529,65 +573,10 @@ class _Course:
         if not is_end:
             if low >= end or not there(low)[1] < 0:
                 return None
-            end = _bottom(lambda time: there(time)[1], low, end)
+            end = bottom(lambda time: there(time)[1], low, end)
             least = there(end)[0]
             if abs(least) <= GRAZING * self.size[j]:
                 return Crossing(end, j, grazes=True)
             if least > 0:
                 return None
-        return Crossing(_root(there, low, end), j) if low < end else None
-
-
-def _root(function: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
-    """Where a function with slope, positive at `low`, becomes 0: by Newton's steps, or halving.
-
-    It ends where errors of integration are larger than what is left.
-    """
-    width, exact = high - low, 4 * float(np.finfo(float).eps) * max(abs(low), abs(high))
-    time = (low + high) / 2
-    for _ in range(HALVINGS):
-        value, rate = function(time)
-        low, high = (time, high) if value > 0 else (low, time)
-        step = -value / rate if rate < 0 else np.inf
-        if abs(step) <= max(CLOSE * width, exact):
-            return min(max(time + step, low), high)
-        time = time + step if low < time + step < high else (low + high) / 2
-        if high - low <= exact:
-            break
-    return time
-
-
-def _bottom(rate: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rate becomes positive; `high` if it does not."""
-    if rate(low) * rate(high) > 0:
-        return high
-    exact = 4 * float(np.finfo(float).eps)
-    return float(brentq(rate, low, high, xtol=exact * max(abs(high), high - low), rtol=exact))
-
-
-def _candidates(
-    times: FloatArray, gap: FloatArray, rate: FloatArray, size: float
-) -> list[tuple[int, int, bool]]:
-    """Places between which a gap, positive at first, may be 0; whether it is negative at the last.
-
-    Only what comes from and returns to more than errors of integration counts as a dip.
-    """
-    below = np.flatnonzero(gap[1:] < -ZERO * size)
-    end = len(gap) if not len(below) else int(below[0]) + 1
-    kept = np.flatnonzero(gap[:end] > GRAZING * size)
-    p, q = kept[:-1], kept[1:]
-    least = _least(times[q] - times[p], gap[p], gap[q], rate[p], rate[q])
-    dips = (rate[p] < 0) & (rate[q] > 0)
-    dips &= (q > p + 1) | (least < DIP * np.minimum(gap[p], gap[q]))
-    found = [(int(a), int(b), False) for a, b in zip(p[dips], q[dips], strict=True)]
-    return [*found, *([(end - 1, end, True)] if len(below) else [])]
-
-
-def _least(
-    h: FloatArray, left: FloatArray, right: FloatArray, before: FloatArray, after: FloatArray
-) -> FloatArray:
-    """(n,) the least of cubics over lengths h by their ends and the rates there, at some places."""
-    s = np.linspace(0, 1, 9)[1:-1, None]
-    value = (1 + 2 * s) * (1 - s) ** 2 * left + s * (1 - s) ** 2 * h * before
-    value = value + s**2 * (3 - 2 * s) * right + s**2 * (s - 1) * h * after
-    return np.asarray(value.min(axis=0))
+        return Crossing(root(there, low, end), j) if low < end else None
