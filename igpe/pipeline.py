@@ -10,6 +10,7 @@ import numpy as np
 from igpe.algebraic.curves import series_of, smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
 from igpe.core.arguments import require
+from igpe.core.box import Box
 from igpe.core.deadline import (
     Deadline,
     ended_by,
@@ -405,6 +406,8 @@ def _refined_best(
         if shot is not None:
             number, best = shot
             paths.insert(0, paths.pop(number))
+        elif best is not None:
+            paths = [_shared(path, first, best.estimate, problem.box) for path in paths]
     if best is None:
         raise EstimationFailed(
             f"None of the {len(paths)} candidates could be corrected on the dynamics, and shooting "
@@ -414,6 +417,13 @@ def _refined_best(
             first.status,
         )
     return Fitted([paths[0]._replace(corrected=best.estimate), *paths[1:]], best)
+
+
+def _shared(path: CandidatePath, rough: Estimate, refined: Estimate, box: Box) -> CandidatePath:
+    """A candidate that ended at the same values as the one that was refined ends with it."""
+    ends = (box.vector(e.parameters) for e in (path.corrected, rough))
+    is_same = path.usable and has_same_values(*ends, box)
+    return path._replace(corrected=refined) if is_same else path
 
 
 def _cut_short(
