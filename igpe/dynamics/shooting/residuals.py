@@ -31,6 +31,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from threading import get_ident
 from typing import NamedTuple, TypeAlias
 
 import casadi as ca
@@ -198,11 +199,11 @@ class Run:
         """(m,) residuals and (m, size) derivative, from the run's trajectory."""
         m, n = self.measurements, len(self.index)
         residual = (trajectory.measured.reshape(-1)[self._cells] - m.value) * self._weight
-        by_unknown = self._by_unknown(trajectory, m.column)
+        by_unknown = self.by_unknown(trajectory, m.column)
         found = Linearised(residual, by_unknown * self._weight[:, None])
         if self.deviation is not None:
             spread = trajectory.measured[m.row, self.deviation]
-            slope = self._by_unknown(trajectory, self.deviation)
+            slope = self.by_unknown(trajectory, self.deviation)
             found = likelihood_residuals(found, spread, slope, self.deviation >= 0)
         if n == size:  # the problem's order is the run's
             return found
@@ -210,7 +211,7 @@ class Run:
         jacobian[:, self.index] = found.jacobian
         return found._replace(jacobian=jacobian)
 
-    def _by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
+    def by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
         """(m, n_q) derivative of one output at each measurement's time."""
         row = self.measurements.row
         by_unknown = trajectory.measured_by_unknown[row, column]
@@ -264,7 +265,7 @@ class Residuals:
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
-        self.runs = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
+        self.runs = runs_of(problem, integrator)
         self._unmeasured = unmeasured(problem)
         self._losses = losses_of(problem)
         self.broken: Broken | None = None
@@ -383,6 +384,25 @@ def simulate(
         simulation = integrator.simulation(ivp, grid, sensitivities=False)
         found.append((ivp, simulation.run(np.zeros(0))))
     return tuple(found)
+
+
+MOST_KEPT = 4  # sets of runs that are kept with a problem
+
+
+def runs_of(problem: Problem, integrator: Integrator) -> tuple[Run, ...]:
+    """All experiments made ready, with derivatives; kept with the problem, for each thread.
+
+    They remember no run: the same unknowns give the same bits as runs that were made anew.
+    """
+    kept = compiled(problem).kept
+    key = runs_of, integrator, get_ident()  # intervals belong to one thread
+    if key not in kept:
+        mine = [k for k in kept if k[0] is runs_of]
+        for old in mine[: len(mine) + 1 - MOST_KEPT]:
+            kept.pop(old, None)
+        kept[key] = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
+    runs: tuple[Run, ...] = kept[key]
+    return runs
 
 
 def _run(problem: Problem, k: int, integrator: Integrator) -> Run:
