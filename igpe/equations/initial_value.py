@@ -520,8 +520,9 @@ class _Sizes:
 
 
 def _most(name: str, experiment: Experiment) -> float:
-    values = experiment.measurements.of(name)[1] if name in experiment.measured else np.zeros(0)
-    return float(np.max(np.abs(values), initial=0.0))
+    if name not in experiment.measured:
+        return 0.0
+    return float(np.max(np.abs(experiment.measurements.of(name)[1]), initial=0.0))
 
 
 def _magnitude(component: Any) -> float:

@@ -12,7 +12,7 @@ derivatives and inputs that jump is a subclass of `igpe.dynamics.integrators.pie
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -145,6 +145,7 @@ class Intervals(ABC):
     sweeps    whether `recorded` and `swept` give the gradient of a weighted sum
     compiled  whether the equations run as machine code
     refused   why no interval can be integrated; empty if nothing speaks against it
+    slow      why a slower method than usual integrates them; empty if none does
     """
 
     chains: ClassVar[bool] = False
@@ -154,6 +155,7 @@ class Intervals(ABC):
 
     ivp: InitialValueProblem
     cut: Cut
+    slow: str = field(default="", kw_only=True)
 
     @abstractmethod
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:

@@ -53,7 +53,8 @@ from igpe.dynamics.integrators.runge_kutta_source import (
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
-LONGEST = 8_000  # operations of the equations that are compiled
+LONGEST = 40_000  # operations of the equations that are compiled: of 500 states, in half a minute
+QUICK = 1_000  # operations from which compilers take so long that they are given less to do
 FEWEST = 4  # columns of derivatives that are computed at once
 
 OUT_OF_STEPS = 1  # how the C code ended an interval: 0 if nothing happened, see `_why`
@@ -97,9 +98,10 @@ class RungeKutta(Integrator):
         if (length := model.length + outputs.length) > LONGEST:
             why = f"The equations are too long to compile: {length} operations, at most "
             return Refused(ivp, pieces, f"{why}{LONGEST}.")
-        libraries = []
-        for source, wanted in ((model.source, "igpe_intervals"), (outputs.source, "igpe_tolds")):
-            library, why = built(source, wanted)
+        libraries, level = [], 2 if model.length < QUICK else 1
+        sources = (model.source, "igpe_intervals", level), (outputs.source, "igpe_tolds", 1)
+        for source, wanted, optimised in sources:
+            library, why = built(source, wanted, level=optimised)
             if library is None:
                 return Refused(ivp, pieces, why, Status.NO_SOLVER)
             libraries.append(library)

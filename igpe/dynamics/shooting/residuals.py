@@ -41,7 +41,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import Deadline, finishing, require_going_on
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
+from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.shooting.base import Profile, losses_of
 from igpe.equations.compiled import compiled
@@ -350,6 +350,11 @@ class Residuals:
                 at = self(x)
         return Fit(x, at, Status.INTERRUPTED, 0)
 
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """A sentence if a slower method than usual integrates some experiment."""
+        return slow(run.simulation.intervals for run in self.runs)
+
     def ended(self, fit: Fit) -> Fit:
         """The fit, with the status of the integration that kept it from beginning."""
         return fit._replace(status=self.broken.status) if fit.at is None and self.broken else fit
@@ -358,6 +363,11 @@ class Residuals:
         """Why a search ended, if it is for an integration that broke down."""
         broke = fit.status in {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}
         return [self.broken.sentence] if broke and self.broken else []
+
+
+def slow(every: Iterable[Intervals]) -> tuple[str, ...]:
+    """The first sentence of intervals that are integrated by a slower method than usual."""
+    return tuple(dict.fromkeys(one.slow for one in every if one.slow))[:1]
 
 
 def untouched(residuals: Residuals, method: str) -> Estimate:

@@ -9,9 +9,9 @@ from initial_values import needs_compiler, one_state
 from interval_problems import EXACT, NUMBERS, Cut, exact, posed, prepared
 
 from igpe.core.status import Status
+from igpe.dynamics.integrators import runge_kutta_source
 from igpe.dynamics.integrators.cut import interval_of
 from igpe.dynamics.integrators.local_linearization import LocalLinearization
-from igpe.dynamics.integrators import runge_kutta_source
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
 
 pytestmark = needs_compiler
