@@ -20,20 +20,11 @@ CALLS, LEAST = 3, 0.5  # calls at least, and seconds that they take together at 
 def main() -> None:
     """Import, compile, call."""
     import amici
-    import petab.v1
-    import yaml
     from amici.importers.petab.v1 import import_petab_problem
-    from amici.sim.sundials import SensitivityMethod, SensitivityOrder, run_simulations
-    from amici.sim.sundials.petab.v1 import LLH, SLLH, simulate_petab
-    from amici.sim.sundials.petab.v1._conditions import create_edatas, fill_in_parameters
-    from amici.sim.sundials.petab.v1._parameter_mapping import create_parameter_mapping
+    from amici.sim.sundials import SensitivityMethod
 
     path, folder, relative, absolute = sys.argv[1:]
-    settings = yaml.safe_load(Path(path).read_text())
-    for part in settings["problems"]:  # these tables are not kept in data/petab
-        part.pop("visualization_files", None)
-    problem = petab.v1.Problem.from_yaml(settings, base_path=str(Path(path).parent))
-    petab.v1.flatten_timepoint_specific_output_overrides(problem)  # AMICI knows no others
+    problem = read(Path(path))
     began = sum(os.times()[:4])
     model = import_petab_problem(problem, output_dir=Path(folder) / "model", verbose=False)
     printed = {"version": amici.__version__, "compiling": sum(os.times()[:4]) - began}
@@ -41,6 +32,32 @@ def main() -> None:
     solver.set_relative_tolerance(float(relative))
     solver.set_absolute_tolerance(float(absolute))
     solver.set_max_steps(100_000)
+    for name in ("forward", "adjoint"):
+        solver.set_sensitivity_method(getattr(SensitivityMethod, name))
+        printed[name] = timed(problem, model, solver)
+    print(json.dumps(printed))
+
+
+def read(path):
+    """The problem, as AMICI can read it."""
+    import petab.v1
+    import yaml
+
+    settings = yaml.safe_load(path.read_text())
+    for part in settings["problems"]:  # these tables are not kept in data/petab
+        part.pop("visualization_files", None)
+    problem = petab.v1.Problem.from_yaml(settings, base_path=str(path.parent))
+    petab.v1.flatten_timepoint_specific_output_overrides(problem)  # AMICI knows no others
+    return problem
+
+
+def timed(problem, model, solver):
+    """Objective, gradient and seconds at the nominal parameters."""
+    from amici.sim.sundials import SensitivityOrder, run_simulations
+    from amici.sim.sundials.petab.v1 import LLH, SLLH, simulate_petab
+    from amici.sim.sundials.petab.v1._conditions import create_edatas, fill_in_parameters
+    from amici.sim.sundials.petab.v1._parameter_mapping import create_parameter_mapping
+
     solver.set_sensitivity_order(SensitivityOrder.first)
     conditions = problem.get_simulation_conditions_from_measurement_df()
     mapping = create_parameter_mapping(
@@ -52,28 +69,23 @@ def main() -> None:
     given = create_edatas(model, problem, conditions)
     values = dict(zip(problem.x_ids, problem.x_nominal_scaled, strict=True))
     fill_in_parameters(given, values, True, mapping, model)
-    for name in ("forward", "adjoint"):
-        solver.set_sensitivity_method(getattr(SensitivityMethod, name))
-        seconds, result = repeated(
-            lambda: simulate_petab(
-                problem,
-                amici_model=model,
-                solver=solver,
-                simulation_conditions=conditions,
-                edatas=given,
-                parameter_mapping=mapping,
-                problem_parameters=values,
-                scaled_parameters=True,
-            )
-        )
-        integration, _ = repeated(lambda: run_simulations(model, solver, given))
-        printed[name] = {
-            "seconds": seconds,
-            "integration": integration,
-            "objective": -result[LLH],
-            "gradient": {n: -float(v) for n, v in (result[SLLH] or {}).items()},
-        }
-    print(json.dumps(printed))
+    settings = {
+        "amici_model": model,
+        "solver": solver,
+        "simulation_conditions": conditions,
+        "edatas": given,
+        "parameter_mapping": mapping,
+        "problem_parameters": values,
+        "scaled_parameters": True,
+    }
+    seconds, result = repeated(lambda: simulate_petab(problem, **settings))
+    integration, _ = repeated(lambda: run_simulations(model, solver, given))
+    return {
+        "seconds": seconds,
+        "integration": integration,
+        "objective": -result[LLH],
+        "gradient": {n: -float(v) for n, v in (result[SLLH] or {}).items()},
+    }
 
 
 def repeated(call):

@@ -25,8 +25,8 @@ class Automatic(Integrator):
       uses up its steps is integrated again from its start by `Sundials`; any other break-down is
       final. Every run begins so, whatever was found before: the same q always gives the same
       numbers.
-    - Else `Sundials` for a trajectory; `slow` says why. Many intervals go side by side in NumPy; one that breaks
-      down is integrated by `Sundials`.
+    - Else `Sundials` for a trajectory; `slow` says why. Many intervals go side by side in NumPy;
+      one that breaks down is integrated by `Sundials`.
 
     slack    of `RungeKutta`: times that derivatives may err more than states
     seconds  wall time allowed for each method's attempt

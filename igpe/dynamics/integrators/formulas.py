@@ -1,9 +1,10 @@
 """What functions compute but for their numbers: equal formulas are derived and compiled once.
 
-`Formula` makes each use of a constant an entry of a new last input, before derivatives are taken, with
-the operations as they are, so that no value changes by a bit. Constants that differentiation treats
-in a way of their own, as exponents, stay in the formula. Where CasADi simplifies (products with 0 or
-1) the formula is another one, and rightly so: with an input of 0 a product with log(0) is not there.
+`Formula` makes each use of a constant an entry of a new last input, before derivatives are taken,
+with the operations as they are, so that no value changes by a bit. Constants that differentiation
+treats in a way of their own, as exponents, stay in the formula. Where CasADi simplifies (products
+with 0 or 1) the formula is another one, and rightly so: with an input of 0 a product with log(0) is
+not there.
 """
 
 import hashlib

@@ -3,7 +3,8 @@
 What is measured is a source of its own: conditions that share slopes measure other things. Both are
 made of a `Formula`, so that experiments which differ in numbers alone are derived once.
 
-`PlanStruct`, `ToldStruct`, `BatchStruct`, `Tape` and `Sweep` are the structures of `runge_kutta_model.c`.
+`PlanStruct`, `ToldStruct`, `BatchStruct`, `Tape` and `Sweep` are structures of
+`runge_kutta_model.c`.
 
 The slopes of few directions come straight from the equations, without their Jacobians: CasADi
 differentiates along one direction and writes that in C, each number once. Here each line that
@@ -115,8 +116,8 @@ class BatchStruct(ctypes.Structure):
     """`Batch` of the C code: starts, unknowns, directions, and where results go."""
 
     _fields_ = _fields(
-        "directions:integer rest:integer starts q along gaps probed:integer chained:integer ends ends_by "
-        "measured measured_by states states_by reached told tape"
+        "directions:integer rest:integer starts q along gaps probed:integer chained:integer "
+        "ends ends_by measured measured_by states states_by reached told tape"
     )
 
 

@@ -408,7 +408,7 @@ def runs_of(problem: Problem, integrator: Integrator) -> tuple[Run, ...]:
     key = runs_of, integrator, get_ident()  # intervals belong to one thread
     if key not in kept:
         mine = [k for k in kept if k[0] is runs_of]
-        for old in mine[: len(mine) + 1 - MOST_KEPT]:
+        for old in mine[: max(0, len(mine) + 1 - MOST_KEPT)]:
             kept.pop(old, None)
         kept[key] = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
     runs: tuple[Run, ...] = kept[key]
