@@ -157,7 +157,8 @@ def _needing_amici(section: Any) -> Any:
         if given.amici is None:
             raise SystemExit(
                 "This section compares with AMICI: give --amici PYTHON, the Python of an "
-                "environment that has it; `python benchmarks/petab_speed.py --help` says how to make one."
+                "environment that has it. `python benchmarks/petab_speed.py --help` says how to "
+                "make one."
             )
         yield from section(given)
 

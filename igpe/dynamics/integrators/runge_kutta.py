@@ -98,17 +98,16 @@ class RungeKutta(Integrator):
         if (length := model.length + outputs.length) > LONGEST:
             why = f"The equations are too long to compile: {length} operations, at most "
             return Refused(ivp, pieces, f"{why}{LONGEST}.")
-        libraries, level = [], 2 if model.length < QUICK else 1
-        sources = (model.source, "igpe_intervals", level), (outputs.source, "igpe_tolds", 1)
-        for source, wanted, optimised in sources:
-            library, why = built(source, wanted, level=optimised)
-            if library is None:
-                return Refused(ivp, pieces, why, Status.NO_SOLVER)
-            libraries.append(library)
-        driver, told = libraries
+        level = 2 if model.length < QUICK else 1
+        driver, why = built(model.source, "igpe_intervals", level=level)
+        if driver is None:
+            return Refused(ivp, pieces, why, Status.NO_SOLVER)
+        library, why = built(outputs.source, "igpe_tolds", level=1)
+        if library is None:
+            return Refused(ivp, pieces, why, Status.NO_SOLVER)
         for function in (driver.igpe_intervals, driver.igpe_back):
             function.argtypes = [ctypes.c_void_p] * 2
-        told = ToldStruct.of(outputs, told, measured.numbers)
+        told = ToldStruct.of(outputs, library, measured.numbers)
         return RungeKuttaIntervals(ivp, pieces, self, some, Model(driver, slope.numbers, told))
 
 
@@ -356,8 +355,8 @@ class RungeKuttaIntervals(Intervals):
         if before or after:
             kept = np.delete(np.arange(n_d + rest), [*range(before), *range(n_d - after, n_d)])
             ends = kept[: n_d - before - after]
-            for i, places in ((1, ends), (3, kept), (5, ends)):
-                numbers[i] = numbers[i][:, :, places]
+            for i, columns_of in ((1, ends), (3, kept), (5, ends)):
+                numbers[i] = numbers[i][:, :, columns_of]
         ended, n_k = told[:, 0], self.cut.intervals
         self._clock.out_of_steps = bool((ended == OUT_OF_STEPS).any())
         status, reasons = [Status.CONVERGED] * n_k, [""] * n_k
