@@ -421,8 +421,8 @@ def _refined_best(
 
 def _shared(path: CandidatePath, rough: Estimate, refined: Estimate, box: Box) -> CandidatePath:
     """A candidate that ended at the same values as the one that was refined ends with it."""
-    ends = (box.vector(e.parameters) for e in (path.corrected, rough))
-    is_same = path.usable and has_same_values(*ends, box)
+    own, other = (box.vector(e.parameters) for e in (path.corrected, rough))
+    is_same = path.usable and has_same_values(own, other, box)
     return path._replace(corrected=refined) if is_same else path
 
 
