@@ -411,7 +411,7 @@ def runs_of(problem: Problem, integrator: Integrator) -> tuple[Run, ...]:
     except TypeError:  # an integrator that may change until the next call
         kept, key = {}, None
     if key not in kept:
-        mine = [k for k in kept if k[0] is runs_of]
+        mine = [k for k in list(kept) if k[0] is runs_of]
         for old in mine[: max(0, len(mine) + 1 - MOST_KEPT)]:
             kept.pop(old, None)
         kept[key] = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
