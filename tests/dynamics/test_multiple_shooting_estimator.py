@@ -301,7 +301,7 @@ def test_why_an_integration_broke_down_is_told():
 
 def test_without_a_compiler_the_missing_solver_is_told(monkeypatch):
     monkeypatch.setattr(
-        "igpe.dynamics.integrators.runge_kutta.built", lambda *_: (None, "No C compiler.")
+        "igpe.dynamics.integrators.runge_kutta.built", lambda *_, **__: (None, "No C compiler.")
     )
     case = CASE["decay"]
     found = MultipleShooting(RungeKutta()).estimate(case.problem(), case.near)

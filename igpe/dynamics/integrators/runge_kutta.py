@@ -353,10 +353,11 @@ class RungeKuttaIntervals(Intervals):
             self.model.library.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
         *numbers, reached, told = views
         if before or after:
-            kept = np.delete(np.arange(n_d + rest), [*range(before), *range(n_d - after, n_d)])
-            ends = kept[: n_d - before - after]
-            for i, columns_of in ((1, ends), (3, kept), (5, ends)):
-                numbers[i] = numbers[i][:, :, columns_of]
+            kept = slice(before, n_d - after)
+            beyond = numbers[3][:, :, n_d:]
+            numbers[1::2] = [v[:, :, kept] for v in numbers[1::2]]
+            if rest:
+                numbers[3] = np.concatenate([numbers[3], beyond], axis=2)
         ended, n_k = told[:, 0], self.cut.intervals
         self._clock.out_of_steps = bool((ended == OUT_OF_STEPS).any())
         status, reasons = [Status.CONVERGED] * n_k, [""] * n_k

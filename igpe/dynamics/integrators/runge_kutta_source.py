@@ -334,8 +334,10 @@ def model_formulas(ivp: InitialValueProblem, moving: int) -> tuple[Formula, Form
     """f and h as functions of (t, x, q, ab), with u = a + b t; f of the first `moving` unknowns."""
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
-    ab = ca.vertcat(a, b)
-    slope = ca.Function("f", [ivp.t, ivp.x, ivp.q[:moving], ab], [ca.densify(f)])
+    ab, q = ca.vertcat(a, b), ca.SX(0, 1)
+    if moving:
+        q = ivp.q[:moving]
+    slope = ca.Function("f", [ivp.t, ivp.x, q, ab], [ca.densify(f)])
     measured = ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], [ca.densify(h)])
     return Formula(slope), Formula(measured)
 

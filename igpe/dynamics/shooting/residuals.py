@@ -26,7 +26,7 @@ root(penalty) (w_(i+1) - w_i) between the pieces of an unknown that varies with 
 Logist, Diehl & Van Impe, section 2.4). All are linear.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -404,11 +404,14 @@ def runs_of(problem: Problem, integrator: Integrator) -> tuple[Run, ...]:
 
     They remember no run: the same unknowns give the same bits as runs that were made anew.
     """
-    frozen = isinstance(integrator, Hashable)  # another one may change until the next call
-    kept: dict[Any, Any] = compiled(problem).kept if frozen else {}
-    key = runs_of, integrator if frozen else None, get_ident()  # intervals belong to one thread
+    kept: dict[Any, Any] = compiled(problem).kept
+    key: Any = (runs_of, integrator, get_ident())  # intervals belong to one thread
+    try:
+        hash(key)
+    except TypeError:  # an integrator that may change until the next call
+        kept, key = {}, None
     if key not in kept:
-        mine = [k for k in kept if k[0] is runs_of]
+        mine = [k for k in list(kept) if k[0] is runs_of]
         for old in mine[: max(0, len(mine) + 1 - MOST_KEPT)]:
             kept.pop(old, None)
         kept[key] = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))

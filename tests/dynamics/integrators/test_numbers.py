@@ -1,5 +1,7 @@
 """Numbers of the equations as an input of the compiled functions: one library, the same bits."""
 
+from dataclasses import replace
+
 import casadi as ca
 import numpy as np
 import pytest
@@ -106,6 +108,15 @@ def test_experiments_that_differ_in_numbers_share_one_library(run, cache):
     assert len(list(cache.glob("*.so"))) == 2  # slopes, and what is measured
     sums = {round(float(f.measured.sum()), 9) for f in found}
     assert len(sums) == len(EXPERIMENTS)  # each with its own numbers
+
+
+@needs_compiler
+def test_experiments_that_measure_other_things_share_their_slopes(cache):
+    ivp = posed(fed(1.3, 2.5))
+    for count, measured in ((2, ivp.measured), (3, ca.sin(ivp.x)), (3, ivp.measured)):
+        other = replace(ivp, measured=measured)
+        RungeKutta().simulation(other, TIMES, sensitivities=True).run(np.array([0.6]))
+        assert len(list(cache.glob("*.so"))) == count
 
 
 @needs_compiler
