@@ -51,7 +51,7 @@ def negative_log_likelihood(
     return _likelihood(problem, parameters, integrator, priors=priors, derivatives=False).value
 
 
-class Likelihood(NamedTuple):
+class LikelihoodGradient(NamedTuple):
     """A negative log-likelihood, and its derivative by every free unknown, by name."""
 
     value: float
@@ -64,7 +64,7 @@ def likelihood_gradient(
     *,
     priors: bool = False,
     integrator: Integrator = Automatic(),
-) -> Likelihood:
+) -> LikelihoodGradient:
     """`negative_log_likelihood` with its exact derivative by every free unknown.
 
     What is measured, and standard deviations that are estimated or follow the model, are
@@ -82,7 +82,7 @@ def _likelihood(
     *,
     priors: bool,
     derivatives: bool,
-) -> Likelihood:
+) -> LikelihoodGradient:
     if not (problem.sigma_known or problem.sigma_estimated):
         raise ProblemError(
             "The likelihood needs standard deviations, which are unknown here; give them: "
@@ -111,7 +111,7 @@ def _likelihood(
                 gradient[i] += prior.bend(x[i]).slope
     if not np.isfinite(total):
         gradient[:] = np.nan
-    return Likelihood(total, box.mapping(gradient) if derivatives else {})
+    return LikelihoodGradient(total, box.mapping(gradient) if derivatives else {})
 
 
 def _of_run(

@@ -1,10 +1,10 @@
 """What functions compute but for their numbers: equal formulas are derived and compiled once.
 
-`Formula` makes each use of a constant an entry of a new last input, before derivatives are taken,
-with the operations as they are, so that no value changes by a bit. Constants that differentiation
-treats in a way of their own, as exponents, stay in the formula. Where CasADi simplifies (products
-with 0 or 1) the formula is another one, and rightly so: with an input of 0 a product with log(0) is
-not there.
+`SharedFormula` makes each use of a constant an entry of a new last input, before derivatives are
+taken, with the operations as they are, so that no value changes by a bit. Constants that
+differentiation treats in a way of their own, as exponents, stay in the formula. Where CasADi
+simplifies (products with 0 or 1) the formula is another one, and rightly so: with an input of 0 a
+product with log(0) is not there.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ LIFTED = {
 """Operations whose derivative is the same formula whatever their constants are."""
 
 
-class Formula:
+class SharedFormula:
     """An SX function with its numbers apart. Equal ones differ in nothing but these.
 
     plain    the function as it was
@@ -50,7 +50,7 @@ class Formula:
         self.key = hashlib.sha256(repr((sizes, results, built)).encode()).digest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Formula) and self.key == other.key
+        return isinstance(other, SharedFormula) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)

@@ -41,7 +41,7 @@ from igpe.dynamics.integrators.limits import MOST_STEPS, NO_START, TOO_MANY, all
 from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
     BatchStruct,
-    Model,
+    CompiledModel,
     PlanStruct,
     Sweep,
     Tape,
@@ -108,7 +108,9 @@ class RungeKutta(Integrator):
         for function in (driver.igpe_intervals, driver.igpe_back):
             function.argtypes = [ctypes.c_void_p] * 2
         told = ToldStruct.of(outputs, library, measured.numbers)
-        return RungeKuttaIntervals(ivp, pieces, self, some, Model(driver, slope.numbers, told))
+        return RungeKuttaIntervals(
+            ivp, pieces, self, some, CompiledModel(driver, slope.numbers, told)
+        )
 
 
 class _Clock:
@@ -160,7 +162,7 @@ class RungeKuttaIntervals(Intervals):
 
     method: RungeKutta
     needed: Needed
-    model: Model
+    model: CompiledModel
     otherwise: Integrator | None = None
     _clock: _Clock = field(default_factory=_Clock)
     _own: list[Any] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The C source of the batch integrator: the slopes as CasADi writes them, their sizes, the driver.
 
 What is measured is a source of its own: conditions that share slopes measure other things. Both are
-made of a `Formula`, so that experiments which differ in numbers alone are derived once.
+made of a `SharedFormula`, so that experiments which differ in numbers alone are derived once.
 
 `PlanStruct`, `ToldStruct`, `BatchStruct`, `Tape` and `Sweep` are structures of
 `runge_kutta_model.c`.
@@ -24,7 +24,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
-from igpe.dynamics.integrators.formulas import Formula
+from igpe.dynamics.integrators.formulas import SharedFormula
 from igpe.dynamics.integrators.limits import MOST_STEPS
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
@@ -50,7 +50,12 @@ class PlanStruct(ctypes.Structure):
 
     @classmethod
     def of(
-        cls, ivp: InitialValueProblem, pieces: Cut, method: Any, model: "Model", stopped: Any
+        cls,
+        ivp: InitialValueProblem,
+        pieces: Cut,
+        method: Any,
+        model: "CompiledModel",
+        stopped: Any,
     ) -> "PlanStruct":
         """The plan; it keeps the arrays it points at."""
         arrays = {
@@ -100,7 +105,7 @@ class ToldStruct(ctypes.Structure):
         return told
 
 
-class Model(NamedTuple):
+class CompiledModel(NamedTuple):
     """A model's compiled functions.
 
     library  of the slopes and the driver, with the `numbers` in its equations
@@ -284,7 +289,7 @@ MOST_WRITTEN = 100  # texts that a process keeps
 
 
 @lru_cache(MOST_WRITTEN)
-def written(slope: Formula) -> Written:
+def written(slope: SharedFormula) -> Written:
     """The source of the slopes f of a problem without implicit algebraic variables."""
     functions, jacobians = with_jacobians(slope, "igpe_slope", "FX", "FQ")
     _, x, q, ab, _ = functions[0].sx_in()
@@ -309,7 +314,7 @@ def written(slope: Formula) -> Written:
 
 
 @lru_cache(MOST_WRITTEN)
-def written_told(measured: Formula) -> WrittenTold:
+def written_told(measured: SharedFormula) -> WrittenTold:
     """The source of what is measured."""
     functions, jacobians = with_jacobians(measured, "igpe_told", "x", "q")
     sizes = {
@@ -330,7 +335,7 @@ def written_told(measured: Formula) -> WrittenTold:
     return WrittenTold(_generated(functions), length, sizes, places)
 
 
-def model_formulas(ivp: InitialValueProblem, moving: int) -> tuple[Formula, Formula]:
+def model_formulas(ivp: InitialValueProblem, moving: int) -> tuple[SharedFormula, SharedFormula]:
     """f and h as functions of (t, x, q, ab), with u = a + b t; f of the first `moving` unknowns."""
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
@@ -339,11 +344,11 @@ def model_formulas(ivp: InitialValueProblem, moving: int) -> tuple[Formula, Form
         q = ivp.q[:moving]
     slope = ca.Function("f", [ivp.t, ivp.x, q, ab], [ca.densify(f)])
     measured = ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], [ca.densify(h)])
-    return Formula(slope), Formula(measured)
+    return SharedFormula(slope), SharedFormula(measured)
 
 
 def with_jacobians(
-    formula: Formula, name: str, by_x: str, by_q: str
+    formula: SharedFormula, name: str, by_x: str, by_q: str
 ) -> tuple[list[Any], dict[str, Any]]:
     """The function without and with its Jacobians, and these by name.
 

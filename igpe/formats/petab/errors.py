@@ -22,7 +22,7 @@ from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.files import read, write
 from igpe.core.status import Status
 from igpe.dynamics.likelihood import (
-    Likelihood,
+    LikelihoodGradient,
     likelihood_gradient,
     negative_log_likelihood,
 )
@@ -60,7 +60,7 @@ def petab_objective(
 
 def petab_gradient(
     problem: Problem, parameters: Mapping[str, float] | None = None, *, priors: bool = False
-) -> Likelihood:
+) -> LikelihoodGradient:
     """`petab_objective` as `value`, and its exact derivatives by unknown as `gradient`.
 
     They are by the parameters themselves, not by their logarithms, also where the table has a

@@ -10,7 +10,7 @@ from interval_problems import NUMBERS
 from repeated import thinned
 
 from igpe.dynamics.integrators import formulas
-from igpe.dynamics.integrators.formulas import Formula
+from igpe.dynamics.integrators.formulas import SharedFormula
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.runge_kutta_source import written
 
@@ -65,7 +65,7 @@ def curve(a, b, power, held):
 
 def test_numbers_become_an_input_and_results_stay():
     plain = curve(3.5, 0.25, 2.7, 1.5)
-    formula = Formula(plain)
+    formula = SharedFormula(plain)
     for given in ([1.2, 2.3], [1.7, 1.1]):
         pairs = zip(
             plain.call([given]), formula.function.call([given, formula.numbers]), strict=True
@@ -79,11 +79,11 @@ def test_numbers_become_an_input_and_results_stay():
 
 
 def test_formulas_are_equal_where_nothing_but_numbers_differs():
-    one, same = Formula(curve(3.5, 0.25, 2.7, 1.5)), Formula(curve(1.1, 9.0, 2.7, 0.2))
+    one, same = SharedFormula(curve(3.5, 0.25, 2.7, 1.5)), SharedFormula(curve(1.1, 9.0, 2.7, 0.2))
     assert one == same
     assert hash(one) == hash(same)
-    assert one != Formula(curve(3.5, 0.25, 2.6, 1.5))  # an exponent
-    assert one != Formula(curve(3.5, 1.0, 2.7, 1.5))  # a product that is not there
+    assert one != SharedFormula(curve(3.5, 0.25, 2.6, 1.5))  # an exponent
+    assert one != SharedFormula(curve(3.5, 1.0, 2.7, 1.5))  # a product that is not there
     given = [1.2, 2.3]
     theirs = [np.asarray(v) for v in one.function.call([given, same.numbers])]
     for mine, right in zip(theirs, same.plain.call([given]), strict=True):
@@ -91,7 +91,7 @@ def test_formulas_are_equal_where_nothing_but_numbers_differs():
 
 
 def test_derivatives_of_a_formula_are_those_of_the_function():
-    formula, x = Formula(curve(3.5, 0.25, 2.7, 1.5)), ca.SX.sym("x", 2)
+    formula, x = SharedFormula(curve(3.5, 0.25, 2.7, 1.5)), ca.SX.sym("x", 2)
     known = ca.Function("j", [x], [ca.jacobian(formula.plain(x)[0], x)])
     n = ca.SX.sym("n", len(formula.numbers))
     made = ca.Function("j", [x, n], [ca.jacobian(formula.function(x, n)[0], x)])
