@@ -291,6 +291,8 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
             f"parameters=. Leave it out of parameters to keep it fixed, or remove the line that "
             f"fixes it (m.{name}.fix(...)) to estimate it."
         )
+    if instance is not next(i for i in problem.instances if name in i.scalars):
+        return  # its units were compared with all others' when the first was looked at
     units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
     if len(units) > 1 and name not in problem.local:
         raise ProblemError(

@@ -64,8 +64,12 @@ def petab_gradient(
     """`petab_objective` as `value`, and its exact derivatives by unknown as `gradient`.
 
     They are by the parameters themselves, not by their logarithms, also where the table has a
-    logarithmic scale; see `igpe.dynamics.likelihood.likelihood_gradient`. Arguments and errors are
-    those of `petab_objective`.
+    logarithmic scale; see `igpe.dynamics.likelihood.likelihood_gradient`.
+
+    problem     by `read_petab`
+    parameters  unknown -> value; by default the nominal ones of the parameter table
+    priors      whether those that the problem has are counted
+    raises      as `petab_objective` does
     """
     values = {**petab_model(problem).nominal, **(parameters or {})}
     at = likelihood_gradient(problem, values, priors=priors)
