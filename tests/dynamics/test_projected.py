@@ -79,7 +79,10 @@ def grouped():
 
 def with_priors():
     return plain(
-        priors={"offset": (5.0, 0.4), "scale": igpe.losses.Prior("log-normal", (3.6, 0.02))}
+        priors={
+            "offset": igpe.losses.NormalPrior(5.0, 0.4),
+            "scale": igpe.losses.Prior("log-normal", (3.6, 0.02)),
+        }
     )
 
 

@@ -255,4 +255,3 @@ def without(own: FloatArray, rest: FloatArray) -> FloatArray:
     left, singular, _ = np.linalg.svd(even, full_matrices=False)
     basis = left[:, singular > RANK * singular[0]]
     return np.asarray(rest - basis @ (basis.T @ rest))
-

@@ -320,7 +320,7 @@ class Residuals:
         return every
 
     def stacked(self, x: FloatArray, trajectories: Sequence[Trajectory]) -> Linearised | None:
-        """Residuals and derivative at x (n,) from each run's trajectory, or None: see `__call__`."""
+        """Residuals and derivative at x (n,) from each run's trajectory, or None."""
         pieces = []
         for run, trajectory in zip(self.runs, trajectories, strict=True):
             piece = run.linearised(trajectory, len(x))
