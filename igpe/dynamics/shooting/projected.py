@@ -41,7 +41,7 @@ RANK = 1e-10  # of the largest: a direction of the eliminated unknowns that move
 INNER_FAILED = "Scales, offsets or standard deviations could not be fitted to the outputs."
 
 
-def projected(problem: Problem, residuals: Residuals) -> "Projected | None":
+def projected(problem: Problem, residuals: Residuals) -> "Eliminated | None":
     """The residuals with all unknowns eliminated that only outputs depend on; None without any.
 
     None as well with a robust loss, and where the outputs cannot be evaluated from the states
@@ -56,7 +56,7 @@ def projected(problem: Problem, residuals: Residuals) -> "Projected | None":
     inner = np.array([n in shown and n not in moving for n in box.names], dtype=bool)
     if inner.all() or not inner.any():
         return None
-    return Projected(residuals, box, inner)
+    return Eliminated(residuals, box, inner)
 
 
 def _needs_more(ivp: InitialValueProblem) -> bool:
@@ -140,7 +140,7 @@ def _moved(by_state: FloatArray, states_by: FloatArray) -> FloatArray:
     return np.asarray(np.where(states_by[:, None] == 0, 0.0, terms).sum(axis=2))
 
 
-class Projected:
+class Eliminated:
     """Residuals as a function of the unknowns that are left, a, others at their best.
 
     box    of a;  own: of the unknowns that are eliminated, b

@@ -26,7 +26,7 @@ from igpe.dynamics.shooting.base import (
     require_start,
     spread_of,
 )
-from igpe.dynamics.shooting.projected import Projected, UnlikeError, projected
+from igpe.dynamics.shooting.projected import Eliminated, UnlikeError, projected
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.switch_times import moved_across
@@ -106,7 +106,7 @@ class PreparedShooting:
     residuals: Residuals
     search: Search
     restarts: Restarts = ONCE
-    few: Projected | None = None
+    few: Eliminated | None = None
 
     @property
     def searched(self) -> IntArray:
