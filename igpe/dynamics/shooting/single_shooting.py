@@ -115,14 +115,12 @@ class PreparedShooting:
 
     def cost(self, x: FloatArray) -> float | None:
         """Cost at x (n,), of eliminated unknowns at their best; None if it cannot be computed."""
-        try:
-            at = None if self.few is None else self.few.solved(x)
-        except UnlikeError:
-            at = None
-        if at is not None:
-            return at[1].cost
-        plain = self.residuals(x)
-        return None if plain is None else plain.cost
+        if self.few is not None:
+            with suppress(UnlikeError):
+                at_best = self.few.solved(x)
+                return None if at_best is None else at_best[1].cost
+        at = self.residuals(x)
+        return None if at is None else at.cost
 
     def fit(self, start: Mapping[str, float]) -> Fit:
         """The search from `start`, with residuals and derivative where it ended."""
