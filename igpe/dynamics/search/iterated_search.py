@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
-from igpe.core.box import Box
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.fields import Checked, Count, CountFrom1
@@ -27,7 +26,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import best_of
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_start
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
-from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
+from igpe.dynamics.shooting.single_shooting import ONCE, PreparedShooting, SingleShooting
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import Landscape, is_same_objective, match
@@ -112,7 +111,8 @@ class IteratedSearch(Checked):
         """Single shooting as exact as that."""
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
         search = GaussNewton(ENOUGH, max_iterations=self.iterations)
-        return SingleShooting(integrator, search).prepare(problem)
+        shooting = replace(self.local, integrator=integrator, search=search, restarts=ONCE)
+        return shooting.prepare(problem)
 
     def _finish(
         self,
@@ -170,7 +170,7 @@ class _Search:
         for other in others:
             best = self.pool[0].cost
             parent = self.pool[random.integers(len(self.pool))]
-            self._search(_redrawn(parent.x, other, random, box))
+            self._search(_redrawn(parent.x, other, random, self.rough.searched))
             idle = 0 if _below(self.pool[0].cost, best) else idle + 1
             if idle >= method.patience:
                 return
@@ -198,12 +198,15 @@ def _below(one: float, other: float) -> bool:
 
 
 def _redrawn(
-    parent: FloatArray, other: FloatArray, random: np.random.Generator, box: Box
+    parent: FloatArray, other: FloatArray, random: np.random.Generator, searched: IntArray
 ) -> FloatArray:
-    """The parent (n,) with some of its unknowns from another point: a half of them, or fewer."""
-    count = round(len(box) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
+    """The parent (n,) with some of its unknowns from another point: a half of them, or fewer.
+
+    searched  places of those that the search varies
+    """
+    count = round(len(searched) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
     child = parent.copy()
-    drawn = random.choice(len(box), max(count, 1), replace=False)
+    drawn = random.choice(searched, max(count, 1), replace=False)
     child[drawn] = other[drawn]
     return child
 

@@ -150,9 +150,9 @@ class MultiStart(Checked):
         for steps in STEPS:
             with allowance(steps):
                 for k in set(range(len(trials))) - set(able):
-                    at = shooting.residuals(trials[k])
-                    if at is not None:
-                        able[k] = at.cost
+                    cost = shooting.cost(trials[k])
+                    if cost is not None:
+                        able[k] = cost
             if len(able) >= min(self.starts, self.trials):
                 break
         best = sorted(able, key=lambda k: (able[k], k))[: self.starts]

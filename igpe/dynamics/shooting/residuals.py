@@ -298,16 +298,31 @@ class Residuals:
         None as well where one of their numbers is none, or has no square. `broken` tells why.
         raises KeyboardInterrupt once the call must end (`igpe.core.deadline`), ExhaustedError
         """
+        every = self.trajectories(x)
+        stacked = None if every is None else self.stacked(x, every)
+        if stacked is not None:
+            self.best.look_at(x, stacked)
+        return stacked
+
+    def trajectories(self, x: FloatArray) -> list[Trajectory] | None:
+        """Of each run at x (n,), or None if an integration broke down; it counts as a call."""
         require_going_on()
         if self.calls >= self.most:
             raise ExhaustedError
         self.calls += 1
-        pieces = []
+        every = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
             if not trajectory.status.usable:
                 self.broken = Broken(run.name, trajectory.status, trajectory.reason)
                 return None
+            every.append(trajectory)
+        return every
+
+    def stacked(self, x: FloatArray, trajectories: Sequence[Trajectory]) -> Linearised | None:
+        """Residuals and derivative at x (n,) from each run's trajectory, or None."""
+        pieces = []
+        for run, trajectory in zip(self.runs, trajectories, strict=True):
             piece = run.linearised(trajectory, len(x))
             if not have_squares(*piece):
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
@@ -315,13 +330,11 @@ class Residuals:
             pieces.append(self._losses[-1].reweighted(piece))
         if self._unmeasured.size:
             pieces.append(self._unmeasured(x))
-        stacked = pieces[0]
-        if len(pieces) > 1:
-            residual = np.concatenate([p.residual for p in pieces])
-            jacobian = np.vstack([p.jacobian for p in pieces])
-            stacked = Linearised(residual, jacobian, sum(p.offset for p in pieces))
-        self.best.look_at(x, stacked)
-        return stacked
+        if len(pieces) == 1:
+            return pieces[0]
+        residual = np.concatenate([p.residual for p in pieces])
+        jacobian = np.vstack([p.jacobian for p in pieces])
+        return Linearised(residual, jacobian, sum(p.offset for p in pieces))
 
     def best_of(self, points: Iterable[FloatArray], seconds: float | None = None) -> Fit:
         """The best of points (n,), and of those before, for a user who waits for an answer.

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -25,6 +26,7 @@ from igpe.dynamics.shooting.base import (
     require_start,
     spread_of,
 )
+from igpe.dynamics.shooting.projected import Eliminated, UnlikeError, projected
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.switch_times import moved_across
@@ -46,11 +48,15 @@ class SingleShooting:
     restarts    further starts where a fit is bad; none by default, nor where standard deviations
                 are estimated. There the likelihood is maximised: the objective of an estimate is
                 sum (r / s)^2 + 2 log s
+    hierarchical  whether unknowns that only outputs depend on (scales, offsets, estimated standard
+                  deviations) are eliminated from the search: each step finds their best values
+                  without integrating again. The optimum is that of all unknowns
     """
 
     integrator: Integrator = Automatic()
     search: Search = GaussNewton()
     restarts: Restarts = ONCE
+    hierarchical: bool = True
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
@@ -58,7 +64,7 @@ class SingleShooting:
 
         A failed integration ends the run.
         """
-        return cls(integrator, LineSearch(absolute=1e-6))
+        return cls(integrator, LineSearch(absolute=1e-6), hierarchical=False)
 
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
@@ -85,17 +91,36 @@ class SingleShooting:
         residuals = Residuals(problem, self.integrator)
         # A likelihood does not tell whether a fit is bad.
         restarts = ONCE if problem.sigma_estimated else self.restarts
-        return PreparedShooting(problem, residuals, self.search, restarts)
+        few = projected(problem, residuals) if self.hierarchical else None
+        return PreparedShooting(problem, residuals, self.search, restarts, few)
 
 
 @dataclass(frozen=True)
 class PreparedShooting:
-    """A problem compiled for single shooting."""
+    """A problem compiled for single shooting.
+
+    few  its residuals without the unknowns that only outputs depend on; None if there are none
+    """
 
     problem: Problem
     residuals: Residuals
     search: Search
     restarts: Restarts = ONCE
+    few: Eliminated | None = None
+
+    @property
+    def searched(self) -> IntArray:
+        """Places of the unknowns that the search varies; it finds the others from them."""
+        return np.arange(len(self.problem.box)) if self.few is None else self.few.outer
+
+    def cost(self, x: FloatArray) -> float | None:
+        """Cost at x (n,), of eliminated unknowns at their best; None if it cannot be computed."""
+        if self.few is not None:
+            with suppress(UnlikeError):
+                at_best = self.few.solved(x)
+                return None if at_best is None else at_best[1].cost
+        at = self.residuals(x)
+        return None if at is None else at.cost
 
     def fit(self, start: Mapping[str, float]) -> Fit:
         """The search from `start`, with residuals and derivative where it ended."""
@@ -127,10 +152,16 @@ class PreparedShooting:
             return Fit(start, None, Status.INTEGRATION_BROKE, 0)
         for residuals in gentler:
             start = self.search.fit(residuals, start, self.problem.box).x
-        fit = self.search.fit(own, start, self.problem.box)
+        fit = self._searched_from(start)
         if np.isfinite(self._gate) and fit.cost <= self._gate:
             return fit
         return moved_across(own, self.search, fit, self.problem.box)
+
+    def _searched_from(self, start: FloatArray) -> Fit:
+        if self.few is not None:
+            with suppress(UnlikeError):
+                return self.few.fit(self.search, self.problem.box.clip(start))
+        return self.search.fit(self.residuals, start, self.problem.box)
 
     @property
     def _gate(self) -> float:
