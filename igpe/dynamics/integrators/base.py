@@ -43,6 +43,7 @@ class Trajectory:
                          missing: then all rows after `reached` are NaN, and none before
     reached              the last time of `times` (or the start) that was reached
     reason               a sentence: why the integration stopped, and when; empty if it did not
+    steps                how many were taken, if they are counted
     """
 
     times: FloatArray
@@ -54,6 +55,7 @@ class Trajectory:
     status: Status
     reached: float
     reason: str = ""
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ class Intervals(ABC):
             shots.status[0],
             float(times[done - 1]) if done else self.ivp.t0,
             shots.reason[0],
+            0 if shots.steps is None else int(shots.steps.sum()),
         )
 
     def until(self, last: float) -> "Intervals":

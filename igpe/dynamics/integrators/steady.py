@@ -56,11 +56,14 @@ class _Near(NamedTuple):
 
 
 class Resting:
-    """Finds the state at which an initial value problem starts at rest, for many unknowns."""
+    """Finds the state at which an initial value problem starts at rest, for many unknowns.
+
+    steps  of integration so far, if they are counted
+    """
 
     def __init__(self, ivp: InitialValueProblem, integrator: Integrator, duration: float) -> None:
         assert ivp.rest is not None, "only such problems start at rest"
-        rest, self.size = ivp.rest, len(ivp.unknowns)
+        rest, self.size, self.steps = ivp.rest, len(ivp.unknowns), 0
         self.scale, self.span = rest.scale, duration
         self.own = [ivp.unknowns.index(n) for n in rest.unknowns]
         self.nodes = np.concatenate([[ivp.t0], ivp.t0 + duration * SPANS])
@@ -77,6 +80,7 @@ class Resting:
         for between in pairwise(self.nodes):
             over = self.intervals.over(self.rest, np.array(between), np.array(between[1:]))
             run = over.run(states[-1][None] * self.scale, own, derivatives=False)
+            self.steps += 0 if run.steps is None else int(run.steps.sum())
             if not run.status[0].usable:
                 why = MOVES.format((between[0] - self.nodes[0]) / self.span, run.reason[0])
                 break

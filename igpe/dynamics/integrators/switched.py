@@ -177,7 +177,10 @@ class SwitchedIntervals(Intervals):
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
+        before = 0 if self.resting is None else self.resting.steps
         found = super().from_start(q, derivatives=derivatives)
+        if self.resting is not None and found.steps is not None:
+            found.steps[0, 0] += self.resting.steps - before
         if self.resting is None or found.status[0].usable or np.isfinite(self.start(q)[0]).all():
             return found
         return replace(found, reason=(self.resting(np.asarray(q, dtype=float)).why,))
@@ -386,6 +389,8 @@ class _Course:
         if stop == self.t and not taken.any():
             return
         shots = self._integrated(stop, times[taken], derivatives=self.derivatives)
+        if shots.steps is not None and self.shots.steps is not None:
+            self.shots.steps[self.k] += shots.steps[0]
         if self.derivatives:
             below = np.eye(len(self.q), self.n_d, self.n_x)
             shots = shots.along(np.vstack([self.by, below]))

@@ -38,6 +38,7 @@ FEW_STEPS = 500  # between two outputs
 ENOUGH = 1e-5  # promised decrease, relative, at which a rough search ends
 ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
+SHARE = 0.1  # of the random starts that end anywhere, which must agree for the search to end
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
 
 
@@ -48,9 +49,12 @@ class IteratedSearch(Checked):
     local       makes the exact ones; by CVODES, as near a stiff optimum the
                 compiled method of `Automatic` may use up its steps first
     starts      random starts, of a seeded Sobol sequence
-    agreeing    so many random starts that end at the best optimum end the search
+    agreeing    so many random starts that end at the best optimum end the search, if they are a
+                tenth of those that end anywhere: a flat line through all measurements attracts some
     patience    so many redrawn starts without a better optimum do
     most        redrawn starts
+    work        of the rough searches, after which no further one begins (`Residuals.work`); some
+                two minutes of a processor
     pool        so many of the best optima are redrawn
     finalists   exact searches
     iterations  of a rough search, four times as many for one of the best
@@ -60,8 +64,9 @@ class IteratedSearch(Checked):
     local: SingleShooting = SingleShooting(Sundials())
     starts: CountFrom1 = 100
     agreeing: CountFrom1 = 5
-    patience: Count = 100
-    most: Count = 400
+    patience: Count = 300
+    most: Count = 2000
+    work: Count = 500_000_000
     pool: CountFrom1 = 8
     finalists: CountFrom1 = 3
     iterations: CountFrom1 = 60
@@ -162,8 +167,11 @@ class _Search:
         method, box = self.method, self.rough.problem.box
         for x in (*given, *box.sobol(method.starts, method.seed)):
             self._search(x)
+            if self._is_worked_out:
+                return
         agreeing = sum(not _below(self.pool[0].cost, cost) for cost in self.reached if self.pool)
-        if not self.pool or agreeing >= method.agreeing:
+        ended = sum(np.isfinite(cost) for cost in self.reached)
+        if not self.pool or agreeing >= max(method.agreeing, SHARE * ended):
             return
         others = box.sobol(method.most, method.seed + 1) if method.most else ()
         random, idle = np.random.default_rng(method.seed), 0
@@ -172,8 +180,12 @@ class _Search:
             parent = self.pool[random.integers(len(self.pool))]
             self._search(_redrawn(parent.x, other, random, self.rough.searched))
             idle = 0 if _below(self.pool[0].cost, best) else idle + 1
-            if idle >= method.patience:
+            if idle >= method.patience or self._is_worked_out:
                 return
+
+    @property
+    def _is_worked_out(self) -> bool:
+        return bool(self.pool) and self.rough.residuals.work >= self.method.work
 
     def _search(self, start: FloatArray) -> None:
         """Keep where it ends, if it is among the best and none of them is the same."""

@@ -52,6 +52,7 @@ from igpe.problem.priors import Prior
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
+OVERHEAD = 5_000  # numbers that could be moved in the time that an integration takes at least
 FAR = 5.0  # standard deviations from a measurement
 
 
@@ -258,9 +259,10 @@ class Residuals:
     best    what an interrupted search falls back to; shared with those of earlier horizons
     calls   how often they were computed
     most    calls after which `ExhaustedError` is raised: processors do not change the result
+    work    steps of integration so far, each times how many numbers it moves
     """
 
-    calls, most = 0, np.inf
+    calls, most, work = 0, np.inf, 0
 
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
@@ -313,6 +315,8 @@ class Residuals:
         every = []
         for run in self.runs:
             trajectory = run.simulation.run(x[run.index])
+            steps = max(trajectory.steps, len(trajectory.times))
+            self.work += OVERHEAD + steps * len(run.ivp.states) * (1 + len(run.index))
             if not trajectory.status.usable:
                 self.broken = Broken(run.name, trajectory.status, trajectory.reason)
                 return None
