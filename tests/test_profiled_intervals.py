@@ -1,5 +1,7 @@
 """Intervals by profile where the curvature at the optimum does not give them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -81,3 +83,13 @@ def test_a_profile_open_on_both_sides_determines_nothing(ends, remark):
     one = Parameter("k", 1.0, 0.5, 0.0, 2.0, "", (0.0, 10.0), "step 3")
     by = ParameterProfile("k", "", 1.0, 0.0, 10.0, *ends, none, none, none)
     assert _with_interval(one, by).remark == remark
+
+
+@pytest.mark.parametrize("end", ["lower", "upper"])
+def test_an_unknown_whose_interval_ends_at_a_bound_but_for_rounding_is_uncertain(end):
+    result = igpe.estimate(problem(start=3.0, speed=2.0))
+    assert result.verdict["parameters"].startswith("both determined")
+    one, rest = result.estimates
+    reached = {"lower": 0.01 * (1 + 1e-12), "upper": 1000 * (1 - 1e-12)}[end]
+    open_ended = replace(result, estimates=(replace(one, **{end: reached}), rest))
+    assert "V uncertain" in open_ended.verdict["parameters"]

@@ -26,6 +26,7 @@ SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
 LABEL = 12  # characters of the column of labels
 MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
+ROUNDING = 1e-6  # relative distance of a profile's end from a bound that it has reached
 UNCERTAIN = 0.5  # relative standard error beyond which an unknown is not called determined
 SURE = 0.1  # relative standard error of a ratio or product that is
 NINES = 6  # digits of R²
@@ -244,7 +245,9 @@ def _is_uncertain(p: Parameter) -> bool:
     Also if the interval, of an estimate inside its bounds, ends at one.
     """
     low, high = p.bounds
-    if p.lower <= low or p.upper >= high:
+    if p.lower <= low * (1 + math.copysign(ROUNDING, low)) or p.upper >= high * (
+        1 - math.copysign(ROUNDING, high)
+    ):
         return True
     if low < 0 < high:
         return not math.isfinite(p.lower) or p.upper - p.lower > UNCERTAIN * (high - low)
