@@ -1,4 +1,4 @@
-"""The likelihood of measurements with normal errors, and linearised errors of the unknowns.
+"""The likelihood of measurements with normal errors, its gradient, and errors of the unknowns.
 
 Active constraints leave directions free: those without time, on parameters and on states, are
 differentiated on the integrated trajectory. Those over time stay out, as do those on what the
@@ -14,14 +14,15 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
 from igpe.dynamics.shooting.multiple.chains import chains_of
-from igpe.dynamics.shooting.residuals import Broken, deviations, simulate
+from igpe.dynamics.shooting.residuals import Broken, Run, deviations, runs_of
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
 from igpe.numerics.least_squares.chains.chains import Chained, condensed
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise, uncertainty
+from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 
@@ -47,39 +48,95 @@ def negative_log_likelihood(
     raises      ProblemError if an unknown has no value or standard deviations are unknown,
                 EstimationFailed if the integration breaks down
     """
+    return _likelihood(problem, parameters, integrator, priors=priors, derivatives=False).value
+
+
+class Likelihood(NamedTuple):
+    """A negative log-likelihood, and its derivative by every free unknown, by name."""
+
+    value: float
+    gradient: dict[str, float]
+
+
+def likelihood_gradient(
+    problem: Problem,
+    parameters: Mapping[str, float],
+    *,
+    priors: bool = False,
+    integrator: Integrator = Automatic(),
+) -> Likelihood:
+    """`negative_log_likelihood` with its exact derivative by every free unknown.
+
+    What is measured, and standard deviations that are estimated or follow the model, are
+    differentiated along the very steps of the integration, whose value may differ from that of one
+    without derivatives in the digits that its tolerance leaves open. Arguments and errors are those
+    of `negative_log_likelihood`; the gradient is NaN where the value is infinite.
+    """
+    return _likelihood(problem, parameters, integrator, priors=priors, derivatives=True)
+
+
+def _likelihood(
+    problem: Problem,
+    parameters: Mapping[str, float],
+    integrator: Integrator,
+    *,
+    priors: bool,
+    derivatives: bool,
+) -> Likelihood:
     if not (problem.sigma_known or problem.sigma_estimated):
         raise ProblemError(
             "The likelihood needs standard deviations, which are unknown here; give them: "
             "Experiment(sigma=...), as numbers or as igpe.EstimatedSigma(name)."
         )
-    require_start(parameters, problem.box, "negative_log_likelihood")
-    grids = tuple(e.times for e in problem.experiments)
-    values = {n: float(parameters[n]) for n in problem.box.names}
-    runs = simulate(problem, integrator, values, grids)
-    total = 0.0
-    for experiment, (_, run) in zip(problem.experiments, runs, strict=True):
-        if not run.status.usable:
+    box = problem.box
+    require_start(parameters, box, "negative_log_likelihood")
+    total, gradient = 0.0, np.zeros(len(box))
+    x = box.vector(parameters)
+    for experiment, run in zip(problem.experiments, runs_of(problem, integrator), strict=True):
+        trajectory = replace(run.simulation, sensitivities=derivatives).run(x[run.index])
+        if not trajectory.status.usable:
             raise EstimationFailed(
-                f"Experiment {experiment.name} could be integrated only to time {run.reached:g}. "
-                f"{run.reason}",
-                run.status,
+                f"Experiment {experiment.name} could be integrated only to time "
+                f"{trajectory.reached:g}. {trajectory.reason}",
+                trajectory.status,
             )
-        m, which = experiment.measurements, deviations(experiment, experiment.measurements)
-        predicted = run.measured[m.row, m.column]
-        sigma = experiment.sigma_at(predicted)
-        if which is not None:
-            sigma = np.where(which >= 0, run.measured[m.row, which], sigma)
-        total += _normal(predicted - m.value, sigma)
+        value, slope = _of_run(experiment, run, trajectory, derivatives=derivatives)
+        total += value
+        gradient[run.index] += slope
     if priors:
-        known = {**problem.fixed, **values}
+        known = {**problem.fixed, **box.mapping(x)}
         total -= sum(prior.log_density(known[n]) for n, prior in problem.priors.items())
-    return total
+        for i, n in enumerate(box.names):
+            if derivatives and (prior := problem.priors.get(n)) is not None:
+                gradient[i] += prior.bend(x[i]).slope
+    if not np.isfinite(total):
+        gradient[:] = np.nan
+    return Likelihood(total, box.mapping(gradient) if derivatives else {})
 
 
-def _normal(error: FloatArray, sigma: FloatArray) -> float:
+def _of_run(
+    experiment: Experiment, run: Run, trajectory: Trajectory, *, derivatives: bool
+) -> tuple[float, FloatArray]:
+    """One experiment's share of the value, and of the gradient (n_q,) by the run's unknowns."""
+    m, which = run.measurements, run.deviation
+    predicted = trajectory.measured[m.row, m.column]
+    sigma, estimated = experiment.sigma_at(predicted), np.zeros(len(predicted), dtype=bool)
+    if which is not None:
+        estimated = which >= 0
+        sigma = np.where(estimated, trajectory.measured[m.row, which], sigma)
+    error, slope = predicted - m.value, np.zeros(len(run.index))
     if not ((sigma > 0).all() and np.isfinite(error).all()):
-        return np.inf
-    return float(np.sum(np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2) / 2)
+        return np.inf, slope
+    value = float(np.sum(np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2) / 2)
+    if not derivatives:
+        return value, slope
+    by_error, by_sigma = error / sigma**2, (1 - (error / sigma) ** 2) / sigma
+    follows = np.where(estimated, 0.0, experiment.sigma_slope_at(predicted))
+    slope = (by_error + by_sigma * follows) @ run.by_unknown(trajectory, m.column)
+    if which is not None:
+        by_unknown = run.by_unknown(trajectory, which)[estimated]
+        slope = slope + by_sigma[estimated] @ by_unknown
+    return value, slope
 
 
 def errors_at(

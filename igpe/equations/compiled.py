@@ -25,12 +25,14 @@ class Compiled:
     systems  equations of each experiment, in their order; the first process alone compares them
              with the model
     switching  of each experiment: whether events happen, or unknowns or states move a jump
+    kept     what else was made of them, by who made it: it ends with the problem
     raises   ModelError as `read_system` does, and if such a jump cannot be followed
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
+        self.kept: dict[Any, Any] = {}
         known = problem.systems
         with PauseGC():  # a third of the time of large models: their many objects are all in use
             for e in problem.experiments:

@@ -433,14 +433,18 @@ class _Sizes:
         return sizes, np.maximum(sizes, [size if seen else most for size, seen in largest])
 
     def of_unknowns(self, names: tuple[str, ...]) -> FloatArray:
-        """A fraction of the range, or if there is none of the model's value, or of 1."""
+        """A fraction of the range, or if there is none of the model's value, or of 1.
+
+        Of unknowns sought in logarithms the lower bound: they count as large as they are.
+        """
         problem, box = self.problem, self.problem.box.select(names)
         bounded = (np.abs(box.lower) < UNBOUNDED) & (np.abs(box.upper) < UNBOUNDED)
         width = np.where(bounded, box.upper, 0.0) - np.where(bounded, box.lower, 0.0)
         scalars = problem.instance.scalars
         plain = {problem.unknown_of(n, self.experiment): scalars.get(n) for n in problem.parameters}
         values = [_magnitude(plain.get(n)) for n in names]
-        return np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
+        plainly = np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
+        return np.where(box.in_logarithms & (box.lower > 0), box.lower, plainly)
 
     def of_implicit(self, names: tuple[str, ...], otherwise: float) -> FloatArray:
         """Of algebraic variables that are solved numerically, and of slopes."""
@@ -508,8 +512,9 @@ class _Sizes:
 
 
 def _most(name: str, experiment: Experiment) -> float:
-    values = experiment.measurements.of(name)[1] if name in experiment.measured else np.zeros(0)
-    return float(np.max(np.abs(values), initial=0.0))
+    if name not in experiment.measured:
+        return 0.0
+    return float(np.max(np.abs(experiment.measurements.of(name)[1]), initial=0.0))
 
 
 def _magnitude(component: Any) -> float:

@@ -28,6 +28,7 @@ from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
     check_sigma,
+    deviation_slopes,
     deviations,
     error_models,
     estimated_sigma,
@@ -277,6 +278,12 @@ class Experiment(Suggesting):
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
+
+    def sigma_slope_at(self, predicted: FloatArray) -> FloatArray:
+        """(n,) derivatives of `sigma_at` by what the model predicts."""
+        m = self.measurements
+        models = {m.names.index(n): model for n, model in self.error_models.items()}
+        return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
         """What happens before it starts, if that is steady: its own inputs, and no events."""

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
-from igpe.problem.priors import Prior
+from igpe.problem.priors import Bend, Prior
 
 __all__ = ["L1", "Huber", "LeastSquares", "Loss", "NormalPrior", "PiecewiseConstant", "Prior"]
 
@@ -115,6 +115,10 @@ class NormalPrior(Checked):
         z, low, high = ((v - self.mean) / self.deviation for v in (x, self.lower, self.upper))
         constant = np.log(np.sqrt(2 * np.pi) * self.deviation * (ndtr(high) - ndtr(low)))
         return float(-(z**2) / 2 - constant)
+
+    def bend(self, x: float) -> Bend:
+        """See `Bend`."""
+        return Bend((x - self.mean) / self.deviation**2, 1 / self.deviation**2)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,8 @@ sensitivities, which besides are wrong for right-hand sides without states (CasA
 
 All is without dimension: x and y are divided by their sizes, so that one absolute tolerance suits
 them all, and time runs from 0 to 1 on each piece, as CasADi passes over steps below 1e-9.
-
-Problems that differ in numbers alone share one library: `lifted` makes each use of a constant an
-entry of a new last input, after derivatives were taken and with the operations as they are, so that
-nothing computed changes by a bit. Where CasADi simplifies (products with 0 or 1) the formula is
-another one, and rightly so: with an input of 0 a product with log(0) is not there.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -26,7 +20,6 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.equations.elimination import InPlace
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.operations import OPERATION_NAMES, apply_to_sx
 
 FiveArrays: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 
@@ -155,52 +148,3 @@ def started_anywhere(ivp: InitialValueProblem) -> InitialValueProblem:
         start=start,
         unknown_scale=np.concatenate([ivp.scale, ivp.unknown_scale]),
     )
-
-
-def lifted(functions: Sequence[Any]) -> tuple[tuple[Any, ...], FloatArray]:
-    """The SX functions with their constants as a last input, and what that is to be (n,).
-
-    Names and other inputs stay.
-    """
-    found: list[float] = []
-    symbols: list[Any] = []
-    given = [function.sx_in() for function in functions]
-    results = [_without(f, g, found, symbols) for f, g in zip(functions, given, strict=True)]
-    numbers = ca.vertcat(*symbols) if symbols else ca.SX(0, 1)
-    made = (
-        ca.Function(f.name(), [*g, numbers], r)
-        for f, g, r in zip(functions, given, results, strict=True)
-    )
-    return tuple(made), np.array(found, dtype=float)
-
-
-def _without(function: Any, given: list[Any], found: list[float], symbols: list[Any]) -> list[Any]:
-    """The results with a symbol for each use of a constant, which are added to both lists."""
-    work: dict[int, Any | float] = {}
-    entries: list[list[Any]] = [[None] * function.nnz_out(i) for i in range(function.n_out())]
-
-    def operand(place: int) -> Any:
-        value = work[place]
-        if not isinstance(value, float):
-            return value
-        found.append(value)
-        symbols.append(ca.SX.sym("number"))
-        return symbols[-1]
-
-    for k in range(function.n_instructions()):
-        operation = function.instruction_id(k)
-        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-        if operation == ca.OP_OUTPUT:
-            entries[outputs[0]][outputs[1]] = operand(inputs[0])
-        elif operation == ca.OP_CONST:
-            work[outputs[0]] = float(function.instruction_constant(k))
-        elif operation == ca.OP_INPUT:
-            work[outputs[0]] = given[inputs[0]].nz[inputs[1]]
-        else:
-            operands = [operand(i) for i in inputs]
-            work[outputs[0]] = apply_to_sx(OPERATION_NAMES[operation], operands)
-    patterns = (function.sparsity_out(i) for i in range(function.n_out()))
-    return [
-        ca.SX(pattern, ca.vertcat(*own)) if own else ca.SX(pattern)
-        for pattern, own in zip(patterns, entries, strict=True)
-    ]

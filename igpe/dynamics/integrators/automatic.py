@@ -25,8 +25,8 @@ class Automatic(Integrator):
       uses up its steps is integrated again from its start by `Sundials`; any other break-down is
       final. Every run begins so, whatever was found before: the same q always gives the same
       numbers.
-    - Else `Sundials` for a trajectory. Many intervals go side by side in NumPy; one that breaks
-      down is integrated by `Sundials`.
+    - Else `Sundials` for a trajectory; `slow` says why. Many intervals go side by side in NumPy;
+      one that breaks down is integrated by `Sundials`.
 
     slack    of `RungeKutta`: times that derivatives may err more than states
     seconds  wall time allowed for each method's attempt
@@ -45,9 +45,13 @@ class Automatic(Integrator):
         compiled = RungeKutta(**given).prepare(ivp, nodes, times)
         if isinstance(compiled, RungeKuttaIntervals):
             return replace(compiled, otherwise=stiff)
-        LOG.info("Not compiled: %s", compiled.refused)
+        slow = (
+            "The equations were integrated without being compiled, many times slower. "
+            f"{compiled.refused}"
+        )
+        LOG.info(slow)
         if compiled.cut.intervals == 1:
-            return stiff.prepare(ivp, nodes, times)
+            return replace(stiff.prepare(ivp, nodes, times), slow=slow)
         side = LockStep(**given).prepare(ivp, nodes, times)
         assert isinstance(side, LockStepIntervals), "it refuses implicit variables only"
-        return replace(side, otherwise=stiff)
+        return replace(side, otherwise=stiff, slow=slow)

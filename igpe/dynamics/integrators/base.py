@@ -12,7 +12,7 @@ derivatives and inputs that jump is a subclass of `igpe.dynamics.integrators.pie
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -145,6 +145,7 @@ class Intervals(ABC):
     sweeps    whether `recorded` and `swept` give the gradient of a weighted sum
     compiled  whether the equations run as machine code
     refused   why no interval can be integrated; empty if nothing speaks against it
+    slow      why a slower method than usual integrates them; empty if none does
     """
 
     chains: ClassVar[bool] = False
@@ -154,6 +155,7 @@ class Intervals(ABC):
 
     ivp: InitialValueProblem
     cut: Cut
+    slow: str = field(default="", kw_only=True)
 
     @abstractmethod
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
@@ -401,25 +403,29 @@ class Needed(NamedTuple):
     """A problem with only those unknowns that its equations contain, and their places (n,) in q.
 
     The others are start values: each interval has a start of its own.
+
+    moving  how many move states: these come first, the others are in what is measured alone
     """
 
     ivp: InitialValueProblem
     places: IntArray
+    moving: int
 
     def wide(self, shots: Shots, size: int) -> Shots:
         """Derivatives by start and all unknowns, from those by start and needed unknowns.
 
-        They are 0 by the other unknowns, or NaN where the values themselves are.
+        They are 0 by the other unknowns, and where there is no column; NaN where the values are.
         """
-        width = len(self.ivp.states) + size
-        if shots.ends_by.shape[2] in {0, width}:
+        width, rows = len(self.ivp.states) + size, self.rows
+        if not shots.measured_by.shape[2]:
+            return shots
+        if shots.ends_by.shape[2] == width and (rows == np.arange(width)).all():
             return shots
         parts: dict[str, Any] = {}
         for name in ("ends", "measured", "states"):
-            values, narrow = getattr(shots, name), getattr(shots, f"{name}_by")
-            parts[f"{name}_by"] = np.zeros((*narrow.shape[:2], width))
-            parts[f"{name}_by"][np.isnan(values)] = np.nan
-            parts[f"{name}_by"][:, :, self.rows] = narrow
+            narrow = getattr(shots, f"{name}_by")
+            parts[f"{name}_by"] = spread(narrow, getattr(shots, name), width)
+            parts[f"{name}_by"][:, :, rows[: narrow.shape[2]]] = narrow
         return replace(shots, **parts)
 
     @property
@@ -429,16 +435,29 @@ class Needed(NamedTuple):
         return np.concatenate([np.arange(n_x), n_x + self.places]).astype(np.intp)
 
 
+def spread(narrow: FloatArray, values: FloatArray, width: int) -> FloatArray:
+    """Zeros for derivatives of values along `width` directions; NaN where the values are."""
+    wide = np.zeros((*narrow.shape[:2], width))
+    lost = np.isnan(values)
+    if lost.any():
+        wide[lost] = np.nan
+    return wide
+
+
 def needed(ivp: InitialValueProblem) -> Needed:
     """Leave out the unknowns that only the problem's own start depends on."""
-    depends: Any = ca.which_depends(ca.vertcat(ivp.f, ivp.g, ivp.measured), ivp.q)
-    places = np.flatnonzero(depends).astype(np.intp)
-    if len(places) == len(ivp.unknowns):
-        return Needed(ivp, places)
+    moves, shows = (
+        np.asarray(ca.which_depends(e, ivp.q), dtype=bool).reshape(ivp.q.numel())
+        for e in (ca.vertcat(ivp.f, ivp.g), ivp.measured)
+    )
+    first, rest = np.flatnonzero(moves), np.flatnonzero(shows & ~moves)
+    places = np.concatenate([first, rest]).astype(np.intp)
+    if np.array_equal(places, np.arange(len(ivp.unknowns))):
+        return Needed(ivp, places, len(first))
     narrow = replace(
         ivp,
         q=ca.vertcat(*(ivp.q[int(i)] for i in places)) if len(places) else ca.SX(0, 1),
         unknowns=tuple(ivp.unknowns[i] for i in places),
         unknown_scale=ivp.unknown_scale[places],
     )
-    return Needed(narrow, places)
+    return Needed(narrow, places, len(first))

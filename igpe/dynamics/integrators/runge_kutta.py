@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple
 
+import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import deferred, stopped
 from igpe.core.fields import Positive, instance_of
 from igpe.core.status import Status
@@ -32,6 +33,7 @@ from igpe.dynamics.integrators.base import (
     Trajectory,
     needed,
     refused_implicit,
+    spread,
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import cut
@@ -39,15 +41,20 @@ from igpe.dynamics.integrators.limits import MOST_STEPS, NO_START, TOO_MANY, all
 from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
     BatchStruct,
+    Model,
     PlanStruct,
     Sweep,
     Tape,
+    ToldStruct,
+    model_formulas,
     written,
+    written_told,
 )
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
-LONGEST = 8_000  # operations of the equations that are compiled
+LONGEST = 40_000  # operations of the equations that are compiled: of 500 states, in half a minute
+QUICK = 1_000  # operations from which compilers take so long that they are given less to do
 FEWEST = 4  # columns of derivatives that are computed at once
 
 OUT_OF_STEPS = 1  # how the C code ended an interval: 0 if nothing happened, see `_why`
@@ -86,16 +93,22 @@ class RungeKutta(Integrator):
         if ivp.y.numel():
             return refused_implicit(self, ivp, pieces)
         some = needed(ivp)
-        model = written(some.ivp)
-        if model.length > LONGEST:
-            why = f"The equations are too long to compile: {model.length} operations, at most "
+        slope, measured = model_formulas(some.ivp, some.moving)
+        model, outputs = written(slope), written_told(measured)
+        if (length := model.length + outputs.length) > LONGEST:
+            why = f"The equations are too long to compile: {length} operations, at most "
             return Refused(ivp, pieces, f"{why}{LONGEST}.")
-        library, why = built(model.source, "igpe_intervals")
+        level = 2 if model.length < QUICK else 1
+        driver, why = built(model.source, "igpe_intervals", level=level)
+        if driver is None:
+            return Refused(ivp, pieces, why, Status.NO_SOLVER)
+        library, why = built(outputs.source, "igpe_tolds", level=1)
         if library is None:
             return Refused(ivp, pieces, why, Status.NO_SOLVER)
-        for function in (library.igpe_intervals, library.igpe_back):
+        for function in (driver.igpe_intervals, driver.igpe_back):
             function.argtypes = [ctypes.c_void_p] * 2
-        return RungeKuttaIntervals(ivp, pieces, self, some, library, model.numbers)
+        told = ToldStruct.of(outputs, library, measured.numbers)
+        return RungeKuttaIntervals(ivp, pieces, self, some, Model(driver, slope.numbers, told))
 
 
 class _Clock:
@@ -119,6 +132,7 @@ class _Columns(NamedTuple):
 
     number   how many;  along: the directions, None for all unit vectors
     before   columns of zeros in front, which nobody needs;  after: 1 if the last is a probe
+    rest     further columns, of what is measured by the unknowns that move nothing
     chained  whether directions are of the first interval and go through all, with such `gaps`
     """
 
@@ -126,6 +140,7 @@ class _Columns(NamedTuple):
     along: FloatArray | None = None
     before: int = 0
     after: int = 0
+    rest: int = 0
     chained: bool = False
     gaps: FloatArray | None = None
 
@@ -135,7 +150,7 @@ class RungeKuttaIntervals(Intervals):
     """See `igpe.dynamics.integrators.base.Intervals`.
 
     needed     the unknowns that the compiled equations contain
-    numbers    in the equations, see `igpe.dynamics.integrators.augmented`
+    model      the compiled functions
     otherwise  what integrates a trajectory for which this one has too few steps
     """
 
@@ -145,28 +160,52 @@ class RungeKuttaIntervals(Intervals):
 
     method: RungeKutta
     needed: Needed
-    library: ctypes.CDLL
-    numbers: FloatArray
+    model: Model
     otherwise: Integrator | None = None
     _clock: _Clock = field(default_factory=_Clock)
     _own: list[Any] = field(default_factory=list)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        n_d = len(self.needed.rows) if derivatives else 0
-        return self.needed.wide(self._run(starts, q, _Columns(n_d)), len(self.ivp.unknowns))
+        some, columns = self.needed, _Columns(0)
+        if derivatives:
+            columns = _Columns(len(self.ivp.states) + some.moving, rest=self._rest)
+        return some.wide(self._run(starts, q, columns), len(self.ivp.unknowns))
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
-        """See `Intervals`; only the derivatives by the unknowns are computed."""
+        """See `Intervals`; only the derivatives by the unknowns that move states are integrated."""
         start, by_unknown = self.start(q)
-        columns = _Columns(0)
-        if derivatives and len(q):
-            own = self._own  # the last derivative and its directions: most starts are fixed
-            if not own or (by_unknown is not own[0] and not (by_unknown == own[0]).all()):
-                directions = np.vstack([by_unknown, np.eye(len(q))])[None]
-                own[:] = by_unknown, self._columns(directions, q, False)
-            columns = own[1]
-        return self._run(start[None], q, columns, states=True)
+        if not derivatives or not len(q):
+            return self._run(start[None], q, _Columns(0), states=True)
+        own = self._own  # the last derivative and its directions: most starts are fixed
+        if not own or (by_unknown is not own[0] and not (by_unknown == own[0]).all()):
+            rows = len(self.ivp.states) + self.needed.moving if self._rest else None
+            directions = np.vstack([by_unknown, np.eye(len(q))])[:, self._moving]
+            columns = self._columns(directions, q, False, rows)
+            own[:] = by_unknown, columns._replace(rest=self._rest)
+        shots = self._run(start[None], q, own[1], states=True)
+        return self._wide(shots, len(q)) if len(self._moving) < len(q) else shots
+
+    @property
+    def _rest(self) -> int:
+        return len(self.needed.places) - self.needed.moving
+
+    @cached_property
+    def _moving(self) -> IntArray:
+        """Places of the unknowns that move states, or where they start."""
+        start = np.asarray(ca.which_depends(self.ivp.start, self.ivp.q), dtype=bool)
+        return np.union1d(np.flatnonzero(start), self.needed.places[: self.needed.moving])
+
+    def _wide(self, shots: Shots, size: int) -> Shots:
+        """Derivatives by all unknowns, from those by the moving ones, and by the rest."""
+        parts: dict[str, Any] = {}
+        for name in ("ends", "measured", "states"):
+            narrow = getattr(shots, f"{name}_by")
+            parts[f"{name}_by"] = wide = spread(narrow, getattr(shots, name), size)
+            wide[:, :, self._moving] = narrow[:, :, : len(self._moving)]
+        rest = shots.measured_by[:, :, len(self._moving) :]
+        parts["measured_by"][:, :, self.needed.places[self.needed.moving :]] += rest
+        return replace(shots, **parts)
 
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`."""
@@ -218,7 +257,9 @@ class RungeKuttaIntervals(Intervals):
         arrays = [v.ctypes.data for v in (given, by_node, by_q)]
         sweep = Sweep(q.ctypes.data, ctypes.addressof(recorded.tape), *arrays)
         here = self.at(recorded.q)
-        if here is None or self.library.igpe_back(ctypes.byref(here._plan), ctypes.byref(sweep)):
+        if here is None or self.model.library.igpe_back(
+            ctypes.byref(here._plan), ctypes.byref(sweep)
+        ):
             by_node[:], by_q[:] = np.nan, np.nan
         by_unknown[places] = by_q
         return Swept(by_node, by_unknown)
@@ -246,12 +287,16 @@ class RungeKuttaIntervals(Intervals):
             raise ValueError(f"Expected gaps of shape {shape}, got {np.shape(gaps)}.")
         return self._columns(given, q, probed)._replace(chained=True, gaps=gaps)
 
-    def _columns(self, directions: FloatArray, q: FloatArray, probed: bool) -> _Columns:
+    def _columns(
+        self, directions: FloatArray, q: FloatArray, probed: bool, rows: int | None = None
+    ) -> _Columns:
         """The directions; zeros before them, as four columns are faster than two or three.
 
         The probe is a change of all by their sizes, with signs that conserve nothing.
+
+        rows  how many of (start, needed unknowns) may change; None: all
         """
-        some = directions[..., self.needed.rows, :]
+        some = directions[..., self.needed.rows[:rows], :]
         after = 1 if probed else 0
         before = max(FEWEST - after - some.shape[-1], 0)
         found = np.zeros((*some.shape[:-1], before + some.shape[-1] + after))
@@ -280,20 +325,21 @@ class RungeKuttaIntervals(Intervals):
         *,
         states: bool = False,
     ) -> Shots:
-        n_d, before, after = columns.number, columns.before, columns.after
+        n_d, before, after, rest = columns[0], columns.before, columns.after, columns.rest
         self.check_shapes(starts, q)
         if (here := self.at(q)) is None:
-            return self.nothing(n_d - before - after, TOO_MANY)
+            return self.nothing(n_d - before - after + rest, TOO_MANY)
         own = np.asarray(q, dtype=float)[self.needed.places]
         parts = (starts, own, columns.along, columns.gaps)
         given = [None if v is None else np.ascontiguousarray(v, dtype=float) for v in parts]
-        layout, size = self._layout(n_d, states)
+        layout, size = self._layout(n_d, rest, states)
         room = np.empty(size)  # one for all: many small arrays take longer than a short run
         first = room.ctypes.data
         views: Any = [np.ndarray(shape, kind, room, offset) for shape, kind, offset in layout]
         places = [first + offset if shape[1] else None for shape, _, offset in layout]
         batch = BatchStruct(
             n_d,
+            rest > 0,
             *(None if v is None else v.ctypes.data for v in given),
             bool(after),
             columns.chained,
@@ -304,11 +350,13 @@ class RungeKuttaIntervals(Intervals):
         here._plan.most_steps = MOST_STEPS if steps is None else steps
         self._clock.until = time.monotonic() + self.method.seconds
         with deferred():  # C code cannot be left by an exception
-            self.library.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
+            self.model.library.igpe_intervals(ctypes.byref(here._plan), ctypes.byref(batch))
         *numbers, reached, told = views
         if before or after:
-            kept = slice(before, n_d - after)
-            numbers[1::2] = [v[:, :, kept] for v in numbers[1::2]]
+            kept = np.delete(np.arange(n_d + rest), [*range(before), *range(n_d - after, n_d)])
+            ends = kept[: n_d - before - after]
+            for i, columns_of in ((1, ends), (3, kept), (5, ends)):
+                numbers[i] = numbers[i][:, :, columns_of]
         ended, n_k = told[:, 0], self.cut.intervals
         self._clock.out_of_steps = bool((ended == OUT_OF_STEPS).any())
         status, reasons = [Status.CONVERGED] * n_k, [""] * n_k
@@ -318,25 +366,26 @@ class RungeKuttaIntervals(Intervals):
         a, b, c, d, e, f = numbers
         return Shots(a, b, c, d, e, f, tuple(status), tuple(reasons), told[:, 2:])
 
-    def _layout(self, n_d: int, states: bool) -> tuple[list[tuple[Any, Any, int]], int]:
+    def _layout(self, n_d: int, rest: int, states: bool) -> tuple[list[tuple[Any, Any, int]], int]:
         """Shape, kind and offset in bytes of each array of results, and how many numbers they have.
 
         The arrays of `Shots`, the times reached (K, 1), and how intervals ended (K, 4).
         """
-        if (n_d, states) not in self._layouts:
+        if (n_d, rest, states) not in self._layouts:
             n_k, n_t, n_x = self.cut.intervals, len(self.cut.times), len(self.ivp.states)
             shapes = ((n_k, n_x), (n_t, self.ivp.measured.numel()), (n_t, n_x if states else 0))
             every: list[Any] = [s for shape in shapes for s in (shape, (*shape, n_d))]
+            every[3] = (*shapes[1], n_d + rest)
             every += [(n_k, 1), (n_k, 4)]
             ends = np.cumsum([math.prod(s) for s in every]).tolist()
             offsets = [8 * end for end in [0, *ends[:-1]]]
             kinds: list[Any] = [*[float] * 7, np.int64]
             layout = list(zip(every, kinds, offsets, strict=True))
-            self._layouts[n_d, states] = layout, ends[-1]
-        return self._layouts[n_d, states]
+            self._layouts[n_d, rest, states] = layout, ends[-1]
+        return self._layouts[n_d, rest, states]
 
     @cached_property
-    def _layouts(self) -> dict[tuple[int, bool], tuple[list[tuple[Any, Any, int]], int]]:
+    def _layouts(self) -> dict[tuple[int, int, bool], tuple[list[tuple[Any, Any, int]], int]]:
         return {}
 
     def _why(self, ended: int, reached: float, state: int) -> str:
@@ -358,5 +407,5 @@ class RungeKuttaIntervals(Intervals):
     @cached_property
     def _plan(self) -> PlanStruct:
         return PlanStruct.of(
-            self.needed.ivp, self.cut, self.method, self.numbers, self._clock.question
+            self.needed.ivp, self.cut, self.method, self.model, self._clock.question
         )

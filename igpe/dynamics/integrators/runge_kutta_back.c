@@ -6,15 +6,18 @@
 typedef struct {
   const double *q;
   const Tape *tape;
-  const double *weights; /* (n_times, N_H) */
+  const double *weights; /* (n_times, size) of what is measured */
   double *by_node;       /* (intervals, N_X) by where each interval begins, all later ones included */
-  double *by_q;          /* (N_Q) */
+  double *by_q;          /* (unknowns) */
 } Sweep;
 
 /* to += M' v; what does not count is 0 even times infinity. */
+INLINE void add_transposed(long entry, long row, long col, const double *m, const double *v,
+                           double *to) {
+  if (v[row] != 0) to[col] += m[entry] * v[row];
+}
 #define TRANSPOSED(M, entries, v, to) \
-  for (int m = 0; m < M##_N; m++) \
-    if ((v)[M##_ROW[m]] != 0) (to)[M##_COL[m]] += entries[m] * (v)[M##_ROW[m]]
+  for (int m = 0; m < M##_N; m++) add_transposed(m, M##_ROW[m], M##_COL[m], entries, v, to)
 
 /* Solve with the transpose of what was factorised, in place. */
 static void solve_transposed(const Run *r, double *v) {
@@ -33,13 +36,16 @@ static void solve_transposed(const Run *r, double *v) {
 /* to += by the state that was told at time `row`. */
 static void untell(Run *r, const Sweep *s, long long row, double *to) {
   const Plan *p = r->plan;
-  const double *w = s->weights + row * N_H;
-  const double *arg[ARG] = {p->times + row, s->tape->states + row * N_X, r->q,
-                            p->row_inputs + row * 2 * N_U, p->numbers};
-  double *res[RES] = {r->h, r->hx, r->hq};
-  igpe_tolds(arg, res, r->iw, r->w, 0);
-  TRANSPOSED(HX, r->hx, w, to);
-  TRANSPOSED(HQ, r->hq, w, s->by_q);
+  const Told *told = p->told;
+  const double *w = s->weights + row * told->size;
+  const double *arg[5] = {p->times + row, s->tape->states + row * N_X, r->q,
+                          p->row_inputs + row * 2 * N_U, told->numbers};
+  double *res[3] = {r->told_h, r->hx, r->hq};
+  told->both(arg, res, r->told_iw, r->told_w, 0);
+  for (long m = 0; m < told->x_entries; m++)
+    add_transposed(m, (long)told->x_row[m], (long)told->x_col[m], r->hx, w, to);
+  for (long m = 0; m < told->q_entries; m++)
+    add_transposed(m, (long)told->q_row[m], (long)told->q_col[m], r->hq, w, s->by_q);
 }
 
 /* Step n: from the derivative by the state where it ends to that by the one where it begins.
@@ -88,12 +94,15 @@ static int step_back(Run *r, const Sweep *s, long long n, double *by_state) {
 
 /* The sweep, from the last interval to the first; nodes hand on what comes to them. */
 CASADI_SYMBOL_EXPORT int igpe_back(const Plan *p, const Sweep *s) {
-  Run *r = malloc(sizeof(Run));
-  if (!r) return MEMORY;
+  Run *r = calloc(1, sizeof(Run));
+  if (!r || !made_room(r, p->told)) {
+    freed(r);
+    return MEMORY;
+  }
   double by_state[N_X] = {0};
   int ok = 1;
   r->plan = p, r->q = s->q;
-  for (int j = 0; j < N_Q; j++) s->by_q[j] = 0;
+  for (long j = 0; j < p->told->unknowns; j++) s->by_q[j] = 0;
   for (long long k = p->intervals - 1; ok && k >= 0; k--) {
     const long long first = s->tape->first[k];
     for (long long n = s->tape->first[k + 1] - 1; ok && n >= first; n--)
@@ -102,6 +111,6 @@ CASADI_SYMBOL_EXPORT int igpe_back(const Plan *p, const Sweep *s) {
       untell(r, s, row, by_state);
     memcpy(s->by_node + k * N_X, by_state, sizeof by_state);
   }
-  free(r);
+  freed(r);
   return ok ? DONE : NO_NUMBER;
 }

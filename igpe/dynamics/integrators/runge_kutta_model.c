@@ -5,15 +5,12 @@
    written by CasADi, ab being the inputs' a and b:
 
      igpe_slope   (t, x, q, ab, c) -> f      igpe_slopes  (t, x, q, ab, c) -> f, f_x, f_q
-     igpe_told    (t, x, q, ab, c) -> h      igpe_tolds   (t, x, q, ab, c) -> h, h_x, h_q
 
    c being all numbers that stand in them (so that experiments which differ in those share a library)
    and so do the sizes, the places of the Jacobians' entries (FX_N, FX_ROW, FX_COL, ...) and the
-   numbers of the Runge-Kutta pairs (A, E, D of igpe/dynamics/integrators/tableaux.py). */
+   numbers of the Runge-Kutta pairs (A, E, D of igpe/dynamics/integrators/tableaux.py). What is
+   measured stands in a library of its own, `Told`, as most experiments share slopes alone. */
 
-#if defined(__GNUC__) && !defined(__clang__)
-
-#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +22,18 @@
 #define INLINE static inline __attribute__((always_inline))
 #define APART static __attribute__((noinline)) /* for long code that is slower inside loops */
 
+typedef int (*Function)(const double **, double **, casadi_int *, double *, int);
+
+/* What is measured. The first N_Q unknowns are those of the slopes, the others stand here alone. */
+typedef struct {
+  Function plain, both;      /* (t, x, q, ab, c) -> h and -> h, h_x, h_q */
+  const double *numbers;     /* c of these */
+  long long size, unknowns;  /* how many are measured, and how many unknowns there are */
+  long long x_entries, q_entries; /* of h_x and h_q, with their rows and columns */
+  const long long *x_row, *x_col, *q_row, *q_col;
+  long long integers, reals; /* of the functions' memory */
+} Told;
+
 typedef struct {
   long long intervals;
   const long long *first;   /* (intervals + 1) first piece of each */
@@ -35,8 +44,9 @@ typedef struct {
   const double *row_inputs; /* (n_times, 2 N_U) */
   const double *size;       /* (N_X) of the states */
   const double *most;       /* (N_X) how large each may be */
-  const double *nearest;    /* (N_Q) an unknown nearer to 0 counts as so large */
+  const double *nearest;    /* (unknowns) one nearer to 0 counts as so large */
   const double *numbers;    /* of the model's functions */
+  const Told *told;
   double rtol, atol, slack; /* slack: times that derivatives may err more than states */
   long long max_steps, most_steps; /* between two outputs, and in an interval */
   long long pair;
@@ -55,9 +65,11 @@ typedef struct {
 
 typedef struct {
   long long directions;  /* columns beside the state, the probe among them */
+  long long rest;        /* 1: the unknowns that move nothing are no directions; what is measured */
+                         /* by them stands in further columns */
   const double *starts;  /* (intervals, N_X) */
-  const double *q;       /* (N_Q) */
-  const double *along;   /* (intervals, N_X + N_Q, directions), or 0 for the unit directions */
+  const double *q;       /* (unknowns) */
+  const double *along;   /* (intervals, N_X + those unknowns, directions), or 0 for unit directions */
   const double *gaps;    /* (intervals, N_X) where chained, before each; 0 for those there are */
   long long probed;      /* 1: the last direction is a probe, with which every interval begins; */
                          /* the steps depend on it and on the state alone */
@@ -65,8 +77,8 @@ typedef struct {
                          /* ended, the gap between them being added to the last but the probe */
   double *ends;          /* (intervals, N_X) */
   double *ends_by;       /* (intervals, N_X, directions) */
-  double *measured;      /* (n_times, N_H) */
-  double *measured_by;   /* (n_times, N_H, directions) */
+  double *measured;      /* (n_times, size) */
+  double *measured_by;   /* (n_times, size, directions and the rest) */
   double *states;        /* (n_times, N_X), or 0 where nobody needs them */
   double *states_by;     /* (n_times, N_X, directions) */
   double *reached;       /* (intervals) */
@@ -83,8 +95,9 @@ typedef struct {
   const double *q, *ab, *along; /* along: the rows of q, or 0 */
   long columns, N;
   double *x, *end, *stage, *last, *unit, *ratio, *k[STAGES], *carried;
-  double point[N_X], f[N_X], h[N_H + 1], fx[FX_N + 1], fq[FQ_N + 1];
-  double hx[HX_N + 1], hq[HQ_N + 1], lu[N_X * N_X], w[WORK + 1];
+  double *hx, *hq, *told_h, *told_w;
+  casadi_int *told_iw;
+  double point[N_X], f[N_X], fx[FX_N + 1], fq[FQ_N + 1], lu[N_X * N_X], w[WORK + 1];
   double fast[N_X];       /* direction of the fastest mode, in the units of the states */
   double rate;            /* of Newton's last corrections, 1 if unknown */
   int probed;             /* whether the last direction is a probe */
@@ -95,6 +108,28 @@ typedef struct {
   int order[N_X], at_x;   /* of the rows in the factors; at_x: fx is that where the step begins */
   casadi_int iw[IWORK + 1];
 } Run;
+
+/* Memory for what is measured; 0 if there is none. */
+static int made_room(Run *r, const Told *told) {
+  const size_t reals = (size_t)(told->x_entries + told->q_entries + told->size + told->reals + 4);
+  r->hx = malloc(sizeof(double) * reals);
+  r->told_iw = malloc(sizeof(casadi_int) * (size_t)(told->integers + 1));
+  if (!r->hx || !r->told_iw) return 0;
+  r->hq = r->hx + told->x_entries + 1;
+  r->told_h = r->hq + told->q_entries + 1;
+  r->told_w = r->told_h + told->size + 1;
+  return 1;
+}
+
+static void freed(Run *r) {
+  if (r) free(r->hx), free(r->told_iw);
+  free(r);
+}
+
+/* How many unknowns are directions, or may be parts of some. */
+INLINE long moving(const Plan *p, const Batch *b) {
+  return b->rest ? N_Q : (long)p->told->unknowns;
+}
 
 static void slope_at(Run *r, double t, const double *x) {
   const double *arg[ARG] = {&t, x, r->q, r->ab, r->plan->numbers};
@@ -258,10 +293,12 @@ INLINE void keep(Run *r, int i) {
 /* What is measured at time `row` if the state is x. */
 HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
   const Plan *p = r->plan;
-  const long c = r->columns, n_d = c - 1;
-  const double *arg[ARG] = {p->times + row, r->point, r->q, p->row_inputs + row * 2 * N_U,
-                            p->numbers};
-  double *res[RES] = {b->measured + row * N_H, r->hx, r->hq};
+  const Told *told = p->told;
+  const long c = r->columns, n_d = c - 1, n_h = (long)told->size;
+  const long width = n_d + (b->rest ? (long)told->unknowns - N_Q : 0);
+  const double *arg[5] = {p->times + row, r->point, r->q, p->row_inputs + row * 2 * N_U,
+                          told->numbers};
+  double *res[3] = {b->measured + row * n_h, r->hx, r->hq};
   gather(r, x, r->point);
   if (b->tape) memcpy(b->tape->states + row * N_X, r->point, sizeof r->point);
   for (int i = 0; b->states && i < N_X; i++) {
@@ -269,23 +306,25 @@ HOT static void tell(Run *r, const Batch *b, long long row, const double *x) {
     memcpy(b->states_by + (row * N_X + i) * n_d, x + i * c + 1, sizeof(double) * n_d);
   }
   if (c == 1) {
-    igpe_told(arg, res, r->iw, r->w, 0);
+    told->plain(arg, res, r->told_iw, r->told_w, 0);
     return;
   }
-  igpe_tolds(arg, res, r->iw, r->w, 0);
-  double *by = b->measured_by + row * N_H * n_d;
-  for (long i = 0; i < N_H * n_d; i++) by[i] = 0;
-  for (int m = 0; m < HQ_N; m++) {
-    double *out = by + HQ_ROW[m] * n_d;
-    if (!r->along) out[N_X + HQ_COL[m]] += r->hq[m];
-    for (long d = 0; r->along && d < n_d; d++) { /* what does not change counts as 0 */
-      double v = r->along[HQ_COL[m] * n_d + d];  /* even times infinity */
+  told->both(arg, res, r->told_iw, r->told_w, 0);
+  double *by = b->measured_by + row * n_h * width;
+  for (long i = 0; i < n_h * width; i++) by[i] = 0;
+  for (long m = 0; m < told->q_entries; m++) {
+    const long long col = told->q_col[m];
+    double *out = by + told->q_row[m] * width;
+    if (b->rest && col >= N_Q) out[n_d + col - N_Q] += r->hq[m];
+    else if (!r->along) out[N_X + col] += r->hq[m];
+    else for (long d = 0; d < n_d; d++) { /* what does not change counts as 0 */
+      double v = r->along[col * n_d + d]; /* even times infinity */
       out[d] += v != 0 ? r->hq[m] * v : 0;
     }
   }
-  for (int m = 0; m < HX_N; m++) {
-    const double *s = x + HX_COL[m] * c + 1;
-    double *out = by + HX_ROW[m] * n_d;
+  for (long m = 0; m < told->x_entries; m++) {
+    const double *s = x + told->x_col[m] * c + 1;
+    double *out = by + told->x_row[m] * width;
     for (long d = 0; d < n_d; d++)
       out[d] += s[d] != 0 ? r->hx[m] * s[d] : 0;
   }

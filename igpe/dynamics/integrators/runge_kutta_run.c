@@ -156,10 +156,10 @@ static int piece(Run *r, const Batch *b, Course *c, double end, long long rows) 
 
 /* The state at the start, its directions, and how large each number counts. */
 static void begin(Run *r, const Batch *b, long long k) {
-  const long c = r->columns, n_d = c - 1;
+  const long c = r->columns, n_d = c - 1, n_q = moving(r->plan, b);
   const double *start = b->starts + k * N_X, *size = r->plan->size;
   const double *along = b->chained ? r->carried : b->along;
-  if (along && !b->chained) along += k * (N_X + N_Q) * n_d;
+  if (along && !b->chained) along += k * (N_X + n_q) * n_d;
   r->along = along ? along + N_X * n_d : 0;
   for (long i = 0; i < r->N; i++) r->x[i] = 0;
   for (int i = 0; i < N_X; i++) r->x[i * c] = start[i], r->unit[i * c] = size[i];
@@ -170,7 +170,7 @@ static void begin(Run *r, const Batch *b, long long k) {
       r->x[i * c + 1 + d] = v;
       most = fabs(v) / size[i] > most ? fabs(v) / size[i] : most;
     }
-    for (int j = 0; j < N_Q; j++) {
+    for (long j = 0; j < n_q; j++) {
       double v = fabs(along ? r->along[j * n_d + d] : N_X + j == d);
       double q = fabs(r->q[j]), nearest = r->plan->nearest[j];
       double relative = v / (q > nearest ? q : nearest);
@@ -215,11 +215,13 @@ static void carry(Run *r, const Batch *b, long long k) {
 
 /* No number at the end of an interval, and at times from `next`. */
 static void nothing(const Plan *p, const Batch *b, long long k, long long next) {
-  const long long n_d = b->directions, rows[2] = {next, p->rows[k + 1]};
+  const long long n_d = b->directions, n_h = p->told->size, rows[2] = {next, p->rows[k + 1]};
+  const long long width = n_d + (b->rest ? p->told->unknowns - N_Q : 0);
   for (long long i = k * N_X; i < (k + 1) * N_X; i++) b->ends[i] = NAN;
   for (long long i = k * N_X * n_d; i < (k + 1) * N_X * n_d; i++) b->ends_by[i] = NAN;
-  for (long long i = rows[0] * N_H; i < rows[1] * N_H; i++) b->measured[i] = NAN;
-  for (long long i = rows[0] * N_H * n_d; i < rows[1] * N_H * n_d; i++) b->measured_by[i] = NAN;
+  for (long long i = rows[0] * n_h; i < rows[1] * n_h; i++) b->measured[i] = NAN;
+  for (long long i = rows[0] * n_h * width; n_d && i < rows[1] * n_h * width; i++)
+    b->measured_by[i] = NAN;
   if (!b->states) return;
   for (long long i = rows[0] * N_X; i < rows[1] * N_X; i++) b->states[i] = NAN;
   for (long long i = rows[0] * N_X * n_d; i < rows[1] * N_X * n_d; i++) b->states_by[i] = NAN;
@@ -228,10 +230,10 @@ static void nothing(const Plan *p, const Batch *b, long long k, long long next) 
 /* Integrate all intervals; what one that broke down did not reach is not a number. */
 CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   const long columns = 1 + (long)b->directions, N = columns * N_X;
-  const size_t many = (size_t)(N_X + N_Q) * (size_t)b->directions; /* numbers of the directions */
-  Run *r = malloc(sizeof(Run));
+  const size_t many = (size_t)(N_X + moving(p, b)) * (size_t)b->directions; /* numbers of the directions */
+  Run *r = calloc(1, sizeof(Run));
   double *numbers = malloc(sizeof(double) * ((size_t)N * (6 + STAGES) + many));
-  int ok = r && numbers;
+  int ok = r && numbers && made_room(r, p->told);
   if (ok) {
     r->plan = p, r->q = b->q, r->columns = columns, r->N = N;
     r->few = b->along && b->directions >= 4 && b->directions <= FEW;
@@ -256,6 +258,6 @@ CASADI_SYMBOL_EXPORT int igpe_intervals(const Plan *p, const Batch *b) {
   }
   if (b->tape) b->tape->first[p->intervals] = b->tape->count;
   free(numbers);
-  free(r);
+  freed(r);
   return ok ? DONE : MEMORY;
 }

@@ -1,6 +1,10 @@
-"""The C source of the batch integrator: the model as CasADi writes it, its sizes, the driver.
+"""The C source of the batch integrator: the slopes as CasADi writes them, their sizes, the driver.
 
-`PlanStruct`, `BatchStruct`, `Tape` and `Sweep` are the structures of `runge_kutta_model.c`.
+What is measured is a source of its own: conditions that share slopes measure other things. Both are
+made of a `Formula`, so that experiments which differ in numbers alone are derived once.
+
+`PlanStruct`, `ToldStruct`, `BatchStruct`, `Tape` and `Sweep` are structures of
+`runge_kutta_model.c`.
 
 The slopes of few directions come straight from the equations, without their Jacobians: CasADi
 differentiates along one direction and writes that in C, each number once. Here each line that
@@ -11,15 +15,16 @@ Jacobians, whose entries are computed, stored, read and multiplied.
 
 import ctypes
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
-from igpe.dynamics.integrators.augmented import lifted
+from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
+from igpe.dynamics.integrators.formulas import Formula
 from igpe.dynamics.integrators.limits import MOST_STEPS
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
@@ -39,13 +44,13 @@ class PlanStruct(ctypes.Structure):
 
     _fields_ = _fields(
         "intervals:integer first edges inputs rows times row_inputs size most nearest numbers "
-        "rtol:real atol:real slack:real max_steps:integer most_steps:integer pair:integer "
+        "told rtol:real atol:real slack:real max_steps:integer most_steps:integer pair:integer "
         "stopped:function"
     )
 
     @classmethod
     def of(
-        cls, ivp: InitialValueProblem, pieces: Cut, method: Any, numbers: FloatArray, stopped: Any
+        cls, ivp: InitialValueProblem, pieces: Cut, method: Any, model: "Model", stopped: Any
     ) -> "PlanStruct":
         """The plan; it keeps the arrays it points at."""
         arrays = {
@@ -58,26 +63,61 @@ class PlanStruct(ctypes.Structure):
             "size": np.ascontiguousarray(ivp.scale, dtype=float),
             "nearest": np.ascontiguousarray(ivp.unknown_scale, dtype=float),
             "most": np.ascontiguousarray(method.most(ivp) * ivp.scale),
-            "numbers": numbers,
+            "numbers": model.numbers,
         }
         fields = ("rtol", "atol", "slack", "max_steps", "pair")
         plan = cls(
             intervals=pieces.intervals,
             most_steps=MOST_STEPS,
             stopped=stopped,
+            told=ctypes.addressof(model.told),
             **{name: getattr(method, name) for name in fields},
             **{name: array.ctypes.data for name, array in arrays.items()},
         )
-        plan.kept = arrays
+        plan.kept = arrays, model
         return plan
+
+
+class ToldStruct(ctypes.Structure):
+    """`Told` of the C code: the functions of what is measured, and where their entries stand."""
+
+    _fields_ = _fields(
+        "plain both numbers size:integer unknowns:integer x_entries:integer q_entries:integer "
+        "x_row x_col q_row q_col integers:integer reals:integer"
+    )
+
+    @classmethod
+    def of(cls, written: "WrittenTold", library: ctypes.CDLL, numbers: FloatArray) -> "ToldStruct":
+        """It keeps the arrays that it points at, and the library."""
+        functions = (library.igpe_told, library.igpe_tolds)
+        arrays = {"numbers": numbers, **written.places}
+        told = cls(
+            *(ctypes.cast(function, ctypes.c_void_p) for function in functions),
+            **written.sizes,
+            **{name: array.ctypes.data for name, array in arrays.items()},
+        )
+        told.kept = arrays, library
+        return told
+
+
+class Model(NamedTuple):
+    """A model's compiled functions.
+
+    library  of the slopes and the driver, with the `numbers` in its equations
+    told     what is measured
+    """
+
+    library: ctypes.CDLL
+    numbers: FloatArray
+    told: ToldStruct
 
 
 class BatchStruct(ctypes.Structure):
     """`Batch` of the C code: starts, unknowns, directions, and where results go."""
 
     _fields_ = _fields(
-        "directions:integer starts q along gaps probed:integer chained:integer ends ends_by "
-        "measured measured_by states states_by reached told tape"
+        "directions:integer rest:integer starts q along gaps probed:integer chained:integer "
+        "ends ends_by measured measured_by states states_by reached told tape"
     )
 
 
@@ -125,12 +165,13 @@ DX, DQ = 4, 5  # arguments that are directions
 
 
 def directional(slope: Any) -> Any:
-    """Of a function (t, x, q, ab) -> f, one (t, x, q, ab, dx, dq) -> f, df."""
+    """Of a function (t, x, q, ab, c) -> f, one (t, x, q, ab, dx, dq, c) -> f, df."""
     given = slope.sx_in()
-    f, (_, x, q, _) = slope(*given), given
+    f, (*arguments, numbers) = slope(*given), given
+    _, x, q, _ = arguments
     dx, dq = ca.SX.sym("dx", x.numel()), ca.SX.sym("dq", q.numel())
     by = ca.jtimes(f, ca.vertcat(x, q), ca.vertcat(dx, dq))
-    return ca.Function("igpe_along", [*given, dx, dq], [f, ca.densify(by)])
+    return ca.Function("igpe_along", [*arguments, dx, dq, numbers], [f, ca.densify(by)])
 
 
 def directions(along: Any, slopes: Any, known: str) -> list[str]:
@@ -224,25 +265,33 @@ WRITTEN_OUT = 500  # entries of Jacobians up to which products are: they run fas
 
 
 class Written(NamedTuple):
-    """A C text, how many operations the model's functions have, and the numbers in them."""
+    """A C text, and how many operations its functions have."""
 
     source: str
     length: int
-    numbers: FloatArray
 
 
-def written(ivp: InitialValueProblem) -> Written:
-    """The source for a problem without implicit algebraic variables."""
-    plain, jacobians = model_functions(ivp)
-    (*functions, along), numbers = lifted([*plain, directional(plain[0])])
-    generator = ca.CodeGenerator("igpe", {"with_header": False})
-    for function in functions:
-        generator.add(function)
+class WrittenTold(NamedTuple):
+    """The same of what is measured, with sizes and places of the Jacobians' entries."""
+
+    source: str
+    length: int
+    sizes: dict[str, int]
+    places: dict[str, IntArray]
+
+
+MOST_WRITTEN = 100  # texts that a process keeps
+
+
+@lru_cache(MOST_WRITTEN)
+def written(slope: Formula) -> Written:
+    """The source of the slopes f of a problem without implicit algebraic variables."""
+    functions, jacobians = with_jacobians(slope, "igpe_slope", "FX", "FQ")
+    _, x, q, ab, _ = functions[0].sx_in()
     sizes = {
-        "N_X": ivp.x.numel(),
-        "N_Q": ivp.q.numel(),
-        "N_U": ivp.u.numel(),
-        "N_H": ivp.measured.numel(),
+        "N_X": x.numel(),
+        "N_Q": q.numel(),
+        "N_U": ab.numel() // 2,
         "ARG": max(f.sz_arg() for f in functions),
         "RES": max(f.sz_res() for f in functions),
         "WORK": max(f.sz_w() for f in functions),
@@ -253,32 +302,65 @@ def written(ivp: InitialValueProblem) -> Written:
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
     lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
-    # CasADi asks before each number whether its place is given, which is 3 to 5 % of a run: all are
-    model = re.sub(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0", r"\2", generator.dump())
-    model = re.sub(r"if \(res\[\d+\]!=0\) ", "", model)
-    lines += directions(along, plain[1], model)
+    model = _generated(functions)
+    lines += directions(directional(functions[0]), functions[1], model)
     source = "\n".join([model, *lines, *(part.read_text() for part in DRIVER)])
-    return Written(source, sum(f.n_instructions() for f in plain), numbers)
+    return Written(source, sum(f.n_instructions() for f in functions))
 
 
-def model_functions(ivp: InitialValueProblem) -> tuple[list[Any], dict[str, Any]]:
-    """Functions of (t, x, q, ab), with u = a + b t: f and h without and with their Jacobians.
+@lru_cache(MOST_WRITTEN)
+def written_told(measured: Formula) -> WrittenTold:
+    """The source of what is measured."""
+    functions, jacobians = with_jacobians(measured, "igpe_told", "x", "q")
+    sizes = {
+        "size": functions[0].numel_out(0),
+        "unknowns": functions[0].numel_in(2),
+        "integers": max(f.sz_iw() for f in functions),
+        "reals": max(f.sz_w() for f in functions),
+    }
+    places: dict[str, IntArray] = {}
+    for name, transposed in jacobians.items():
+        columns, rows = transposed.sparsity().get_triplet()
+        sizes[f"{name}_entries"] = len(rows)
+        places |= {
+            f"{name}_row": np.array(rows, np.int64),
+            f"{name}_col": np.array(columns, np.int64),
+        }
+    length = sum(f.n_instructions() for f in functions)
+    return WrittenTold(_generated(functions), length, sizes, places)
 
-    The Jacobians, by name, are sparse and transposed: C gives their entries row by row.
-    """
+
+def model_formulas(ivp: InitialValueProblem, moving: int) -> tuple[Formula, Formula]:
+    """f and h as functions of (t, x, q, ab), with u = a + b t; f of the first `moving` unknowns."""
     a, b = ca.SX.sym("a", ivp.u.numel()), ca.SX.sym("b", ivp.u.numel())
     f, h = ca.substitute([ivp.f, ivp.measured], [ivp.u], [a + b * ivp.t])
-    given = [ivp.t, ivp.x, ivp.q, ca.vertcat(a, b)]
-    names = {"FX": (f, ivp.x), "FQ": (f, ivp.q), "HX": (h, ivp.x), "HQ": (h, ivp.q)}
-    jacobians = {name: ca.jacobian(*pair).T for name, pair in names.items()}
-    f, h = ca.densify(f), ca.densify(h)
-    functions = [
-        ca.Function("igpe_slope", given, [f]),
-        ca.Function("igpe_slopes", given, [f, jacobians["FX"], jacobians["FQ"]]),
-        ca.Function("igpe_told", given, [h]),
-        ca.Function("igpe_tolds", given, [h, jacobians["HX"], jacobians["HQ"]]),
-    ]
-    return functions, jacobians
+    ab = ca.vertcat(a, b)
+    slope = ca.Function("f", [ivp.t, ivp.x, ivp.q[:moving], ab], [ca.densify(f)])
+    measured = ca.Function("h", [ivp.t, ivp.x, ivp.q, ab], [ca.densify(h)])
+    return Formula(slope), Formula(measured)
+
+
+def with_jacobians(
+    formula: Formula, name: str, by_x: str, by_q: str
+) -> tuple[list[Any], dict[str, Any]]:
+    """The function without and with its Jacobians, and these by name.
+
+    They are sparse and transposed: C gives their entries row by row.
+    """
+    given = formula.function.sx_in()
+    value = formula.function(*given)
+    jacobians = {n: ca.jacobian(value, given[i]).T for n, i in ((by_x, 1), (by_q, 2))}
+    both = ca.Function(f"{name}s", given, [value, *jacobians.values()])
+    return [ca.Function(name, given, [value]), both], jacobians
+
+
+def _generated(functions: list[Any]) -> str:
+    generator = ca.CodeGenerator("igpe", {"with_header": False})
+    for function in functions:
+        generator.add(function)
+    # CasADi asks before each number whether its place is given, which is 3 to 5 % of a run: all are
+    model = re.sub(r"arg\[(\d+)\]\? (arg\[\1\]\[\d+\]) : 0", r"\2", generator.dump())
+    return re.sub(r"if \(res\[\d+\]!=0\) ", "", model)
 
 
 def _places(name: str, transposed: Any) -> list[str]:

@@ -224,7 +224,7 @@ def switched(
         return Refused(ivp, pieces, inner.refused, inner.status)
     duration = float(pieces.nodes[-1]) - ivp.t0
     resting = None if ivp.rest is None else Resting(ivp, integrator, duration or 1.0)
-    return SwitchedIntervals(ivp, pieces, inner, resting)
+    return SwitchedIntervals(ivp, pieces, inner, resting, slow=inner.slow)
 
 
 def _timed(function: Any, q: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -53,6 +53,11 @@ def refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
 
     Where the two disagree the integrated model is right, if shooting can follow it.
     """
+    refined = _refine(problem, residuals, rough)
+    return refined._replace(notes=(*refined.notes, *residuals.slow))
+
+
+def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
     box = problem.box
     x = box.vector(rough.parameters)
     at = residuals(x)

@@ -26,12 +26,13 @@ root(penalty) (w_(i+1) - w_i) between the pieces of an unknown that varies with 
 Logist, Diehl & Van Impe, section 2.4). All are linear.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from threading import get_ident
+from typing import Any, NamedTuple, TypeAlias
 
 import casadi as ca
 import numpy as np
@@ -40,7 +41,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import Deadline, finishing, require_going_on
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
-from igpe.dynamics.integrators.base import Integrator, Simulation, Trajectory
+from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.shooting.base import Profile, losses_of
 from igpe.equations.compiled import compiled
@@ -198,11 +199,11 @@ class Run:
         """(m,) residuals and (m, size) derivative, from the run's trajectory."""
         m, n = self.measurements, len(self.index)
         residual = (trajectory.measured.reshape(-1)[self._cells] - m.value) * self._weight
-        by_unknown = self._by_unknown(trajectory, m.column)
+        by_unknown = self.by_unknown(trajectory, m.column)
         found = Linearised(residual, by_unknown * self._weight[:, None])
         if self.deviation is not None:
             spread = trajectory.measured[m.row, self.deviation]
-            slope = self._by_unknown(trajectory, self.deviation)
+            slope = self.by_unknown(trajectory, self.deviation)
             found = likelihood_residuals(found, spread, slope, self.deviation >= 0)
         if n == size:  # the problem's order is the run's
             return found
@@ -210,7 +211,7 @@ class Run:
         jacobian[:, self.index] = found.jacobian
         return found._replace(jacobian=jacobian)
 
-    def _by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
+    def by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
         """(m, n_q) derivative of one output at each measurement's time."""
         row = self.measurements.row
         by_unknown = trajectory.measured_by_unknown[row, column]
@@ -264,7 +265,7 @@ class Residuals:
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
-        self.runs = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
+        self.runs = runs_of(problem, integrator)
         self._unmeasured = unmeasured(problem)
         self._losses = losses_of(problem)
         self.broken: Broken | None = None
@@ -349,6 +350,11 @@ class Residuals:
                 at = self(x)
         return Fit(x, at, Status.INTERRUPTED, 0)
 
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """A sentence if a slower method than usual integrates some experiment."""
+        return slow(run.simulation.intervals for run in self.runs)
+
     def ended(self, fit: Fit) -> Fit:
         """The fit, with the status of the integration that kept it from beginning."""
         return fit._replace(status=self.broken.status) if fit.at is None and self.broken else fit
@@ -357,6 +363,11 @@ class Residuals:
         """Why a search ended, if it is for an integration that broke down."""
         broke = fit.status in {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}
         return [self.broken.sentence] if broke and self.broken else []
+
+
+def slow(every: Iterable[Intervals]) -> tuple[str, ...]:
+    """The first sentence of intervals that are integrated by a slower method than usual."""
+    return tuple(dict.fromkeys(one.slow for one in every if one.slow))[:1]
 
 
 def untouched(residuals: Residuals, method: str) -> Estimate:
@@ -383,6 +394,26 @@ def simulate(
         simulation = integrator.simulation(ivp, grid, sensitivities=False)
         found.append((ivp, simulation.run(np.zeros(0))))
     return tuple(found)
+
+
+MOST_KEPT = 4  # sets of runs that are kept with a problem
+
+
+def runs_of(problem: Problem, integrator: Integrator) -> tuple[Run, ...]:
+    """All experiments made ready, with derivatives; kept with the problem, for each thread.
+
+    They remember no run: the same unknowns give the same bits as runs that were made anew.
+    """
+    frozen = isinstance(integrator, Hashable)  # another one may change until the next call
+    kept: dict[Any, Any] = compiled(problem).kept if frozen else {}
+    key = runs_of, integrator if frozen else None, get_ident()  # intervals belong to one thread
+    if key not in kept:
+        mine = [k for k in kept if k[0] is runs_of]
+        for old in mine[: max(0, len(mine) + 1 - MOST_KEPT)]:
+            kept.pop(old, None)
+        kept[key] = tuple(_run(problem, k, integrator) for k in range(len(problem.experiments)))
+    runs: tuple[Run, ...] = kept[key]
+    return runs
 
 
 def _run(problem: Problem, k: int, integrator: Integrator) -> Run:

@@ -117,7 +117,7 @@ class PreparedShooting:
         return replace(
             estimate,
             objective=objective,
-            notes=(*estimate.notes, *remarks(fit, box, gate)),
+            notes=(*estimate.notes, *remarks(fit, box, gate), *self.residuals.slow),
             seconds=time.perf_counter() - began,
         )
 

@@ -1,4 +1,5 @@
 from .errors import petab_errors as petab_errors
+from .errors import petab_gradient as petab_gradient
 from .errors import petab_objective as petab_objective
 from .errors import write_petab_parameters as write_petab_parameters
 from .read import read_petab as read_petab

@@ -21,7 +21,11 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.files import read, write
 from igpe.core.status import Status
-from igpe.dynamics.likelihood import negative_log_likelihood
+from igpe.dynamics.likelihood import (
+    Likelihood,
+    likelihood_gradient,
+    negative_log_likelihood,
+)
 from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.formats.petab.conditions import PetabModel
@@ -51,13 +55,32 @@ def petab_objective(
     """
     model = petab_model(problem)
     values = {**model.nominal, **(parameters or {})}
-    total = negative_log_likelihood(problem, values, priors=priors) + model.flat * priors
+    return negative_log_likelihood(problem, values, priors=priors) + _constants(problem, priors)
+
+
+def petab_gradient(
+    problem: Problem, parameters: Mapping[str, float] | None = None, *, priors: bool = False
+) -> Likelihood:
+    """`petab_objective` as `value`, and its exact derivatives by unknown as `gradient`.
+
+    They are by the parameters themselves, not by their logarithms, also where the table has a
+    logarithmic scale; see `igpe.dynamics.likelihood.likelihood_gradient`. Arguments and errors are
+    those of `petab_objective`.
+    """
+    values = {**petab_model(problem).nominal, **(parameters or {})}
+    at = likelihood_gradient(problem, values, priors=priors)
+    return at._replace(value=at.value + _constants(problem, priors))
+
+
+def _constants(problem: Problem, priors: bool) -> float:
+    """What PEtab's objective has besides the likelihood of what is compared."""
+    model, total = petab_model(problem), 0.0
     for experiment in problem.experiments:
         for name in model.transformations.keys() & set(experiment.measured):
             base = LOGARITHMS[model.transformations[name]]
             logarithms = base * experiment.measurements.of(name)[1]
             total += float(np.sum(logarithms + np.log(base)))
-    return total
+    return total + model.flat * priors
 
 
 def petab_model(problem: Problem) -> PetabModel:

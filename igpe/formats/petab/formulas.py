@@ -13,6 +13,7 @@ import importlib
 import math
 import operator
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,17 +31,23 @@ from igpe.core.errors import DataError, IgpeError, ModelError, SolverMissing
 from igpe.core.files import read
 from igpe.problem.tables import require_cells
 
+_IMPORTED: set[str] = set()  # names that were: a search for a library takes as long as a formula
+
 
 def library(name: str) -> ModuleType:
     """An imported library of the extra; raises SolverMissing with the command that installs it."""
+    if name in _IMPORTED and (known := sys.modules.get(name)) is not None:
+        return known
     try:
         with quiet():
-            return importlib.import_module(name)
+            imported = importlib.import_module(name)
     except ImportError as error:
         raise SolverMissing(
             f"PEtab problems are read with `petab`, `python-libsbml` and `sbmlmath`; {error}. "
             "Install them: pip install 'igpe[petab]'."
         ) from error
+    _IMPORTED.add(name)
+    return imported
 
 
 @contextmanager
@@ -208,7 +215,10 @@ def names_in(expression: Any) -> set[str]:
 
 def inserted(expression: Any, values: Mapping[str, Any]) -> Any:
     """The expression with expressions in the place of names."""
+    values = {n: values[n] for n in names_in(expression) & values.keys()}
     require_moderate(expression, values)
+    if not values:
+        return expression
     result = expression.xreplace({symbol(n): v for n, v in values.items()})
     require_moderate(result)
     return result

@@ -89,6 +89,20 @@ def deviations(
     return found
 
 
+def deviation_slopes(
+    models: Mapping[int, NoiseModel], column: IntArray, value: FloatArray, predicted: FloatArray
+) -> FloatArray:
+    """(m,) derivatives of `deviations` by the predictions; 0 where they do not follow these."""
+    slopes = np.zeros(len(predicted))
+    for number, model in models.items():
+        mine = column == number
+        sizes, least = np.abs(predicted[mine]), model.least(value[mine])
+        slopes[mine] = np.where(
+            sizes > least, np.sign(predicted[mine]) * model.slope(np.maximum(sizes, least)), 0.0
+        )
+    return slopes
+
+
 Deviation: TypeAlias = NoiseModel | EstimatedSigma
 """How exact the measurements of one quantity are: by a formula, or estimated with the rest."""
 

@@ -7,8 +7,10 @@ from initial_values import needs_compiler, one_state, posed
 from interval_problems import NUMBERS
 from repeated import thinned
 
-from igpe.dynamics.integrators.augmented import lifted
+from igpe.dynamics.integrators import formulas
+from igpe.dynamics.integrators.formulas import Formula
 from igpe.dynamics.integrators.runge_kutta import RungeKutta
+from igpe.dynamics.integrators.runge_kutta_source import written
 
 TIMES = np.array([0.0, 0.7, 2.0])
 EXPERIMENTS = ((1.3, 2.5), (0.4, 2.5), (0.4, 0.4), (2.0, 300.0), (0.0, 7.0))
@@ -46,35 +48,62 @@ def constants_stay(monkeypatch):
     """A function that compiles constants into the equations from then on."""
 
     def take():
-        monkeypatch.setattr(
-            "igpe.dynamics.integrators.runge_kutta_source.lifted", lambda f: (tuple(f), np.zeros(0))
-        )
+        monkeypatch.setattr(formulas, "LIFTED", set())
 
     return take
 
 
-def test_numbers_become_an_input_and_results_stay():
+def curve(a, b, power, held):
+    """A function of all that constants may stand in."""
     x = ca.SX.sym("x", 2)
-    curve = ca.vertcat(3.5 * x[0] ** 3 + 0.25 * x[1], x[0] ** 2.7, 7.0, 0.0, ca.sin(3.5 * x[1]))
-    plain = ca.Function("f", [x], [curve, ca.jacobian(curve, x)])
-    other = ca.Function("g", [x], [x[0] - 1e-3])
-    functions, numbers = lifted([plain, other])
-    for before, after in zip((plain, other), functions, strict=True):
-        assert (after.name(), after.n_in()) == (before.name(), 2)
-        given = [1.2, 2.3]
-        results = zip(before.call([given]), after.call([given, numbers]), strict=True)
-        for one, two in results:
+    rows = a * x[0] ** 3 + b * x[1], x[0] ** power, 7.0, 0.0, ca.sin(a * x[1]) / (b - x[0])
+    chosen = ca.if_else(x[0] > held, ca.fmax(x[1], held), a)
+    return ca.Function("f", [x], [ca.vertcat(*rows, chosen), x[0] - a])
+
+
+def test_numbers_become_an_input_and_results_stay():
+    plain = curve(3.5, 0.25, 2.7, 1.5)
+    formula = Formula(plain)
+    for given in ([1.2, 2.3], [1.7, 1.1]):
+        pairs = zip(
+            plain.call([given]), formula.function.call([given, formula.numbers]), strict=True
+        )
+        for one, two in pairs:
             assert one.sparsity() == two.sparsity()
             assert (np.asarray(one) == np.asarray(two)).all()
-        codes = {after.instruction_id(k) for k in range(after.n_instructions())}
-        assert ca.OP_CONST not in codes
+    after = formula.function
+    codes = [after.instruction_id(k) for k in range(after.n_instructions())]
+    assert codes.count(ca.OP_CONST) == 1  # the exponent
+
+
+def test_formulas_are_equal_where_nothing_but_numbers_differs():
+    one, same = Formula(curve(3.5, 0.25, 2.7, 1.5)), Formula(curve(1.1, 9.0, 2.7, 0.2))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != Formula(curve(3.5, 0.25, 2.6, 1.5))  # an exponent
+    assert one != Formula(curve(3.5, 1.0, 2.7, 1.5))  # a product that is not there
+    given = [1.2, 2.3]
+    theirs = [np.asarray(v) for v in one.function.call([given, same.numbers])]
+    for mine, right in zip(theirs, same.plain.call([given]), strict=True):
+        assert (mine == np.asarray(right)).all()
+
+
+def test_derivatives_of_a_formula_are_those_of_the_function():
+    formula, x = Formula(curve(3.5, 0.25, 2.7, 1.5)), ca.SX.sym("x", 2)
+    known = ca.Function("j", [x], [ca.jacobian(formula.plain(x)[0], x)])
+    n = ca.SX.sym("n", len(formula.numbers))
+    made = ca.Function("j", [x, n], [ca.jacobian(formula.function(x, n)[0], x)])
+    for given in ([1.2, 2.3], [1.7, 1.1]):
+        assert np.asarray(made(given, formula.numbers)) == pytest.approx(
+            np.asarray(known(given)), rel=1e-14
+        )
 
 
 @needs_compiler
 @pytest.mark.parametrize("run", [one_run, all_intervals], ids=lambda f: f.__name__)
 def test_experiments_that_differ_in_numbers_share_one_library(run, cache):
     found = [run(*numbers) for numbers in EXPERIMENTS]
-    assert len(list(cache.glob("*.so"))) == 1
+    assert len(list(cache.glob("*.so"))) == 2  # slopes, and what is measured
     sums = {round(float(f.measured.sum()), 9) for f in found}
     assert len(sums) == len(EXPERIMENTS)  # each with its own numbers
 
@@ -85,6 +114,7 @@ def test_experiments_that_differ_in_numbers_share_one_library(run, cache):
 def test_the_bits_are_those_of_compiled_constants(numbers, constants_stay):
     trajectory, shots = one_run(*numbers), all_intervals(*numbers)
     constants_stay()
+    written.cache_clear()
     other, others = one_run(*numbers), all_intervals(*numbers)
     assert (trajectory.states == other.states).all()
     assert (trajectory.by_unknown == other.by_unknown).all()
@@ -98,4 +128,4 @@ def test_held_unknowns_and_other_sizes_and_times_compile_nothing(cache):
         ivp = posed(fed(start, 2.5).fixing({"k": k}))
         RungeKutta().simulation(ivp, TIMES * last, sensitivities=False)
         RungeKutta().prepare(ivp, TIMES * last, TIMES)
-    assert len(list(cache.glob("*.so"))) == 1  # of trajectories and intervals
+    assert len(list(cache.glob("*.so"))) == 2  # of trajectories and intervals

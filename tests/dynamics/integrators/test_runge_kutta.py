@@ -9,6 +9,7 @@ from initial_values import needs_compiler, one_state
 from interval_problems import EXACT, NUMBERS, Cut, exact, posed, prepared
 
 from igpe.core.status import Status
+from igpe.dynamics.integrators import runge_kutta_source
 from igpe.dynamics.integrators.cut import interval_of
 from igpe.dynamics.integrators.local_linearization import LocalLinearization
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
@@ -227,8 +228,10 @@ def test_a_probe_keeps_derivatives_right_where_the_states_rest():
 def test_long_products_are_those_that_are_written_out(monkeypatch):
     one = prepared("calcium")
     short = one.run(RungeKutta())
-    monkeypatch.setattr("igpe.dynamics.integrators.runge_kutta_source.WRITTEN_OUT", 0)
+    monkeypatch.setattr(runge_kutta_source, "WRITTEN_OUT", 0)
+    runge_kutta_source.written.cache_clear()
     looped = one.run(RungeKutta())
+    runge_kutta_source.written.cache_clear()
     for name in NUMBERS:
         assert (getattr(looped, name) == getattr(short, name)).all()
 

@@ -10,19 +10,28 @@ from interval_problems import Cut, cut, fed, prepared
 from repeated import statistical
 
 from igpe.dynamics.integrators import runge_kutta_source as runge_kutta_directions
-from igpe.dynamics.integrators.augmented import lifted
 from igpe.dynamics.integrators.runge_kutta import Pair, RungeKutta
 from igpe.dynamics.integrators.runge_kutta_source import (
     directional,
     directions,
-    model_functions,
+    model_formulas,
+    with_jacobians,
     written,
 )
 
 
+@pytest.fixture(autouse=True)
+def _written_anew():
+    """Texts are kept, and these tests change how they are written."""
+    yield
+    written.cache_clear()
+
+
 def few(ivp):
-    """For how many directions no Jacobians are wanted."""
-    (line,) = (v for v in written(ivp).source.splitlines() if v.startswith("#define FEW"))
+    """For how many directions no Jacobians are wanted, written anew."""
+    written.cache_clear()
+    slope, _ = model_formulas(ivp, ivp.q.numel())
+    (line,) = (v for v in written(slope).source.splitlines() if v.startswith("#define FEW"))
     return int(line.split()[-1])
 
 
@@ -78,6 +87,7 @@ def test_they_are_those_of_jacobians(monkeypatch, case, pair):
     assert few(one.ivp) == 8
     straight = one.made(method)
     monkeypatch.setattr(runge_kutta_directions, "_few", lambda *_: 0)
+    assert few(one.ivp) == 0
     by_jacobians = one.made(method)
     width = one.starts.shape[1] + len(one.q)
     some = np.random.default_rng(1).normal(size=(width, 10))
@@ -111,8 +121,8 @@ def test_they_are_written_where_that_takes_fewer_operations():
 def test_what_cannot_be_rewritten_is_left_to_jacobians(monkeypatch):
     """Lines too many, helpers that are not there, and what is not linear."""
     ivp = odd().ivp
-    plain, _ = model_functions(ivp)
-    (*_, along), _ = lifted([*plain, directional(plain[0])])
+    plain, _ = with_jacobians(model_formulas(ivp, ivp.q.numel())[0], "f", "x", "q")
+    along = directional(plain[0])
     none = ["#define FEW 0", "#define ALONG "]
     monkeypatch.setattr(runge_kutta_directions, "_few", lambda *_: 8)
     assert directions(along, plain[1], HELPERS) != none

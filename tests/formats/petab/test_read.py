@@ -296,3 +296,26 @@ def test_without_the_extra_the_command_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(read, "LIBRARIES", ("a_library_that_is_not_there",))
     with pytest.raises(igpe.errors.SolverMissing, match=r"pip install 'igpe\[petab\]'"):
         igpe.petab.read_petab(tmp_path / "problem.yaml")
+
+
+@pytest.mark.parametrize("scale", ["lin", "log10", "log"])
+def test_the_gradient_is_that_of_the_objective(tmp_path, scale):
+    """With an estimated error, logarithms and a prior; by the parameters themselves."""
+    table = small.measurements(times=(0.5, 1.0, 2.0))
+    observables = small.OBSERVABLES.assign(observableTransformation=scale)
+    parameters = small.PARAMETERS.assign(
+        objectivePriorType=["parameterScaleNormal", "", "laplace"],
+        objectivePriorParameters=["-0.5;0.3", "", "0.3;0.2"],
+    )
+    problem = igpe.petab.read_petab(
+        small.write(tmp_path, measurements=table, observables=observables, parameters=parameters)
+    )
+    at = igpe.petab.petab_gradient(problem, VALUES, priors=True)
+    assert at.value == pytest.approx(igpe.petab.petab_objective(problem, VALUES, priors=True))
+    for name, value in VALUES.items():
+        h = 1e-4 * value
+        low, high = (
+            igpe.petab.petab_objective(problem, {**VALUES, name: value + d}, priors=True)
+            for d in (-h, h)
+        )
+        assert at.gradient[name] == pytest.approx((high - low) / (2 * h), rel=1e-5)

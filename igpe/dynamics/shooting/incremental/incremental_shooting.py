@@ -213,7 +213,11 @@ class PreparedIncremental:
             objective=estimate.objective * unit,
             reached=tuple(cost * unit for cost in estimate.reached),
             seconds=time.perf_counter() - began,
-            notes=(*estimate.notes, *remarks(attempts[0].fit, self.box, self.gate)),
+            notes=(
+                *estimate.notes,
+                *remarks(attempts[0].fit, self.box, self.gate),
+                *self.residuals.slow,
+            ),
         )
 
     def _attempt(self, start: FloatArray) -> Attempt:

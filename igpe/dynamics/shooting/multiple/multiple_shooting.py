@@ -54,7 +54,7 @@ from igpe.dynamics.shooting.multiple.search import (
     space_of,
     stages_of,
 )
-from igpe.dynamics.shooting.residuals import FINISH, Residuals, untouched
+from igpe.dynamics.shooting.residuals import FINISH, Residuals, slow, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
@@ -217,7 +217,8 @@ class PreparedMultiple:
         estimate, best = concluded(attempts, box, name), attempts[0]
         costs = [objective(problem, a.fit.at, self.spread) for a in attempts]
         pairs = zip(costs, attempts, strict=True)
-        notes = [*estimate.notes, *remarks(best.fit, box, gate)]
+        slowly = slow(s.intervals for s in self.chains.shootings)
+        notes = [*estimate.notes, *remarks(best.fit, box, gate), *slowly]
         if deadline.over and not _explained(best, gate):
             notes.append(
                 f"The time limit of {self.method.time_limit:g} s ended the search; a longer one "

@@ -1,0 +1,174 @@
+"""The time of PEtab problems' objective and gradient, beside AMICI's in the same run.
+
+    python benchmarks/petab_speed.py [calls] [first] [uncompiled] [--amici PYTHON] [--json FILE]
+
+All at the nominal parameters, in processor seconds, each program in a process of its own.
+
+calls       milliseconds of one objective with its gradient, igpe's and AMICI's (the faster of
+            forward and adjoint sensitivities, conditions prepared), at tolerances at which both
+            have the same objective; igpe's over AMICI's, and the median of these
+first       seconds until the first gradient, after imports: reading, deriving, compiling; with an
+            empty cache and with a full one
+uncompiled  the same as `calls` where igpe finds no C compiler
+
+AMICI is installed apart, as it needs a C++ compiler, BLAS, SWIG and CMake:
+
+    apt-get install -y g++ libopenblas-dev swig cmake
+    python -m venv AMICI && AMICI/bin/pip install 'amici[petab]' scipy swig cmake
+    python benchmarks/petab_speed.py --amici AMICI/bin/python
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from figures import Row, at_most, command
+
+HERE = Path(__file__).parent
+PROBLEMS = ("Boehm", "Borghans", "Bachmann", "Fujita", "Brannmark", "Fiedler", "Elowitz")
+TOLERANCES = ("1e-8", "1e-12")  # AMICI's, relative and absolute: those of its objective are 1e-5
+SAME = 1e-4  # between the objectives
+SLOWER, MEDIAN, UNCOMPILED = 2.0, 1.0, 5.0  # times AMICI's; times that without a compiler
+FIRST = 10.0  # s until the first gradient
+COMPILERS = ("CC", "CXX")
+
+
+def calls(given: argparse.Namespace) -> Iterator[Row]:
+    """Igpe's and AMICI's."""
+    yield from _compared(given, compilers=True, slower=SLOWER, median=MEDIAN)
+
+
+def uncompiled(given: argparse.Namespace) -> Iterator[Row]:
+    """The same without a compiler."""
+    yield from _compared(given, compilers=False, slower=SLOWER * UNCOMPILED, median=UNCOMPILED)
+
+
+def _compared(
+    given: argparse.Namespace, *, compilers: bool, slower: float, median: float
+) -> Iterator[Row]:
+    shares = []
+    for name in PROBLEMS:
+        with tempfile.TemporaryDirectory() as cache_folder:
+            ours = _ours(name, cache_folder, compilers=compilers)
+        theirs = _amicis(name, given.amici)
+        fastest = min((theirs[k] for k in ("forward", "adjoint")), key=lambda v: v["seconds"])
+        share = ours["seconds"] / fastest["seconds"]
+        shares.append(share)
+        yield at_most(name, "igpe, objective and gradient", 1e3 * ours["seconds"], "ms")
+        yield at_most(name, "AMICI, objective and gradient", 1e3 * fastest["seconds"], "ms")
+        yield at_most(name, "AMICI, its integrations alone", 1e3 * fastest["integration"], "ms")
+        yield at_most(name, "igpe's over AMICI's", share, "-", slower)
+        difference = abs(ours["objective"] - theirs["forward"]["objective"])
+        yield at_most(name, "difference of the objectives", difference, "-", SAME)
+        yield at_most(name, "of the gradients", _apart(name, ours, theirs["forward"]), "-", SAME)
+    yield at_most("all", "median of igpe's over AMICI's", float(np.median(shares)), "-", median)
+
+
+def first(_: argparse.Namespace) -> Iterator[Row]:
+    """Until the first gradient."""
+    for name in PROBLEMS:
+        with tempfile.TemporaryDirectory() as cache_folder:
+            for case in ("empty cache", "full cache"):
+                ours = _ours(name, cache_folder, compilers=True)
+                seconds = ours["reading"] + ours["first"]
+                yield at_most(f"{name}, {ours['states']} states", case, seconds, "s", FIRST)
+
+
+def _apart(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
+    """The largest difference of slopes by logarithms of parameters, of the largest of these."""
+    nominal = np.array([_nominal(name)[n] for n in ours["gradient"]])
+    mine = np.array(list(ours["gradient"].values())) * nominal
+    other = np.array([theirs["gradient"][n] for n in ours["gradient"]]) * nominal
+    return float(np.abs(mine - other).max() / max(1.0, np.abs(other).max()))
+
+
+@cache
+def _nominal(name: str) -> dict[str, float]:
+    import igpe  # noqa: PLC0415 - after the command line was read
+
+    return dict(igpe.petab.read_petab(_file(name)).model.nominal)
+
+
+def _file(name: str) -> Path:
+    return next((HERE.parent / "data" / "petab").glob(f"{name}_*/*.yaml"))
+
+
+def _ours(name: str, cache_folder: str, *, compilers: bool) -> dict[str, Any]:
+    environment = {**os.environ, "XDG_CACHE_HOME": cache_folder}
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE / "peers")])
+    if not compilers:
+        for variable in COMPILERS:
+            environment.pop(variable, None)
+        environment["PATH"] = cache_folder
+    return _answer(
+        [sys.executable, str(HERE / "peers" / "igpe_calls.py"), str(_file(name))], environment
+    )
+
+
+@cache
+def _amicis(name: str, python: Path) -> dict[str, Any]:
+    """AMICI's times; compiled anew, as its folder ends with this call."""
+    environment = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)
+    with tempfile.TemporaryDirectory() as folder:
+        script = HERE / "peers" / "amicis.py"
+        return _answer(
+            [str(python), str(script), str(_file(name)), folder, *TOLERANCES], environment
+        )
+
+
+def _answer(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The last line that a program prints, as JSON; SystemExit with its last words if it fails."""
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise SystemExit(f"{' '.join(words)} failed:\n{ran.stderr.strip()[-2000:]}")
+    answer: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--amici", type=_python, default=None, help="Python of AMICI's environment")
+
+
+def _python(given: str) -> Path:
+    """AMICI's Python, if it is there."""
+    missing = argparse.ArgumentTypeError(
+        f"{given} has no AMICI; install it as `python benchmarks/petab_speed.py --help` says."
+    )
+    try:
+        ran = subprocess.run([given, "-c", "import amici"], capture_output=True, check=False)
+    except OSError as error:
+        raise missing from error
+    if ran.returncode:
+        raise missing
+    return Path(given).absolute()
+
+
+def _needing_amici(section: Any) -> Any:
+    def run(given: argparse.Namespace) -> Iterator[Row]:
+        if given.amici is None:
+            raise SystemExit(
+                "This section compares with AMICI: give --amici PYTHON, the Python of an "
+                "environment that has it. `python benchmarks/petab_speed.py --help` says how to "
+                "make one."
+            )
+        yield from section(given)
+
+    return run
+
+
+if __name__ == "__main__":
+    sections = {
+        "first": first,
+        "calls": _needing_amici(calls),
+        "uncompiled": _needing_amici(uncompiled),
+    }
+    command(__doc__, "PEtab speed", sections, _options)
