@@ -3,9 +3,12 @@
 Needs libSBML alone, so that the peer that gives the reference values writes the same models.
 """
 
+import json
 import random
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import libsbml
@@ -367,7 +370,8 @@ MATH = {
     "archyper": ["arcsinh(X)", "arccosh(1 + X)", "arctanh(0.1 * X)"],
     "power": ["root(3, X)", "sqrt(X)", "X^2 / (1 + X^2)", "pow(X, 1.7)", "2^(-X)"],
     "logs": ["ln(1 + X)", "log10(1 + X)", "log(2, 1 + X)", "exp(-X)"],
-    "steps": ["abs(X - 1)", "floor(2.5 + 0 * X)", "ceil(k0)", "floor(time / 3)", "factorial(3) * k0"],
+    "steps": ["abs(X - 1)", "floor(2.5 + 0 * X)", "ceil(k0)", "floor(time / 3)",
+              "factorial(3) * k0"],
     "extreme": ["min(X, 1)", "max(X, 1, 0.5)", "quotient(7, 3) * k0", "rem(7, 3) * k0"],
     "constants": ["pi * k0", "exponentiale * k0", "1e-1 * X", "0.5 * (1 + 2/4)"],
 }  # fmt: skip
@@ -392,3 +396,22 @@ def model(seed: int) -> tuple[str, list[str], list[str]]:
         feature(b)
     names = [f.__name__.strip("_") for f in chosen]
     return libsbml.writeSBMLToString(b.document), b.shown, names
+
+
+def selections(text: str, shown: list[str]) -> dict[str, str]:
+    """Name -> what libRoadRunner calls it: [S] for a concentration."""
+    model = libsbml.readSBMLFromString(text).getModel()
+    names = {}
+    for name in shown:
+        species = model.getSpecies(name)
+        is_amount = species is None or species.getHasOnlySubstanceUnits()
+        names[name] = name if is_amount else f"[{name}]"
+    return names
+
+
+if __name__ == "__main__":
+    models = {}
+    for number in range(COUNT):
+        written, names, _ = model(number)
+        models[number] = {"text": written, "shown": selections(written, names)}
+    Path(sys.argv[1]).write_text(json.dumps(models) + "\n")
