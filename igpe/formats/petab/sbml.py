@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from igpe.core.errors import ModelError
 from igpe.formats.petab.formulas import (
     TIME,
+    boolean,
     library,
     names_in,
     number,
@@ -337,9 +338,9 @@ def _remembered(
     """Events that wait and remember, as events that remember in states; these states -> 0.
 
     One event notes when the trigger became true, and the values then. Another follows after the
-    delay, if that note is still the latest: else the trigger was false in between, which gives up
-    what does not persist. What persists would need several notes at once: it becomes log(0) then,
-    and the integration fails.
+    delay, if that note is still the latest: else the trigger was false in between; a third
+    event notes that, and gives up what does not persist. What persists would need several notes
+    at once: it becomes log(0) then, and the integration fails.
 
     moving  names that change in time
     """
@@ -363,10 +364,11 @@ def _remembered(
             for n, e in values.items()
         }
         noted = {since: symbol(TIME), **{notes[n]: e for n, e in kept.items()}}
-        found += [
-            event._replace(sets=noted, delay=number(0), keeps=True, persists=True),
-            event._replace(sets=sets, keeps=False, persists=True),
-        ]
+        noting = event._replace(sets=noted, delay=number(0), keeps=True, persists=True)
+        found += [noting, event._replace(sets=sets, keeps=False, persists=True)]
+        if not event.persists:
+            off, gone = sympy.Not(boolean(event.trigger)), {since: symbol(TIME) - event.delay - 1}
+            found.append(noting._replace(trigger=off, sets=gone, at_start=False))
     return tuple(found), memory
 
 

@@ -1,11 +1,11 @@
-"""Events of SBML that wait, keep values or are given up; Avogadro's number; reciprocal functions."""
+"""Events of SBML that wait, keep values or are given up; numbers and functions of MathML."""
 
 import libsbml
 import numpy as np
 import pytest
+from small import decay, law, write
 
 import igpe
-from small import decay, law, write
 
 TIMES = (0.0, 0.5, 1.0, 2.0, 4.0)
 
@@ -41,10 +41,10 @@ def test_values_from_when_the_trigger_became_true(tmp_path, when):
 @pytest.mark.parametrize(("delay", "happens"), [("0.2", True), ("0.9", False)])
 def test_given_up_where_the_trigger_becomes_false_before(tmp_path, delay, happens):
     document = decay()
-    event(document.getModel(), "(A < 2.5) && (A > 2)", "9", delay, kept=False, persistent=False)
+    event(document.getModel(), "(A < 2.5) && (A > 2)", "1", delay, kept=False, persistent=False)
     found = of_a(tmp_path, document)
     begin = np.log(3 / 2.5) / 0.5 + float(delay)
-    last = 9 * np.exp(-0.5 * (4 - begin)) if happens else 3 * np.exp(-2.0)
+    last = np.exp(-0.5 * (4 - begin)) if happens else 3 * np.exp(-2.0)
     assert found[-1] == pytest.approx(last, rel=1e-6)
 
 
