@@ -310,12 +310,6 @@ class Conditions:
             raise _unread(event, f"its delay {delay} changes")
         if not priority.is_number:
             raise _unread(event, f"its priority {priority} is no number")
-        waits = delay != 0
-        if waits and not event.persists:
-            raise _unread(event, "it is given up where its trigger becomes false before its delay")
-        moving = any(names_in(e) & self.periods[-1].moving for e in sets.values())
-        if waits and event.keeps and moving:
-            raise _unread(event, "it keeps values from before its delay")
         return _Read(event, boolean(trigger), sets, delay, float(priority), self.timeline.start)
 
     def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:

@@ -72,6 +72,11 @@ ANGLES = [f"{a}{n}{h}" for n in ("sin", "cos", "tan") for a in ("", "a") for h i
 SAME_NAME = ("exp", "log", "floor", *ANGLES)
 FUNCTIONS = {n: getattr(pyo, n) for n in SAME_NAME}
 FUNCTIONS |= {"Abs": abs, "ceiling": pyo.ceil}
+OF_INVERSE = {  # f(x) = 1 / g(x), or g(1 / x) where f is the inverse of such a function
+    f"{a}{f}{h}": f"{a}{g}{h}"
+    for a in ("", "a") for h in ("", "h")
+    for f, g in (("sec", "cos"), ("csc", "sin"), ("cot", "tan"))
+}  # fmt: skip
 NUMERIC: dict[str, Callable[..., float]] = {n: getattr(math, n) for n in SAME_NAME}
 NUMERIC |= {"Abs": abs, "Max": max, "Min": min, "Mul": lambda *factors: math.prod(factors)}
 FOLDED: dict[str, Callable[[Any, Any], Any]] = {
@@ -246,6 +251,9 @@ def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:
         return reduce(FOLDED[kind], values)
     if kind in FUNCTIONS:
         return FUNCTIONS[kind](*values)
+    if kind in OF_INVERSE:
+        function, (value,) = FUNCTIONS[OF_INVERSE[kind]], values
+        return function(1 / value) if kind.startswith("a") else 1 / function(value)
     raise ModelError(
         f"The model uses '{kind}' in {expression}, which igpe does not read; write it with "
         f"{', '.join(sorted(FUNCTIONS))}, powers and piecewise."

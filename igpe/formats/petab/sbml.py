@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from igpe.core.errors import ModelError
 from igpe.formats.petab.formulas import (
     TIME,
+    boolean,
     library,
     names_in,
     number,
@@ -30,6 +31,7 @@ RATE = "rateOf"  # SBML's name for the slope of something
 PACKAGES = ("arrays", "comp", "distrib", "dyn", "multi", "qual", "spatial")
 """Packages that change what a model means."""
 EXPLICIT = 3  # the level from which on nothing has a default
+LATEST = 1e-9  # relative difference of times that are the same
 HUGE_POWER = re.compile(r"<sep/>\s*[-+]?\d{4,}")
 
 
@@ -137,6 +139,8 @@ class _Reader:
         if lost := sorted({*moved} & rules.keys()):
             raise ModelError(f"Events set {lost}, which rules compute. Correct the SBML model.")
         rates = {**dict.fromkeys(moved, number(0)), **rates}
+        events, memory = _remembered(events, {TIME, *rates, *rules})
+        rates, values = {**rates, **memory}, {**values, **memory}
         used = set().union(*(names_in(e) for e in self._all(rates, rules, values, events)))
         reactions = {r.getId() for r in self.model.getListOfReactions()}
         rules = {n: e for n, e in rules.items() if n not in reactions or n in used}
@@ -313,12 +317,67 @@ class _Reader:
         )
 
 
+def _with_avogadro(node: Any) -> Any:
+    """The formula with the number of Avogadro as a number, whatever it is called there."""
+    sbml = library("libsbml")
+    copy = node.deepCopy()
+    todo = [copy]
+    while todo:
+        one = todo.pop()
+        todo += [one.getChild(i) for i in range(one.getNumChildren())]
+        if one.getType() == sbml.AST_NAME_AVOGADRO:
+            value = one.getValue()
+            one.setType(sbml.AST_REAL)
+            one.setValue(value)
+    return copy
+
+
+def _remembered(
+    events: tuple[SbmlEvent, ...], moving: set[str]
+) -> tuple[tuple[SbmlEvent, ...], dict[str, Any]]:
+    """Events that wait and remember, as events that remember in states; these states -> 0.
+
+    One event notes when the trigger became true, and the values then. Another follows after the
+    delay, if that note is still the latest: else the trigger was false in between; a third
+    event notes that, and gives up what does not persist. What persists would need several notes
+    at once: it becomes log(0) then, and the integration fails.
+
+    moving  names that change in time
+    """
+    sympy, found, memory = library("sympy"), list[SbmlEvent](), dict[str, Any]()
+    for place, event in enumerate(events, start=1):
+        kept = {n: e for n, e in event.sets.items() if event.keeps and names_in(e) & moving}
+        if event.delay == 0 or (event.persists and not kept):
+            found.append(event)
+            continue
+        since = f"_since_{place}"
+        notes = {n: f"_kept_{place}_{n}" for n in kept}
+        memory |= dict.fromkeys([since, *notes.values()], number(0))
+        gap = symbol(TIME) - event.delay - symbol(since)
+        is_latest = sympy.Abs(gap) < number(LATEST) * (1 + sympy.Abs(symbol(TIME)))
+        values = {n: symbol(notes[n]) if n in notes else e for n, e in event.sets.items()}
+        once = sympy.Piecewise((number(1), is_latest), (number(0), True))
+        sets = {
+            n: e + sympy.log(once)
+            if event.persists
+            else sympy.Piecewise((e, is_latest), (symbol(n), True))
+            for n, e in values.items()
+        }
+        noted = {since: symbol(TIME), **{notes[n]: e for n, e in kept.items()}}
+        noting = event._replace(sets=noted, delay=number(0), keeps=True, persists=True)
+        found += [noting, event._replace(sets=sets, keeps=False, persists=True)]
+        if not event.persists:
+            off, gone = sympy.Not(boolean(event.trigger)), {since: symbol(TIME) - event.delay - 1}
+            found.append(noting._replace(trigger=off, sets=gone, at_start=False))
+    return tuple(found), memory
+
+
 def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:
     """The mathematics of an element; raises ModelError for delays and what is unknown."""
     sympy = library("sympy")
     try:
         with quiet():
-            text = library("libsbml").writeMathMLToString(element.getMath())
+            text = library("libsbml").writeMathMLToString(_with_avogadro(element.getMath()))
             if HUGE_POWER.search(text):
                 raise ValueError("it holds a number beyond 1e300")
             require_moderate_math(element.getMath())

@@ -247,7 +247,6 @@ def test_other_priors_count(tmp_path, kind, numbers, density):
     [
         (lambda m: event(m, "time == 1", {"A": "2"}), "no comparison"),
         (lambda m: event(m, "A < 1", {"A": "2"}, "A"), "its delay .* changes"),
-        (lambda m: event(m, "A < 1", {"A": "2"}, "1", persistent=False), "given up"),
         (lambda m: algebraic(m, "w * w - A"), "do not determine"),
         (lambda m: small.law(m, "V * k * delay(A, 1)"), "delay"),
         (lambda m: m.getReaction(0).unsetKineticLaw(), "'r1' without kinetic law"),
