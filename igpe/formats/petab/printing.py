@@ -14,10 +14,11 @@ from igpe.core.errors import ModelError
 from igpe.equations.operations import Graph, in_words
 
 LONGEST = 200_000  # characters of a formula
-RESERVED = frozenset(
-    "time t pi e E exponentiale avogadro true false inf infinity nan notanumber and or not xor "
-    "piecewise delay rateOf factorial root log ln log10 exp sqrt abs floor ceil min max".split()
-)
+MEANT = """
+    time t pi e E exponentiale avogadro true false inf infinity nan notanumber and or not xor
+    piecewise delay rateOf factorial root log ln log10 exp sqrt abs floor ceil min max
+"""
+RESERVED = frozenset(MEANT.split())
 """Names that formulas give a meaning of their own."""
 SUM, PRODUCT, POWER, ATOM = 3, 4, 6, 7
 OR, AND, COMPARISON = 0, 1, 2

@@ -137,7 +137,7 @@ class _Writer:
         parameters = self._parameters(result)
         if self.is_numbered:
             self._set(model, self.number, [str(i + 1) for i in range(len(self.phases))], "phase")
-        used = model.names_used()
+        used = model.names_used() | {self.ids(n) for n in self.problem.parameters}
         for row in parameters:
             if row["parameterId"] in used:
                 model.constant(row["parameterId"], row["nominalValue"], name=row["parameterName"])
