@@ -283,17 +283,15 @@ class _Writer:
         def text(expression: Any) -> str:
             return self._texts(phase, ca.substitute(ca.SX(expression), *known))[0]
 
-        delay, at_start = text(jump.delay), jump.at_start
-        if jump.at is None:
-            trigger = f"{text(jump.gap)} >= 0"
-        else:
-            at, at_start = ca.SX(jump.at), True
-            if at.is_constant() and ca.SX(jump.delay).is_constant():
-                at, delay = at + jump.delay, "0"
-                at = ca.SX(_seen(float(at), phase.experiment, after=jump.is_measured_after))
-            trigger = f"time >= {text(at)}"
+        e, delay, at = phase.experiment, ca.SX(jump.delay), jump.at
+        is_known, seen = delay.is_constant(), jump.is_measured_after
+        if at is not None and is_known and ca.SX(at).is_constant():
+            at, delay = ca.SX(_seen(float(at + delay), e, after=seen)), ca.SX(0)
+        elif jump.at_start and is_known:
+            delay = ca.SX(_seen(e.start_time + float(delay), e, after=seen) - e.start_time)
+        trigger = f"{text(jump.gap)} >= 0" if at is None else f"time >= {text(at)}"
         sets = tuple((self.ids(self.states[i]), text(e)) for i, e in jump.after.items())
-        return ModelEvent(trigger, sets, delay, priority, at_start)
+        return ModelEvent(trigger, sets, text(delay), priority, jump.at_start or at is not None)
 
     # The tables
 
