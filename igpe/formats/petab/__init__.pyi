@@ -5,3 +5,4 @@ from .errors import write_petab_parameters as write_petab_parameters
 from .read import read_petab as read_petab
 from .simulations import petab_simulations as petab_simulations
 from .simulations import write_petab_simulations as write_petab_simulations
+from .write import to_petab as to_petab

@@ -286,16 +286,24 @@ class Conditions:
             for period, sets in zip(self.timeline.periods[1:], self.sets, strict=True)
             if sets and np.isfinite(period.time)
         ]
-        if self.sbml.events and self.timeline.is_steady:
+        before = [e.name for e in self.sbml.events if self._may_happen_before(e, rules)]
+        if before:
             raise ModelError(
-                f"The model has events ({', '.join(e.name for e in self.sbml.events)}) and "
-                f"'{self.timeline.name}' a pre-equilibration; igpe follows no events before a "
-                "steady start. Give the steady state as start values."
+                f"The model has events ({', '.join(before)}) and '{self.timeline.name}' a "
+                "pre-equilibration; igpe follows no events before a steady start. Give the steady "
+                "state as start values."
             )
         return (
             *conditioned,
             *_together([self._event(e, rules) for e in self.sbml.events if e.sets]),
         )
+
+    def _may_happen_before(self, event: SbmlEvent, rules: Mapping[str, Any]) -> bool:
+        """Whether an event is not switched off before a steady start."""
+        if not self.timeline.is_steady:
+            return False
+        trigger = boolean(_flat(self.over_time(event.trigger)[0], rules))
+        return trigger is not library("sympy").false
 
     def _event(self, event: SbmlEvent, rules: Mapping[str, Any]) -> "_Read":
         """An event of the model."""
@@ -313,8 +321,9 @@ class Conditions:
         return _Read(event, boolean(trigger), sets, delay, float(priority), self.timeline.start)
 
     def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:
-        """What an expression of an event means in all periods."""
-        first, *others = (_flat(e, rules) for e in self.over_time(expression))
+        """What an expression of an event means in all periods after a steady start."""
+        periods = self.over_time(expression)[1 if self.timeline.is_steady else 0 :]
+        first, *others = (_flat(e, rules) for e in periods)
         if any(e != first for e in others):
             raise _unread(event, "conditions change it during the experiment")
         return first

@@ -1,0 +1,469 @@
+"""Any problem with ordinary differential equations as PEtab of version 2 with an SBML model.
+
+An experiment is one phase, or two: at rest, where it starts steady, and its own. Where an equation
+is not the same in all phases, a parameter of the model, which the conditions set, says which one
+counts. All states are parameters with rate rules: igpe knows no compartments.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+import pandas as pd
+
+from igpe.core.errors import ModelError, Unsupported
+from igpe.core.files import write
+from igpe.dynamics.shooting.base import constraints
+from igpe.equations.compiled import compiled
+from igpe.equations.reading.pieces import of_time
+from igpe.equations.system import System
+from igpe.formats.petab.printing import Ids, number_text, texts
+from igpe.formats.petab.sbml_document import Model, ModelEvent
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import Table
+from igpe.problem.losses import NormalPrior, Prior
+from igpe.problem.noise.noise import Noise
+from igpe.problem.problem import Problem, takes_problem
+
+UNBOUNDED = 1e14  # bounds as large mean none
+AFTER = 1e-12  # of an experiment's length: an event so late is not yet seen
+DEVIATION = (1e-8, 10.0)  # bounds of an unknown standard deviation, of the largest measurement
+FIRST_GUESS = 0.05  # its nominal value
+OPTIONAL = {"priorDistribution", "priorParameters", "noiseParameters", "noisePlaceholders"}
+
+
+@takes_problem
+def to_petab(
+    problem: Problem, folder: str | Path, result: Any = None, *, force: bool = False
+) -> Path:
+    """Write a problem as PEtab of version 2: a YAML file, its tables, and the model in SBML.
+
+    The objective of `read_petab`, and that of other programs, is the negative log-likelihood of the
+    problem. Unknown standard deviations become parameters, `sd_A`, one for each quantity: their
+    maximum likelihood is what `igpe.estimate` minimises. Names that SBML does not allow are written
+    with underscores (`k1@run2` as `k1_run2`), and stand beside them as names.
+
+    folder   is made if it is not there
+    result   whose estimates are the nominal values; by default those of the model
+    force    whether files that are there are replaced
+    returns  the path of the YAML file
+    raises   Unsupported for what PEtab or SBML cannot say, ModelError as reading the model does,
+             DataError for files that are there, SolverMissing without the extra igpe[petab]
+    """
+    _refuse(problem)
+    files = _Writer(problem).files(result)
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write(place / name, content, force=force)
+    return place / "problem.yaml"
+
+
+def _refuse(problem: Problem) -> None:
+    """Raise Unsupported for what PEtab does not know."""
+    laws = [n for n, p in problem.priors.items() if isinstance(p, Prior) and p.scale != "lin"]
+    cut = [n for n, p in problem.priors.items() if np.isfinite([p.lower, p.upper]).any()]
+    noise = {type(m).__name__ for e in problem.experiments for m in e.error_models.values()}
+    penalised = [n for n, one in problem.time_varying.items() if one.penalty]
+    kept = constraints(problem)
+    refusals = (
+        (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
+        (kept, f"the constraints {kept}"),
+        (laws, f"priors of logarithms that are no densities of the parameter, of {laws}"),
+        (cut, f"priors that are cut off within other limits than the bounds, of {cut}"),
+        (penalised, f"the penalty on jumps of {penalised}"),
+        (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
+        (
+            any(e.has_relative_sigma for e in problem.experiments),
+            "standard deviations of which only the ratios are known",
+        ),
+    )
+    for is_there, what in refusals:
+        if is_there:
+            raise Unsupported(
+                f"PEtab cannot say {what}. Leave it out of the problem that is written."
+            )
+
+
+class _Phase(NamedTuple):
+    """A part of an experiment; `experiment` has the inputs that count in it."""
+
+    experiment: Experiment
+    system: System
+    is_rest: bool
+
+
+class _Writer:
+    """Writes one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.ids = problem, Ids()
+        self.phases: list[_Phase] = []
+        for e, system in zip(problem.experiments, compiled(problem).systems, strict=True):
+            if system.solved.implicit:
+                names = [system.unknown_names[i] for i in system.solved.implicit]
+                raise Unsupported(
+                    f"The equations determine {names} only implicitly, which few programs that "
+                    "read SBML can solve. Write them as explicit formulas, to write PEtab."
+                )
+            if e.steady is not None:
+                self.phases.append(_Phase(e.at_rest(), system, is_rest=True))
+            self.phases.append(_Phase(e, system, is_rest=False))
+        first = self.phases[0].system.symbols
+        self.states, self.algebraics = first.states, first.algebraics
+        for e, system, _ in self.phases:
+            if (system.symbols.states, system.symbols.algebraics) != (self.states, self.algebraics):
+                raise Unsupported(
+                    f"Experiment '{e.name}' has other states or algebraic variables than "
+                    f"'{self.phases[0].experiment.name}'; PEtab has one model. Write one problem "
+                    "for each."
+                )
+        for name in (*first.parameters, *self.states, *self.algebraics, *first.inputs):
+            self.ids(name)
+        self.number, self.is_numbered = self.ids("phase"), False
+        self._known_rates: dict[int, list[str]] = {}
+        self.changes: list[dict[str, str]] = [{} for _ in self.phases]
+        self.deviations: dict[str, tuple[str, float]] = {}
+
+    def files(self, result: Any) -> dict[str, str]:
+        """Name -> content of all files."""
+        model = Model()
+        self._constants(model)
+        self._rules(model)
+        self._events(model)
+        observables, measurements = self._measured()
+        parameters = self._parameters(result)
+        if self.is_numbered:
+            self._set(model, self.number, [str(i + 1) for i in range(len(self.phases))], "phase")
+        used = model.names_used() | {self.ids(n) for n in self.problem.parameters}
+        for row in parameters:
+            if row["parameterId"] in used:
+                model.constant(row["parameterId"], row["nominalValue"], name=row["parameterName"])
+        conditions, experiments = self._conditions()
+        tables = {
+            "parameters": parameters,
+            "observables": observables,
+            "measurements": measurements,
+            "conditions": conditions,
+            "experiments": experiments,
+        }
+        written = {f"{n}.tsv": _tsv(rows) for n, rows in tables.items() if rows}
+        listed = "".join(f"{n[:-1]}_files: [{n}.tsv]\n" for n, rows in tables.items() if rows)
+        head = "format_version: 2.0.0\nmodel_files:\n  model:\n    location: model.xml\n"
+        return {
+            "problem.yaml": f"{head}    language: sbml\n{listed}",
+            "model.xml": model.document(),
+            **written,
+        }
+
+    # Names and formulas
+
+    def _texts(self, phase: _Phase, expressions: Any, *, of_unknowns: bool = False) -> list[str]:
+        """Formulas of an SX column.
+
+        of_unknowns  whether parameters are called as the unknowns that they are in the experiment
+        """
+        s = phase.system.symbols
+        p = [self._unknown(n, phase) if of_unknowns else self.ids(n) for n in s.parameters]
+        rest = (s.states, s.algebraics, s.inputs)
+        x, z, u = ([self.ids(n) for n in names] for names in rest)
+        starts = [self.ids(f"{n}(start)") for n in s.states]
+        symbols = [s.t, s.x, s.z, s.u, s.p, s.s]
+        return texts(expressions, symbols, [["time"], x, z, u, p, starts])
+
+    def _unknown(self, parameter: str, phase: _Phase) -> str:
+        return self.ids(self.problem.unknown_of(parameter, phase.experiment))
+
+    def _counting(self, each: Sequence[str], phases: Iterable[int] | None = None) -> str:
+        """The formula of the phase that counts, of one formula for each."""
+        cases: dict[str, list[int]] = {}
+        for phase, text in zip(range(len(each)) if phases is None else phases, each, strict=True):
+            cases.setdefault(text, []).append(phase + 1)
+        if len(cases) == 1:
+            return each[0]
+        self.is_numbered = True
+        parts = [f"{text}, {self._during(where)}" for text, where in cases.items()]
+        *others, last = parts
+        return f"piecewise({', '.join(others)}, {last.rsplit(', ', 1)[0]})"
+
+    def _during(self, numbers: Iterable[int]) -> str:
+        return " || ".join(f"({self.number} == {n})" for n in numbers)
+
+    def _set(self, model: Model, target: str, each: Sequence[str], name: str) -> None:
+        """A constant of the model, in each phase."""
+        if len(set(each)) == 1:
+            model.initial(target, each[0], name=name)
+            return
+        model.constant(target, 0.0, name=name)
+        for changes, text in zip(self.changes, each, strict=True):
+            changes[target] = text
+
+    # The model
+
+    def _constants(self, model: Model) -> None:
+        """What does not change within a phase: local parameters, start values."""
+        for name in self.problem.parameters:
+            own = [self._unknown(name, phase) for phase in self.phases]
+            if own != [self.ids(name)] * len(own):
+                self._set(model, self.ids(name), own, name)
+        for i, name in enumerate(self.states):
+            each = [self._start(phase, name) for phase in self.phases]
+            start = self.ids(f"{name}(start)")
+            self._set(model, start, each, f"{name} at the start")
+            rates = [self._rates(phase)[i] for phase in self.phases]
+            model.state(self.ids(name), start, self._counting(rates), name=name)
+
+    def _rates(self, phase: _Phase) -> list[str]:
+        key = id(phase.system)  # which `compiled` keeps
+        if key not in self._known_rates:
+            solved = ca.vertcat(*phase.system.solved.expressions[: len(self.states)])
+            self._known_rates[key] = self._texts(phase, solved)
+        return self._known_rates[key]
+
+    def _start(self, phase: _Phase, state: str) -> str:
+        given: Any = phase.experiment.start.get(state, phase.system.starts.get(state))
+        if isinstance(given, Unknown):
+            return self.ids(self.problem.start_unknown(state, phase.experiment))
+        if isinstance(given, str):
+            return self._unknown(given, phase)
+        return self._texts(phase, ca.SX(given), of_unknowns=True)[0]
+
+    def _rules(self, model: Model) -> None:
+        """Inputs, unknowns that vary with time, algebraic variables."""
+        for name in self.phases[0].system.symbols.inputs:
+            varies = name in self.problem.time_varying
+            each = [(self._pieces if varies else self._input)(name, p) for p in self.phases]
+            if all(is_constant for _, is_constant in each):
+                self._set(model, self.ids(name), [text for text, _ in each], name)
+            else:
+                text = self._counting([text for text, _ in each])
+                model.rule(self.ids(name), text, name=name)
+        for i, name in enumerate(self.algebraics):
+            of = len(self.states) + i
+            each_text = [self._texts(p, p.system.solved.expressions[of])[0] for p in self.phases]
+            model.rule(self.ids(name), self._counting(each_text), name=name)
+
+    def _input(self, name: str, phase: _Phase) -> tuple[str, bool]:
+        """An input's formula, and whether it is a constant."""
+        e, t = phase.experiment, phase.system.symbols.t
+        given: Any = e.inputs[name]
+        if isinstance(given, Table):
+            return _of_table(given, e.start_time, float(e.times[-1]))
+        if callable(given):
+            return self._texts(phase, of_time(name, given, t, e))[0], False
+        return number_text(float(given)), True
+
+    def _pieces(self, name: str, phase: _Phase) -> tuple[str, bool]:
+        pieces = self.problem.pieces(name, phase.experiment)
+        values = [self.ids(unknown) for unknown in pieces]
+        return _stepped(values, list(pieces.values())[1:]), len(values) == 1
+
+    def _events(self, model: Model) -> None:
+        """Events, each in the phases that have it."""
+        found: dict[ModelEvent, list[int]] = {}
+        for number, phase in enumerate(self.phases, start=1):
+            if not phase.is_rest:
+                jumps = phase.system.events
+                for place, jump in enumerate(jumps):
+                    event = self._event(phase, jump, len(jumps) - place)
+                    found.setdefault(event, []).append(number)
+        for number, (event, where) in enumerate(found.items(), start=1):
+            trigger = event.trigger
+            if len(where) < len(self.phases):
+                self.is_numbered = True
+                trigger = f"({self._during(where)}) && ({trigger})"
+            model.event(self.ids(f"event {number}"), event._replace(trigger=trigger))
+
+    def _event(self, phase: _Phase, jump: Any, priority: int) -> ModelEvent:
+        z = ca.vertcat(*phase.system.solved.expressions[len(self.states) :])
+        known = phase.system.symbols.z, z
+
+        def text(expression: Any) -> str:
+            return self._texts(phase, ca.substitute(ca.SX(expression), *known))[0]
+
+        e, delay, at = phase.experiment, ca.SX(jump.delay), jump.at
+        is_known, seen = delay.is_constant(), jump.is_measured_after
+        if at is not None and is_known and ca.SX(at).is_constant():
+            at, delay = ca.SX(_seen(float(at + delay), e, after=seen)), ca.SX(0)
+        elif jump.at_start and is_known:
+            delay = ca.SX(_seen(e.start_time + float(delay), e, after=seen) - e.start_time)
+        trigger = f"{text(jump.gap)} >= 0" if at is None else f"time >= {text(at)}"
+        sets = tuple((self.ids(self.states[i]), text(e)) for i, e in jump.after.items())
+        return ModelEvent(trigger, sets, text(delay), priority, jump.at_start or at is not None)
+
+    # The tables
+
+    def _measured(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Rows of the observables, and of the measurements."""
+        kinds: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
+        own: dict[tuple[int, str], str] = {}
+        for place, phase in enumerate(self.phases):
+            e = phase.experiment
+            for column in dict.fromkeys(e.measurements.column) if not phase.is_rest else ():
+                name = e.measured[column]
+                formula = self._texts(phase, phase.system.measured[name])[0]
+                kind, noise = self._noise(phase, name, formula)
+                kinds.setdefault((name, kind), []).append((place, formula, noise))
+                own[place, name] = self.ids(f"observable {name} {kind}".strip())
+        rows = []
+        for (name, kind), each in kinds.items():
+            places, formulas, noises = zip(*each, strict=True)
+            observable = self.ids(f"observable {name} {kind}".strip())
+            noise = f"noiseParameter1_{observable}" if not kind else self._counting(noises, places)
+            rows.append({
+                "observableId": observable,
+                "observableName": name,
+                "observableFormula": self._counting(formulas, places),
+                "noiseFormula": noise,
+                "noisePlaceholders": noise if not kind else "",
+            })
+        return rows, list(self._measurements(own))
+
+    def _measurements(self, own: Mapping[tuple[int, str], str]) -> Iterable[dict[str, Any]]:
+        for place, phase in enumerate(self.phases):
+            e, m = phase.experiment, phase.experiment.measurements
+            if phase.is_rest:
+                continue
+            for k, row, value, sigma in zip(m.column, m.row, m.value, m.sigma, strict=True):
+                yield {
+                    "observableId": own[place, m.names[k]],
+                    "experimentId": self.ids(f"experiment {e.name}"),
+                    "time": float(m.times[row]),
+                    "measurement": float(value),
+                    "noiseParameters": "" if self._kind(e, m.names[k]) else float(sigma),
+                }
+
+    @staticmethod
+    def _kind(e: Experiment, name: str) -> str:
+        """How standard deviations of a quantity come about; empty for numbers."""
+        if name in e.error_models:
+            return "of predictions"
+        if name in e.estimated_sigma:
+            return "estimated"
+        return "unknown" if not e.sigma_known and not e.estimated_sigma else ""
+
+    def _noise(self, phase: _Phase, name: str, formula: str) -> tuple[str, str]:
+        """How standard deviations of a quantity come about, and their formula."""
+        e, kind = phase.experiment, self._kind(phase.experiment, name)
+        if kind == "of predictions":
+            model: Any = e.error_models[name]
+            return kind, _of_noise(model, formula, model.least(e.measurements.of(name)[1]))
+        if kind == "estimated":
+            return kind, self._texts(phase, phase.system.measured[e.estimated_sigma[name]])[0]
+        if not kind:
+            return "", ""
+        of = f"sd {name}" if e.weights_unknown else "sd"
+        largest = float(np.max(np.abs(e.measurements.of(name)[1]), initial=0.0)) or 1.0
+        before = self.deviations.get(of, (name, 0.0))[1]
+        self.deviations[of] = (name if e.weights_unknown else ""), max(largest, before)
+        return kind, self.ids(of)
+
+    def _parameters(self, result: Any) -> list[dict[str, Any]]:
+        problem, box = self.problem, self.problem.unknowns
+        estimates = dict(getattr(result, "parameters", {}))
+        rows = []
+        for name, lower, upper in zip(box.names, box.lower, box.upper, strict=True):
+            value = estimates.get(name, problem.fixed.get(name, self._value(name, lower, upper)))
+            rows.append(self._row(name, lower, upper, value))
+            rows[-1]["estimate"] = "false" if name in problem.fixed else "true"
+            prior = problem.priors.get(name)
+            if isinstance(prior, NormalPrior):
+                law, numbers = "normal", (prior.mean, prior.deviation)
+            elif prior is not None:
+                law, numbers = prior.law, prior.parameters
+            if prior is not None and name not in problem.fixed:
+                rows[-1]["priorDistribution"] = law
+                rows[-1]["priorParameters"] = ";".join(repr(float(v)) for v in numbers)
+        points = getattr(result, "points", None)
+        for of, (quantity, largest) in self.deviations.items():
+            value = FIRST_GUESS * largest
+            if points is not None:
+                mine = points if not quantity else points[points["name"] == quantity]
+                value = float(np.sqrt(np.mean(mine["residual"] ** 2))) or value
+            lower, upper = (share * largest for share in DEVIATION)
+            rows.append({**self._row(of, lower, upper, value), "estimate": "true"})
+        return rows
+
+    def _row(self, name: str, lower: float, upper: float, value: float) -> dict[str, Any]:
+        return {
+            "parameterId": self.ids(name),
+            "parameterName": name,
+            "lowerBound": float(lower) if lower > -UNBOUNDED else "-inf",
+            "upperBound": float(upper) if upper < UNBOUNDED else "inf",
+            "nominalValue": float(value),
+            "estimate": "true",
+            "priorDistribution": "",
+            "priorParameters": "",
+        }
+
+    def _value(self, name: str, lower: float, upper: float) -> float:
+        """The model's value, else the middle of the bounds."""
+        component = self.problem.instance.scalars.get(name.split("@", maxsplit=1)[0])
+        value = getattr(component, "value", None)
+        if value is None or not np.isfinite(value):
+            is_open = lower <= -UNBOUNDED or upper >= UNBOUNDED
+            value = float(np.clip(1.0, lower, upper)) if is_open else (lower + upper) / 2
+        return float(value)
+
+    def _conditions(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Rows of the conditions, and of the experiments."""
+        conditions, experiments = [], []
+        before: dict[str, str] = {}
+        for (e, _, is_rest), changes in zip(self.phases, self.changes, strict=True):
+            name = self.ids(f"condition {e.name}{' at rest' if is_rest else ''}")
+            new = {n: text for n, text in changes.items() if before.get(n) != text}
+            before = changes if is_rest else {}
+            conditions += [
+                {"conditionId": name, "targetId": n, "targetValue": text} for n, text in new.items()
+            ]
+            experiments.append({
+                "experimentId": self.ids(f"experiment {e.name}"),
+                "time": "-inf" if is_rest else float(e.start_time),
+                "conditionId": name if new else "",
+            })
+        return conditions, experiments
+
+
+def _of_table(table: Table, first: float, last: float) -> tuple[str, bool]:
+    """A table's formula from an experiment's start to its end, and whether it is a constant."""
+    inside = [float(t) for t in table.times if first < t < last]
+    pieces = []
+    for begin in (first, *inside):
+        a, b = table.segment(begin)
+        slope = f" + {number_text(b)} * time" if b >= 0 else f" - {number_text(-b)} * time"
+        pieces.append(number_text(a) + slope * (b != 0))
+    kept = [k for k in range(len(pieces)) if k == 0 or pieces[k] != pieces[k - 1]]
+    text = _stepped([pieces[k] for k in kept], [inside[k - 1] for k in kept[1:]])
+    return text, len(kept) == 1 and "time" not in text
+
+
+def _stepped(values: Sequence[str], breaks: Sequence[float]) -> str:
+    """Each value up to its break: what is measured there is compared with what was before."""
+    if len(values) == 1:
+        return values[0]
+    cases = [f"{v}, time <= {number_text(b)}" for v, b in zip(values[:-1], breaks, strict=True)]
+    return f"piecewise({', '.join(cases)}, {values[-1]})"
+
+
+def _seen(at: float, e: Experiment, *, after: bool) -> float:
+    """When an event happens; a little later where a measurement at its very time sees it not."""
+    return at if after or at not in e.times else at + AFTER * float(e.times[-1] - e.start_time)
+
+
+def _of_noise(model: Noise, formula: str, least: float) -> str:
+    """The standard deviation at a prediction."""
+    absolute, relative = number_text(model.absolute**2), number_text(model.relative)
+    if model.absolute > 0:
+        return f"sqrt({absolute} + ({relative} * ({formula}))^2)"
+    if not np.isfinite(least):
+        raise ModelError("All measurements of a quantity with a relative error are 0.")
+    size, smallest = f"abs({formula})", number_text(least)
+    return f"{relative} * piecewise({size}, {size} >= {smallest}, {smallest})"
+
+
+def _tsv(rows: Sequence[Mapping[str, Any]]) -> str:
+    frame = pd.DataFrame(list(rows))
+    kept = [n for n in frame if n not in OPTIONAL or (frame[n] != "").any()]
+    return str(frame[kept].to_csv(sep="\t", index=False, lineterminator="\n"))
