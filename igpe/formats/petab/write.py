@@ -64,7 +64,10 @@ def to_petab(
 def _refuse(problem: Problem) -> None:
     """Raise Unsupported for what PEtab does not know."""
     laws = [n for n, p in problem.priors.items() if isinstance(p, Prior) and p.scale != "lin"]
-    cut = [n for n, p in problem.priors.items() if np.isfinite([p.lower, p.upper]).any()]
+    box = problem.unknowns
+    bounds = {n: (lo, up) for n, lo, up in zip(box.names, box.lower, box.upper, strict=True)}
+    own = {n: (p.lower, p.upper) for n, p in problem.priors.items()}
+    cut = [n for n, limits in own.items() if limits not in ((-np.inf, np.inf), bounds[n])]
     noise = {type(m).__name__ for e in problem.experiments for m in e.error_models.values()}
     penalised = [n for n, one in problem.time_varying.items() if one.penalty]
     kept = constraints(problem)
@@ -368,14 +371,8 @@ class _Writer:
             value = estimates.get(name, problem.fixed.get(name, self._value(name, lower, upper)))
             rows.append(self._row(name, lower, upper, value))
             rows[-1]["estimate"] = "false" if name in problem.fixed else "true"
-            prior = problem.priors.get(name)
-            if isinstance(prior, NormalPrior):
-                law, numbers = "normal", (prior.mean, prior.deviation)
-            elif prior is not None:
-                law, numbers = prior.law, prior.parameters
-            if prior is not None and name not in problem.fixed:
-                rows[-1]["priorDistribution"] = law
-                rows[-1]["priorParameters"] = ";".join(repr(float(v)) for v in numbers)
+            if name in problem.priors and name not in problem.fixed:
+                rows[-1] |= _of_prior(problem.priors[name])
         points = getattr(result, "points", None)
         for of, (quantity, largest) in self.deviations.items():
             value = FIRST_GUESS * largest
@@ -450,6 +447,14 @@ def _stepped(values: Sequence[str], breaks: Sequence[float]) -> str:
 def _seen(at: float, e: Experiment, *, after: bool) -> float:
     """When an event happens; a little later where a measurement at its very time sees it not."""
     return at if after or at not in e.times else at + AFTER * float(e.times[-1] - e.start_time)
+
+
+def _of_prior(prior: NormalPrior | Prior) -> dict[str, str]:
+    """Its columns of the parameter table."""
+    if isinstance(prior, NormalPrior):
+        prior = Prior("normal", (prior.mean, prior.deviation))
+    numbers = ";".join(repr(float(v)) for v in prior.parameters)
+    return {"priorDistribution": prior.law, "priorParameters": numbers}
 
 
 def _of_noise(model: Noise, formula: str, least: float) -> str:

@@ -1,0 +1,302 @@
+"""Problems written as PEtab: PEtab's linter passes them, and read again they are the same."""
+
+import consecutive
+import fitzhugh_nagumo
+import libsbml
+import methanol
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+import stat5
+import urethane
+from pyomo.dae import ContinuousSet, DerivativeVar
+from typer.testing import CliRunner
+
+import igpe
+from igpe.cli import app
+from igpe.dynamics.likelihood import negative_log_likelihood
+from igpe.formats.petab.formulas import library, quiet
+from igpe.formats.petab.printing import Ids, texts
+
+TIMES = np.array([0, 0.5, 1, 2, 3, 4, 5.0])
+MODELS = (consecutive, fitzhugh_nagumo, methanol, stat5, urethane)
+SAME = 1e-6
+
+
+def model(times, experiment):
+    """Two states, an algebraic variable, conditions on time, an unknown time and a state."""
+    m = pyo.ConcreteModel()
+    m.t = ContinuousSet(initialize=times)
+    m.k = pyo.Var(pyo.RangeSet(2), bounds=(0.01, 5), initialize=0.7)
+    m.lag = pyo.Var(bounds=(0.1, 3), initialize=1.13)
+    m.s0 = pyo.Var(bounds=(0.01, 1), initialize=0.1)
+    m.A, m.B, m.r = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
+    m.T, m.feed = pyo.Var(m.t, initialize=1.0), pyo.Var(m.t, initialize=0.0)
+    m.dA, m.dB = DerivativeVar(m.A, wrt=m.t), DerivativeVar(m.B, wrt=m.t)
+    power = 2 if experiment.name == "squared" else 1.5
+    m.rate = pyo.Constraint(
+        m.t, rule=lambda m, t: m.r[t] == m.k[1] * m.A[t] ** power * pyo.exp(-0.1 / m.T[t])
+    )
+    m.of_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.feed[t] - m.r[t])
+    m.of_B = pyo.Constraint(
+        m.t,
+        rule=lambda m, t: (
+            m.dB[t]
+            == pyo.Expr_if(t >= m.lag, m.r[t], 0)
+            - m.k[2] * m.B[t] * pyo.Expr_if(m.A[t] >= 0.6, 2.0, 1.0)
+            + pyo.Expr_if(t < 0.33, 0.1, 0) * abs(pyo.sin(t))
+        ),
+    )
+    m.sd = pyo.Expression(m.t, rule=lambda m, t: m.s0 * (1 + m.A[t]))
+    m.total = pyo.Expression(m.t, rule=lambda m, t: pyo.log(1 + m.A[t] - 2 * -m.B[t]) + m.r[t])
+    return m
+
+
+def plain(times, experiment):
+    """Two states, without conditions; one start follows the parameters unless it is given."""
+    m = pyo.ConcreteModel()
+    m.t = ContinuousSet(initialize=times)
+    m.k1 = pyo.Var(bounds=(0.01, 5), initialize=0.7)
+    m.k2 = pyo.Var(bounds=(0.01, 5), initialize=0.4)
+    m.A, m.B, m.feed = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t, initialize=0.0)
+    m.dA, m.dB = DerivativeVar(m.A, wrt=m.t), DerivativeVar(m.B, wrt=m.t)
+    m.of_A = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.feed[t] - m.k1 * m.A[t])
+    m.of_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
+    if "B" not in experiment.start:
+        m.first = pyo.Constraint(expr=m.B[m.t.first()] == 2 * m.k2 + m.k1)
+    return m
+
+
+def run(name="", columns=("A", "B"), seed=1, **given):
+    noise = 0.3 * np.random.default_rng(seed).standard_normal((len(columns), len(TIMES)))
+    data = pd.DataFrame({"time": TIMES, **dict(zip(columns, np.abs(1 + noise), strict=True))})
+    usual = {"start": {"A": 2.0, "B": 0.1}, "sigma": 0.1, "inputs": {"T": 1.0, "feed": 0.1}}
+    return igpe.Experiment(data, name=name, **{**usual, **given})
+
+
+def several():
+    """Local parameters, start values, inputs, errors and priors of all kinds."""
+    first = run(
+        "run 1",
+        start={"A": igpe.Unknown(0.5, 5), "B": "s0"},
+        sigma=igpe.Noise(absolute=0.05, relative=0.1),
+    )
+    inputs = {
+        "T": igpe.linear_input([0, 1, 4], [1, 2, 1.5]),
+        "feed": lambda t: 0.1 * pyo.exp(-t),
+    }
+    second = run("squared", inputs=inputs, sigma=igpe.Noise(relative=0.2), seed=2)
+    sigma = {"A": igpe.EstimatedSigma("sd"), "total": np.linspace(0.1, 0.3, len(TIMES))}
+    feed = igpe.step_input([0, 1, 2], [0, 0.5, 0.1])
+    third = run("3", ("A", "total"), sigma=sigma, inputs={"T": 1.2, "feed": feed}, seed=3)
+    return igpe.Problem(
+        model,
+        parameters=["k", "lag", "s0"],
+        local=["k[1]"],
+        logarithmic=["k[2]"],
+        priors={
+            "k[2]": igpe.losses.NormalPrior(1, 0.2),
+            "lag": igpe.losses.Prior("gamma", (2.0, 1.0)),
+        },
+        experiments=[first, second, third],
+    )
+
+
+def events():
+    """Doses, delays, conditions and priorities; measurements at the very time of events."""
+    doses = [
+        igpe.Event(at=2.0, add={"A": 1.0}),
+        igpe.Event(at=2.0, set={"A": lambda m, t: 0.5 * m.A[t]}, priority=1),
+        igpe.Event(at="lag", add={"B": "s0"}, delay=0.2),
+    ]
+    switched = [
+        igpe.Event(when=lambda m, t: m.B[t] >= 0.5, set={"B": 0.05}),
+        igpe.Event(at=0.0, add={"A": 0.4}),
+        igpe.Event(at=3.0, add={"A": 0.4}, measured="after"),
+    ]
+    add = {"B": lambda m, t: m.r[t]}
+    at_start = [igpe.Event(when=lambda m, t: m.A[t] <= 3, at_start=True, add=add, delay=0.5)]
+    runs = [
+        run("a", events=doses),
+        run("b", ("A", "B", "r"), events=switched),
+        run("c", events=at_start),
+    ]
+    return igpe.Problem(model, parameters=["k", "lag", "s0"], experiments=runs)
+
+
+def steady():
+    """Steady starts, one with a dose after it, and one experiment that starts elsewhere."""
+    feed = igpe.step_input([0, 1], [1.0, 2.0])
+    dose = [igpe.Event(at=1.5, add={"A": 1.0})]
+    runs = [
+        run("x", start={"A": 1.0, "B": 1.0}, inputs={"feed": feed}, steady={"feed": 0.5}),
+        run("y", start={"A": 1.0, "B": 1.0}, inputs={"feed": 0.3}, steady=True, events=dose),
+        run("z", start={"A": 1.0}, inputs={"feed": 0.3}),
+    ]
+    return igpe.Problem(plain, parameters=["k1", "k2"], local=["k2"], experiments=runs)
+
+
+def varying():
+    """An unknown function of time."""
+    runs = [run("x", start={"A": 1.0}, inputs={}), run("y", inputs={}, seed=2)]
+    feed = igpe.losses.PiecewiseConstant((1.0, 2.5), 0, 3)
+    return igpe.Problem(
+        plain, parameters=["k1", "k2"], time_varying={"feed": feed}, experiments=runs
+    )
+
+
+def late():
+    """An experiment that starts late, with errors of unknown size."""
+    times = {"time": TIMES + 2, "A": 1 + 0.1 * TIMES, "B": 2.0}
+    feed = {"feed": igpe.step_input([2, 3], [1, 2])}
+    start = {"A": 1.0, "B": 0.5}
+    one = igpe.Experiment(pd.DataFrame(times), start_time=1.0, start=start, inputs=feed)
+    return igpe.Problem(plain, parameters=["k1", "k2"], experiments=one)
+
+
+def held():
+    """Some unknowns held."""
+    return several().fixing({"lag": 0.9, "k[1]@3": 0.8})
+
+
+def both(problem, folder, seed=0):
+    """The negative log-likelihoods of a problem and of what was written of it, at two points."""
+    yaml = igpe.petab.to_petab(problem, folder)
+    again = igpe.petab.read_petab(yaml)
+    table = pd.read_csv(folder / "parameters.tsv", sep="\t").set_index("parameterId")
+    names = table["parameterName"].astype(str).to_dict()
+    rng = np.random.default_rng(seed)
+    for size in (0.0, 0.1):
+        shift = 1 + size * rng.uniform(-1, 1, len(again.box))
+        x = table.loc[list(again.box.names), "nominalValue"] * shift + size / 100
+        own = {names[n]: v for n, v in x.items()}
+        deviations = {n: v for n, v in own.items() if n == "sd" or n.startswith("sd ")}
+        known = problem
+        if deviations:
+            known = problem.weighted([
+                np.array([
+                    deviations.get(f"sd {e.measured[k]}", deviations.get("sd"))
+                    for k in e.measurements.column
+                ])
+                for e in problem.experiments
+            ])
+        values = {n: v for n, v in own.items() if n not in deviations}
+        yield negative_log_likelihood(known, values), igpe.petab.petab_objective(again, dict(x))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [*(m.problem for m in MODELS), several, events, steady, varying, late, held],
+    ids=[*(m.__name__ for m in MODELS), *"several events steady varying late held".split()],
+)
+def test_read_again_it_has_the_same_likelihood(problem, tmp_path):
+    for before, after in both(problem(), tmp_path / "petab"):
+        assert after == pytest.approx(before, rel=SAME)
+
+
+@pytest.mark.parametrize("problem", [several, events, steady, late])
+def test_petabs_linter_has_no_word(problem, tmp_path):
+    yaml = igpe.petab.to_petab(problem(), tmp_path)
+    with quiet():
+        assert not library("petab.v2").Problem.from_yaml(str(yaml)).validate()
+
+
+def test_names_stand_beside_what_stands_for_them(tmp_path):
+    igpe.petab.to_petab(several(), tmp_path)
+    names = pd.read_csv(tmp_path / "parameters.tsv", sep="\t").set_index("parameterId")
+    assert names["parameterName"]["k_1_run_1"] == "k[1]@run 1"
+    sbml = libsbml.readSBMLFromFile(str(tmp_path / "model.xml")).getModel()
+    assert sbml.getParameter("k_1").getName() == "k[1]"
+
+
+def test_no_two_names_become_one():
+    ids = Ids()
+    given = ["k 1", "k_1", "k[1]", "1k", "time", "pi", "k_1_2", "é"]
+    found = [ids(n) for n in given]
+    assert len(set(found)) == len(given)
+    assert [ids(n) for n in given] == found
+    assert all(libsbml.SyntaxChecker.isValidSBMLSId(n) for n in found)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "(a-b)-(a-b)", "a/(b*a)", "-(a**2)", "(-a)**2", "a**b**2", "1/(1/a)", "2*a-3*-b",
+        "ca.if_else(a<b, a, b)", "ca.if_else(ca.logic_and(a<b, a>0.1), 1, b)", "ca.fmin(a,b)",
+        "ca.fmax(a,b)+ca.sign(a-b)", "(a<b)+1", "ca.sqrt(a)*ca.log(b)", "ca.atan(a)+ca.tanh(b)",
+        "ca.floor(3*a)+ca.ceil(b)", "ca.fabs(-a)", "1e-7*a", "a*-1e20", "ca.log10(a)", "2*a*a",
+    ],
+)  # fmt: skip
+def test_formulas_mean_the_same_to_libsbml(formula):
+    """Evaluated by SymPy after libSBML's parser and MathML."""
+    import casadi as ca  # noqa: PLC0415
+
+    a, b = ca.SX.sym("a"), ca.SX.sym("b")
+    expression = eval(formula, {"a": a, "b": b, "ca": ca})
+    (text,) = texts(expression, [ca.vertcat(a, b)], [["a", "b"]])
+    mathml = libsbml.writeMathMLToString(libsbml.parseL3Formula(text))
+    read = library("sbmlmath").SBMLMathMLParser(floats_as_rationals=False).parse_str(mathml)
+    for point in ((0.3, 0.7), (1.7, 0.4)):
+        expected = float(ca.Function("f", [a, b], [expression])(*point))
+        values = {s: dict(zip("ab", point, strict=True))[s.name] for s in read.free_symbols}
+        assert float(read.subs(values)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_estimates_are_the_nominal_values(tmp_path):
+    problem = consecutive.problem()
+    result = igpe.estimate(problem, certify=False)
+    again = igpe.petab.read_petab(igpe.petab.to_petab(problem, tmp_path, result))
+    nominal = again.model.nominal
+    assert {n: nominal[n] for n in result.parameters} == pytest.approx(result.parameters, rel=1e-14)
+    best = igpe.petab.petab_objective(again)
+    sd = next(n for n in nominal if n.startswith("sd"))
+    for factor in (0.99, 1.01):  # the deviation is that of maximum likelihood
+        assert igpe.petab.petab_objective(again, {sd: nominal[sd] * factor}) > best
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"loss": igpe.losses.L1()}, "loss L1"),
+        (
+            {"priors": {"lag": igpe.losses.Prior("normal", (0.0, 1.0), scale="log10")}},
+            "priors of logarithms",
+        ),
+    ],
+)
+def test_what_petab_cannot_say_is_refused(change, word, tmp_path):
+    problem = igpe.Problem(model, parameters=["k", "lag", "s0"], experiments=run(), **change)
+    with pytest.raises(igpe.errors.Unsupported, match=word):
+        igpe.petab.to_petab(problem, tmp_path / "petab")
+    assert not (tmp_path / "petab").exists()
+
+
+def test_implicit_algebraic_variables_are_refused(tmp_path):
+    def implicit(times, experiment):
+        m = plain(times, experiment)
+        m.z = pyo.Var(m.t, initialize=0.5)
+        m.of_z = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] + pyo.exp(m.z[t]) == m.A[t])
+        m.shown = pyo.Expression(m.t, rule=lambda m, t: m.z[t])
+        return m
+
+    one = run(columns=("A", "z"), inputs={"feed": 0.1})
+    problem = igpe.Problem(implicit, parameters=["k1", "k2"], experiments=one)
+    with pytest.raises(igpe.errors.Unsupported, match=r"\['z'\] only implicitly"):
+        igpe.petab.to_petab(problem, tmp_path)
+
+
+def test_files_that_are_there_stay(tmp_path):
+    igpe.petab.to_petab(late(), tmp_path)
+    with pytest.raises(igpe.errors.DataError, match="is there already"):
+        igpe.petab.to_petab(late(), tmp_path)
+    igpe.petab.to_petab(late(), tmp_path, force=True)
+
+
+def test_on_the_command_line(tmp_path):
+    file = tmp_path / "model.py"
+    file.write_text("import consecutive\nproblem = consecutive.problem\n")
+    done = CliRunner().invoke(app, ["convert", str(file), str(tmp_path / "petab")])
+    assert done.exit_code == 0, done.output
+    assert "problem.yaml" in done.stdout
+    assert len(igpe.petab.read_petab(tmp_path / "petab" / "problem.yaml").box) > 2
