@@ -20,7 +20,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.system import System
 from igpe.formats.petab.printing import Ids, number_text, texts
-from igpe.formats.petab.sbml_document import Model, ModelEvent
+from igpe.formats.petab.sbml_document import ModelEvent, SbmlModel
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.losses import NormalPrior, Prior
@@ -132,7 +132,7 @@ class _Writer:
 
     def files(self, result: Any) -> dict[str, str]:
         """Name -> content of all files."""
-        model = Model()
+        model = SbmlModel()
         self._constants(model)
         self._rules(model)
         self._events(model)
@@ -194,7 +194,7 @@ class _Writer:
     def _during(self, numbers: Iterable[int]) -> str:
         return " || ".join(f"({self.number} == {n})" for n in numbers)
 
-    def _set(self, model: Model, target: str, each: Sequence[str], name: str) -> None:
+    def _set(self, model: SbmlModel, target: str, each: Sequence[str], name: str) -> None:
         """A constant of the model, in each phase."""
         if len(set(each)) == 1:
             model.initial(target, each[0], name=name)
@@ -205,7 +205,7 @@ class _Writer:
 
     # The model
 
-    def _constants(self, model: Model) -> None:
+    def _constants(self, model: SbmlModel) -> None:
         """What does not change within a phase: local parameters, start values."""
         for name in self.problem.parameters:
             own = [self._unknown(name, phase) for phase in self.phases]
@@ -233,7 +233,7 @@ class _Writer:
             return self._unknown(given, phase)
         return self._texts(phase, ca.SX(given), of_unknowns=True)[0]
 
-    def _rules(self, model: Model) -> None:
+    def _rules(self, model: SbmlModel) -> None:
         """Inputs, unknowns that vary with time, algebraic variables."""
         for name in self.phases[0].system.symbols.inputs:
             varies = name in self.problem.time_varying
@@ -263,7 +263,7 @@ class _Writer:
         values = [self.ids(unknown) for unknown in pieces]
         return _stepped(values, list(pieces.values())[1:]), len(values) == 1
 
-    def _events(self, model: Model) -> None:
+    def _events(self, model: SbmlModel) -> None:
         """Events, each in the phases that have it."""
         found: dict[ModelEvent, list[int]] = {}
         for number, phase in enumerate(self.phases, start=1):

@@ -185,11 +185,13 @@ def both(problem, folder, seed=0):
         yield negative_log_likelihood(known, values), igpe.petab.petab_objective(again, dict(x))
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [*(m.problem for m in MODELS), several, events, steady, varying, late, held],
-    ids=[*(m.__name__ for m in MODELS), *"several events steady varying late held".split()],
-)
+PROBLEMS = {
+    **{m.__name__: m.problem for m in MODELS},
+    **{f.__name__: f for f in (several, events, steady, varying, late, held)},
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_read_again_it_has_the_same_likelihood(problem, tmp_path):
     for before, after in both(problem(), tmp_path / "petab"):
         assert after == pytest.approx(before, rel=SAME)
