@@ -28,7 +28,8 @@ def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            help="What a command wrote with --json, or a table (CSV, Excel, Parquet).",
+            help="What a command wrote with --json, or a table (CSV, Excel, Parquet); or a Python "
+            "file with a function problem().",
         ),
     ],
     target: Annotated[
@@ -36,7 +37,7 @@ def convert(
         typer.Argument(
             callback=converted_file,
             help=".csv, .xlsx, .parquet: its table; of an estimate also .tsv: a PEtab parameter "
-            "table, .html: the report.",
+            "table, .html: the report. Of a Python file a folder: the problem as PEtab.",
         ),
     ],
     petab: Annotated[
@@ -49,13 +50,18 @@ def convert(
     force: Force = False,
     json: JsonFile = None,
 ) -> None:
-    """Write a stored answer as a table, PEtab parameters or a report; a table in another format.
+    """Write a stored answer as a table, PEtab parameters or a report; a table in another format;
+    a problem as PEtab with an SBML model.
 
     igpe convert result.json estimates.xlsx
     """
     from igpe.core.errors import ProblemError
     from igpe.core.files import write
 
+    if not target.suffix:
+        yaml = _problem_as_petab(source, target, force=force)
+        answer("convert", f"Written: {yaml}", {"file": str(yaml), "table": []}, json)
+        return
     require_new(target, force=force)
     ending = target.suffix.lower()
     if petab is not None and ending != ".tsv":
@@ -72,6 +78,20 @@ def convert(
         content, table = _content(frame, target), rows(frame)
     write(target, content, force=force)
     answer("convert", f"Written: {target}", {"file": str(target), "table": table}, json)
+
+
+def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
+    """A Python file's problem in a folder."""
+    from igpe.cli.model_file import load_problem
+    from igpe.core.errors import ProblemError
+    from igpe.formats.petab.write import to_petab
+
+    if source.suffix.lower() != ".py":
+        raise ProblemError(
+            f"'{folder}' names a folder, which the problem of a Python file is written into; give "
+            f"one for '{source}', or a target with an ending: .csv, .xlsx, .parquet, .tsv, .html."
+        )
+    return to_petab(load_problem(source), folder, force=force)
 
 
 def _result(source: Path, target: str) -> Any:

@@ -57,6 +57,8 @@ def page_file(path: Path | None) -> Path | None:
 
 
 def converted_file(path: Path | None) -> Path | None:
+    if path is not None and not path.suffix:  # a folder, of a problem
+        return path
     return writable(_ending(path, CONVERTED))
 
 

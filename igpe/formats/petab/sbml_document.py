@@ -24,7 +24,7 @@ class ModelEvent(NamedTuple):
     at_start: bool
 
 
-class Model:
+class SbmlModel:
     """An SBML model in the making; formulas are those of libSBML's L3 parser."""
 
     def __init__(self) -> None:

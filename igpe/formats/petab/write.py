@@ -20,7 +20,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.system import System
 from igpe.formats.petab.printing import Ids, number_text, texts
-from igpe.formats.petab.sbml_document import Model, ModelEvent
+from igpe.formats.petab.sbml_document import ModelEvent, SbmlModel
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.losses import NormalPrior, Prior
@@ -64,7 +64,10 @@ def to_petab(
 def _refuse(problem: Problem) -> None:
     """Raise Unsupported for what PEtab does not know."""
     laws = [n for n, p in problem.priors.items() if isinstance(p, Prior) and p.scale != "lin"]
-    cut = [n for n, p in problem.priors.items() if np.isfinite([p.lower, p.upper]).any()]
+    box = problem.unknowns
+    bounds = {n: (lo, up) for n, lo, up in zip(box.names, box.lower, box.upper, strict=True)}
+    own = {n: (p.lower, p.upper) for n, p in problem.priors.items()}
+    cut = [n for n, limits in own.items() if limits not in ((-np.inf, np.inf), bounds[n])]
     noise = {type(m).__name__ for e in problem.experiments for m in e.error_models.values()}
     penalised = [n for n, one in problem.time_varying.items() if one.penalty]
     kept = constraints(problem)
@@ -129,7 +132,7 @@ class _Writer:
 
     def files(self, result: Any) -> dict[str, str]:
         """Name -> content of all files."""
-        model = Model()
+        model = SbmlModel()
         self._constants(model)
         self._rules(model)
         self._events(model)
@@ -191,7 +194,7 @@ class _Writer:
     def _during(self, numbers: Iterable[int]) -> str:
         return " || ".join(f"({self.number} == {n})" for n in numbers)
 
-    def _set(self, model: Model, target: str, each: Sequence[str], name: str) -> None:
+    def _set(self, model: SbmlModel, target: str, each: Sequence[str], name: str) -> None:
         """A constant of the model, in each phase."""
         if len(set(each)) == 1:
             model.initial(target, each[0], name=name)
@@ -202,7 +205,7 @@ class _Writer:
 
     # The model
 
-    def _constants(self, model: Model) -> None:
+    def _constants(self, model: SbmlModel) -> None:
         """What does not change within a phase: local parameters, start values."""
         for name in self.problem.parameters:
             own = [self._unknown(name, phase) for phase in self.phases]
@@ -230,7 +233,7 @@ class _Writer:
             return self._unknown(given, phase)
         return self._texts(phase, ca.SX(given), of_unknowns=True)[0]
 
-    def _rules(self, model: Model) -> None:
+    def _rules(self, model: SbmlModel) -> None:
         """Inputs, unknowns that vary with time, algebraic variables."""
         for name in self.phases[0].system.symbols.inputs:
             varies = name in self.problem.time_varying
@@ -260,7 +263,7 @@ class _Writer:
         values = [self.ids(unknown) for unknown in pieces]
         return _stepped(values, list(pieces.values())[1:]), len(values) == 1
 
-    def _events(self, model: Model) -> None:
+    def _events(self, model: SbmlModel) -> None:
         """Events, each in the phases that have it."""
         found: dict[ModelEvent, list[int]] = {}
         for number, phase in enumerate(self.phases, start=1):
@@ -368,14 +371,8 @@ class _Writer:
             value = estimates.get(name, problem.fixed.get(name, self._value(name, lower, upper)))
             rows.append(self._row(name, lower, upper, value))
             rows[-1]["estimate"] = "false" if name in problem.fixed else "true"
-            prior = problem.priors.get(name)
-            if isinstance(prior, NormalPrior):
-                law, numbers = "normal", (prior.mean, prior.deviation)
-            elif prior is not None:
-                law, numbers = prior.law, prior.parameters
-            if prior is not None and name not in problem.fixed:
-                rows[-1]["priorDistribution"] = law
-                rows[-1]["priorParameters"] = ";".join(repr(float(v)) for v in numbers)
+            if name in problem.priors and name not in problem.fixed:
+                rows[-1] |= _of_prior(problem.priors[name])
         points = getattr(result, "points", None)
         for of, (quantity, largest) in self.deviations.items():
             value = FIRST_GUESS * largest
@@ -450,6 +447,14 @@ def _stepped(values: Sequence[str], breaks: Sequence[float]) -> str:
 def _seen(at: float, e: Experiment, *, after: bool) -> float:
     """When an event happens; a little later where a measurement at its very time sees it not."""
     return at if after or at not in e.times else at + AFTER * float(e.times[-1] - e.start_time)
+
+
+def _of_prior(prior: NormalPrior | Prior) -> dict[str, str]:
+    """Its columns of the parameter table."""
+    if isinstance(prior, NormalPrior):
+        prior = Prior("normal", (prior.mean, prior.deviation))
+    numbers = ";".join(repr(float(v)) for v in prior.parameters)
+    return {"priorDistribution": prior.law, "priorParameters": numbers}
 
 
 def _of_noise(model: Noise, formula: str, least: float) -> str:
