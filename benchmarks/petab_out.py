@@ -5,8 +5,8 @@
 The problems of models/, and those of tests/formats/petab/problems.py: several experiments, inputs,
 local parameters, events, steady starts.
 
-again      the negative log-likelihood of the problem and of what is read again, near nominal values:
-           their relative difference; what PEtab's linter remarks
+again      the negative log-likelihood of the problem and of what is read again: their relative
+           difference near nominal values; what PEtab's linter remarks
 simulated  libRoadRunner on the very SBML files, conditions set in them: the largest difference from
            igpe on the problem itself, relative to the largest value of the quantity; without
            target where the equations are chaotic, as any two programs part there
