@@ -95,7 +95,8 @@ def simulated(given: argparse.Namespace) -> Iterator[Row]:
             problem.experiments, runs, theirs, strict=True
         ):
             mine = replace(run.simulation, sensitivities=False).run(x[run.index])
-            predicted = pd.DataFrame(mine.measured[:, : len(e.measured)], e.times, e.measured)
+            seen = e.times[np.unique(e.measurements.row)]
+            predicted = pd.DataFrame(mine.measured[:, : len(e.measured)], seen, e.measured)
             at = predicted.loc[times, quantities].to_numpy()
             size = np.maximum(np.abs(at).max(axis=0), 1e-300)
             worst = max(worst, float((np.abs(found - at) / size).max()))
@@ -123,11 +124,11 @@ def _of(problem: Any, values: Mapping[str, float]) -> dict[str, float]:
 
 def _weighted(problem: Any, values: Mapping[str, float]) -> Any:
     """The problem with the standard deviations that were unknown."""
-    unknown = {n: v for n, v in values.items() if n == "sd" or n.startswith("sd ")}
+    unknown = {n: v for n, v in values.items() if n.startswith("sd ")}
     if not unknown or problem.sigma_known:
         return problem
     return problem.weighted([
-        np.array([unknown.get(f"sd {e.measured[k]}", unknown.get("sd")) for k in m.column])
+        np.array([unknown.get(f"sd {e.measured[k]}", unknown.get("sd all")) for k in m.column])
         for e in problem.experiments
         for m in [e.measurements]
     ])

@@ -31,6 +31,7 @@ UNBOUNDED = 1e14  # bounds as large mean none
 AFTER = 1e-12  # of an experiment's length: an event so late is not yet seen
 DEVIATION = (1e-8, 10.0)  # bounds of an unknown standard deviation, of the largest measurement
 FIRST_GUESS = 0.05  # its nominal value
+EQUAL = "sd all"  # the name of one that all quantities share
 OPTIONAL = {"priorDistribution", "priorParameters", "noiseParameters", "noisePlaceholders"}
 
 
@@ -367,7 +368,7 @@ class _Writer:
             return kind, self._texts(phase, phase.system.measured[e.estimated_sigma[name]])[0]
         if not kind:
             return "", ""
-        of = f"sd {name}" if e.weights_unknown else "sd"
+        of = f"sd {name}" if e.weights_unknown else EQUAL
         largest = float(np.max(np.abs(e.measurements.of(name)[1]), initial=0.0)) or 1.0
         before = self.deviations.get(of, (name, 0.0))[1]
         self.deviations[of] = (name if e.weights_unknown else ""), max(largest, before)

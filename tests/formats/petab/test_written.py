@@ -34,12 +34,12 @@ def both(problem, folder, seed=0):
         shift = 1 + size * rng.uniform(-1, 1, len(again.box))
         x = table.loc[list(again.box.names), "nominalValue"] * shift + size / 100
         own = {names[n]: v for n, v in x.items()}
-        deviations = {n: v for n, v in own.items() if n == "sd" or n.startswith("sd ")}
+        deviations = {n: v for n, v in own.items() if n.startswith("sd ")}
         known = problem
         if deviations:
             known = problem.weighted([
                 np.array([
-                    deviations.get(f"sd {e.measured[k]}", deviations.get("sd"))
+                    deviations.get(f"sd {e.measured[k]}", deviations.get("sd all"))
                     for k in e.measurements.column
                 ])
                 for e in problem.experiments
@@ -112,7 +112,7 @@ def test_estimates_are_the_nominal_values(tmp_path):
     nominal = again.model.nominal
     assert {n: nominal[n] for n in result.parameters} == pytest.approx(result.parameters, rel=1e-14)
     best = igpe.petab.petab_objective(again)
-    sd = next(n for n in nominal if n.startswith("sd"))
+    sd = next(n for n in nominal if n.startswith("sd_"))
     for factor in (0.99, 1.01):  # the deviation is that of maximum likelihood
         assert igpe.petab.petab_objective(again, {sd: nominal[sd] * factor}) > best
 
