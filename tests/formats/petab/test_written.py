@@ -18,6 +18,7 @@ from igpe.cli import app
 from igpe.dynamics.likelihood import negative_log_likelihood
 from igpe.formats.petab.formulas import library, quiet
 from igpe.formats.petab.printing import Ids, texts
+from igpe.formats.petab.write import _of_table
 
 MODELS = (consecutive, fitzhugh_nagumo, methanol, stat5, urethane)
 SAME = 1e-6
@@ -70,6 +71,13 @@ def test_names_stand_beside_what_stands_for_them(tmp_path):
     assert names["parameterName"]["k_1_run_1"] == "k[1]@run 1"
     sbml = libsbml.readSBMLFromFile(str(tmp_path / "model.xml")).getModel()
     assert sbml.getParameter("k_1").getName() == "k[1]"
+
+
+def test_at_a_step_what_was_before_is_measured():
+    step, line = igpe.step_input([0, 1], [3, 4]), igpe.linear_input([0, 1, 2], [1, 3, 3])
+    assert _of_table(step, 0.0, 2.0) == ("piecewise(3, time <= 1, 4)", False)
+    assert _of_table(step, 1.0, 2.0) == ("4", True)
+    assert _of_table(line, 0.5, 2.0) == ("piecewise(1 + 2 * time, time <= 1, 3)", False)
 
 
 def test_no_two_names_become_one():
