@@ -5,10 +5,11 @@
 The problems of models/, and those of tests/formats/petab/problems.py: several experiments, inputs,
 local parameters, events, steady starts.
 
-again      the negative log-likelihood of the problem and of what is read again, at nominal values:
-           their relative difference; what PEtab's linter remarks
+again      the negative log-likelihood of the problem and of what is read again: their relative
+           difference near nominal values; what PEtab's linter remarks
 simulated  libRoadRunner on the very SBML files, conditions set in them: the largest difference from
-           igpe on the problem itself, relative to the largest value of the quantity
+           igpe on the problem itself, relative to the largest value of the quantity; without
+           target where the equations are chaotic, as any two programs part there
 
 libRoadRunner is installed apart:
 
@@ -23,15 +24,25 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import libsbml
 import numpy as np
 import pandas as pd
 from figures import MODELS, Row, at_most, command
 
+import igpe
+from igpe.dynamics.likelihood import negative_log_likelihood
+from igpe.dynamics.shooting.residuals import runs_of
+from igpe.formats.petab.formulas import inserted, library, number, parsed, quiet
+
 HERE = Path(__file__).parent
 SAME = 1e-6
+INTEGRATOR = igpe.integrators.Sundials(rtol=1e-10, atol=1e-12)
+CHAOTIC = {"rikitake"}
+SHIFT = 1.05, 1e-3  # of nominal values: times and plus, for some are 0
 REST = 1e4  # how long before a steady start is simulated
 PEER = """
 import json, sys
@@ -55,48 +66,56 @@ def problems() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def again(_: argparse.Namespace) -> Iterator[Row]:
     """Written and read again."""
-    import igpe
-    from igpe.dynamics.likelihood import negative_log_likelihood
-    from igpe.formats.petab.formulas import library, quiet
-
     for name, make in problems():
         problem = make()
         with tempfile.TemporaryDirectory() as folder:
-            yaml = igpe.petab.to_petab(problem, folder)
+            yaml, table = _write(problem, folder)
             with quiet():
                 remarks = library("petab.v2").Problem.from_yaml(str(yaml)).validate()
-            read, table = igpe.petab.read_petab(yaml), _parameters(Path(folder))
+            read = igpe.petab.read_petab(yaml)
         values = dict(zip(table["parameterName"], table["nominalValue"], strict=True))
         before = negative_log_likelihood(_weighted(problem, values), _of(problem, values))
         difference = abs(igpe.petab.petab_objective(read) - before) / max(1.0, abs(before))
-        yield at_most(name, "difference of the objectives", difference, "-", SAME)
+        limit = None if name in CHAOTIC else SAME
+        yield at_most(name, "difference of the objectives", difference, "-", limit)
         yield at_most(name, "remarks of PEtab's linter", len(remarks), "-", 0)
 
 
 def simulated(given: argparse.Namespace) -> Iterator[Row]:
     """Beside libRoadRunner."""
-    import igpe
-
     for name, make in problems():
         problem = make()
         with tempfile.TemporaryDirectory() as folder:
-            igpe.petab.to_petab(problem, folder)
-            theirs, table = _theirs(Path(folder), given.peer), _parameters(Path(folder))
+            _, table = _write(problem, folder)
+            theirs = _theirs(Path(folder), given.peer)
         values = dict(zip(table["parameterName"], table["nominalValue"], strict=True))
-        ours = igpe.simulate(problem, _of(problem, values))
-        worst = 0.0
-        for run, ((experiment, quantities), found) in zip(
-            problem.experiments, theirs.items(), strict=True
+        x, worst = problem.box.vector(_of(problem, values)), 0.0
+        runs = runs_of(problem, INTEGRATOR)
+        for e, run, (quantities, times, found) in zip(
+            problem.experiments, runs, theirs, strict=True
         ):
-            mine = ours[ours["experiment"] == run.name] if "experiment" in ours else ours
-            at = mine.drop_duplicates("time").set_index("time").loc[run.times, list(quantities)]
-            size = np.maximum(np.abs(at.to_numpy()).max(axis=0), 1e-300)
-            worst = max(worst, float((np.abs(found - at.to_numpy()) / size).max()))
-        yield at_most(name, "largest difference from libRoadRunner", worst, "-", SAME)
+            mine = replace(run.simulation, sensitivities=False).run(x[run.index])
+            seen = e.times[np.unique(e.measurements.row)]
+            predicted = pd.DataFrame(mine.measured[:, : len(e.measured)], seen, e.measured)
+            at = predicted.loc[times, quantities].to_numpy()
+            size = np.maximum(np.abs(at).max(axis=0), 1e-300)
+            worst = max(worst, float((np.abs(found - at) / size).max()))
+        limit = None if name in CHAOTIC else SAME
+        yield at_most(name, "largest difference from libRoadRunner", worst, "-", limit)
 
 
 def _parameters(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "parameters.tsv", sep="\t", dtype={"parameterName": str})
+
+
+def _write(problem: Any, folder: str) -> tuple[Path, pd.DataFrame]:
+    """Write a problem, with other nominal values; returns its YAML and its parameters."""
+    yaml = igpe.petab.to_petab(problem, folder)
+    table = _parameters(Path(folder))
+    free = ~table["parameterName"].isin(list(problem.fixed))
+    table.loc[free, "nominalValue"] = SHIFT[0] * table["nominalValue"] + SHIFT[1]
+    table.to_csv(Path(folder) / "parameters.tsv", sep="\t", index=False)
+    return yaml, table
 
 
 def _of(problem: Any, values: Mapping[str, float]) -> dict[str, float]:
@@ -105,18 +124,18 @@ def _of(problem: Any, values: Mapping[str, float]) -> dict[str, float]:
 
 def _weighted(problem: Any, values: Mapping[str, float]) -> Any:
     """The problem with the standard deviations that were unknown."""
-    unknown = {n: v for n, v in values.items() if n == "sd" or n.startswith("sd ")}
+    unknown = {n: v for n, v in values.items() if n.startswith("sd ")}
     if not unknown or problem.sigma_known:
         return problem
     return problem.weighted([
-        np.array([unknown.get(f"sd {e.measured[k]}", unknown.get("sd")) for k in m.column])
+        np.array([unknown.get(f"sd {e.measured[k]}", unknown.get("sd all")) for k in m.column])
         for e in problem.experiments
         for m in [e.measurements]
     ])
 
 
-def _theirs(folder: Path, peer: str) -> dict[tuple[str, tuple[str, ...]], Any]:
-    """Experiment and its quantities -> (n_times, n_quantities) values at its measured times."""
+def _theirs(folder: Path, peer: str) -> list[tuple[list[str], list[float], Any]]:
+    """Of each experiment its quantities, measured times, and (n_times, n_quantities) values."""
     tables = {
         n: pd.read_csv(folder / f"{n}.tsv", sep="\t", dtype={"observableName": str})
         for n in ("experiments", "observables", "measurements")
@@ -126,7 +145,7 @@ def _theirs(folder: Path, peer: str) -> dict[tuple[str, tuple[str, ...]], Any]:
         for row in pd.read_csv(folder / "conditions.tsv", sep="\t", dtype=str).itertuples():
             conditions.setdefault(row.conditionId, {})[row.targetId] = row.targetValue
     nominal = _parameters(folder).set_index("parameterId")["nominalValue"].to_dict()
-    found = {}
+    found = []
     for experiment, periods in tables["experiments"].groupby("experimentId", sort=False):
         rows = tables["measurements"]
         measured = rows[rows["experimentId"] == experiment]
@@ -145,14 +164,12 @@ def _theirs(folder: Path, peer: str) -> dict[tuple[str, tuple[str, ...]], Any]:
                 continue
             times = sorted({period.time, *measured["time"]})
             made = _run(peer, sbml, list(shown.index), times)
-            at = np.searchsorted(times, sorted(set(measured["time"])))
-            found[str(experiment), tuple(shown["observableName"])] = made[at]
+            own = sorted(set(measured["time"]))
+            found.append((list(shown["observableName"]), own, made[np.searchsorted(times, own)]))
     return found
 
 
 def _number(text: str, values: Mapping[str, float]) -> float:
-    from igpe.formats.petab.formulas import inserted, number, parsed
-
     return float(inserted(parsed(text), {n: number(v) for n, v in values.items()}))
 
 
@@ -160,8 +177,6 @@ def _set(
     file: Path, values: Mapping[str, float], states: Mapping[str, float], shown: Any
 ) -> tuple[str, list[str]]:
     """The SBML with values set and rules for what is measured; and names of its states."""
-    import libsbml
-
     document = libsbml.readSBMLFromFile(str(file))
     model = document.getModel()
     for name, value in {**values, **states}.items():

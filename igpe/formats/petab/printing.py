@@ -14,6 +14,7 @@ from igpe.core.errors import ModelError
 from igpe.equations.operations import Graph, in_words
 
 LONGEST = 200_000  # characters of a formula
+WHOLE = 1e6  # whole numbers up to here are written without a decimal point
 MEANT = """
     time t pi e E exponentiale avogadro true false inf infinity nan notanumber and or not xor
     piecewise delay rateOf factorial root log ln log10 exp sqrt abs floor ceil min max
@@ -57,7 +58,7 @@ def number_text(value: float) -> str:
     """Every digit of a number; raises ModelError if it is not finite."""
     if not math.isfinite(value):
         raise ModelError(f"An equation holds the number {value}, which SBML cannot say.")
-    return repr(int(value)) if value.is_integer() and abs(value) < LONGEST else repr(value)
+    return repr(int(value)) if value.is_integer() and abs(value) < WHOLE else repr(value)
 
 
 def _constant(value: float) -> Text:

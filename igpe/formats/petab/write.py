@@ -31,6 +31,7 @@ UNBOUNDED = 1e14  # bounds as large mean none
 AFTER = 1e-12  # of an experiment's length: an event so late is not yet seen
 DEVIATION = (1e-8, 10.0)  # bounds of an unknown standard deviation, of the largest measurement
 FIRST_GUESS = 0.05  # its nominal value
+EQUAL = "sd all"  # the name of one that all quantities share
 OPTIONAL = {"priorDistribution", "priorParameters", "noiseParameters", "noisePlaceholders"}
 
 
@@ -123,7 +124,8 @@ class _Writer:
                     f"'{self.phases[0].experiment.name}'; PEtab has one model. Write one problem "
                     "for each."
                 )
-        for name in (*first.parameters, *self.states, *self.algebraics, *first.inputs):
+        inputs = [n for phase in self.phases for n in phase.system.symbols.inputs]
+        for name in (*first.parameters, *self.states, *self.algebraics, *inputs):
             self.ids(name)
         self.number, self.is_numbered = self.ids("phase"), False
         self._known_rates: dict[int, list[str]] = {}
@@ -194,14 +196,21 @@ class _Writer:
     def _during(self, numbers: Iterable[int]) -> str:
         return " || ".join(f"({self.number} == {n})" for n in numbers)
 
-    def _set(self, model: SbmlModel, target: str, each: Sequence[str], name: str) -> None:
-        """A constant of the model, in each phase."""
+    def _set(
+        self,
+        model: SbmlModel,
+        target: str,
+        each: Sequence[str],
+        name: str,
+        phases: Iterable[int] | None = None,
+    ) -> None:
+        """A constant of the model, in each phase or in some."""
         if len(set(each)) == 1:
             model.initial(target, each[0], name=name)
             return
         model.constant(target, 0.0, name=name)
-        for changes, text in zip(self.changes, each, strict=True):
-            changes[target] = text
+        for k, text in zip(range(len(each)) if phases is None else phases, each, strict=True):
+            self.changes[k][target] = text
 
     # The model
 
@@ -235,14 +244,16 @@ class _Writer:
 
     def _rules(self, model: SbmlModel) -> None:
         """Inputs, unknowns that vary with time, algebraic variables."""
-        for name in self.phases[0].system.symbols.inputs:
-            varies = name in self.problem.time_varying
-            each = [(self._pieces if varies else self._input)(name, p) for p in self.phases]
+        own = [p.system.symbols.inputs for p in self.phases]
+        for name in dict.fromkeys(n for names in own for n in names):
+            where = [k for k, names in enumerate(own) if name in names]
+            formula = self._pieces if name in self.problem.time_varying else self._input
+            each = [formula(name, self.phases[k]) for k in where]
+            given = [text for text, _ in each]
             if all(is_constant for _, is_constant in each):
-                self._set(model, self.ids(name), [text for text, _ in each], name)
+                self._set(model, self.ids(name), given, name, where)
             else:
-                text = self._counting([text for text, _ in each])
-                model.rule(self.ids(name), text, name=name)
+                model.rule(self.ids(name), self._counting(given, where), name=name)
         for i, name in enumerate(self.algebraics):
             of = len(self.states) + i
             each_text = [self._texts(p, p.system.solved.expressions[of])[0] for p in self.phases]
@@ -357,7 +368,7 @@ class _Writer:
             return kind, self._texts(phase, phase.system.measured[e.estimated_sigma[name]])[0]
         if not kind:
             return "", ""
-        of = f"sd {name}" if e.weights_unknown else "sd"
+        of = f"sd {name}" if e.weights_unknown else EQUAL
         largest = float(np.max(np.abs(e.measurements.of(name)[1]), initial=0.0)) or 1.0
         before = self.deviations.get(of, (name, 0.0))[1]
         self.deviations[of] = (name if e.weights_unknown else ""), max(largest, before)
@@ -401,8 +412,8 @@ class _Writer:
         value = getattr(component, "value", None)
         if value is None or not np.isfinite(value):
             is_open = lower <= -UNBOUNDED or upper >= UNBOUNDED
-            value = float(np.clip(1.0, lower, upper)) if is_open else (lower + upper) / 2
-        return float(value)
+            value = 1.0 if is_open else (lower + upper) / 2
+        return float(np.clip(value, lower, upper))
 
     def _conditions(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Rows of the conditions, and of the experiments."""

@@ -35,7 +35,9 @@ def model(times, experiment):
         ),
     )
     m.sd = pyo.Expression(m.t, rule=lambda m, t: m.s0 * (1 + m.A[t]))
-    m.total = pyo.Expression(m.t, rule=lambda m, t: pyo.log(1 + m.A[t] - 2 * -m.B[t]) + m.r[t])
+    m.total = pyo.Expression(
+        m.t, rule=lambda m, t: pyo.log(1 + m.A[t] - 2 * -m.B[t]) + m.r[t] + m.feed[t]
+    )
     return m
 
 

@@ -18,6 +18,7 @@ from igpe.cli import app
 from igpe.dynamics.likelihood import negative_log_likelihood
 from igpe.formats.petab.formulas import library, quiet
 from igpe.formats.petab.printing import Ids, texts
+from igpe.formats.petab.write import _of_table
 
 MODELS = (consecutive, fitzhugh_nagumo, methanol, stat5, urethane)
 SAME = 1e-6
@@ -34,12 +35,12 @@ def both(problem, folder, seed=0):
         shift = 1 + size * rng.uniform(-1, 1, len(again.box))
         x = table.loc[list(again.box.names), "nominalValue"] * shift + size / 100
         own = {names[n]: v for n, v in x.items()}
-        deviations = {n: v for n, v in own.items() if n == "sd" or n.startswith("sd ")}
+        deviations = {n: v for n, v in own.items() if n.startswith("sd ")}
         known = problem
         if deviations:
             known = problem.weighted([
                 np.array([
-                    deviations.get(f"sd {e.measured[k]}", deviations.get("sd"))
+                    deviations.get(f"sd {e.measured[k]}", deviations.get("sd all"))
                     for k in e.measurements.column
                 ])
                 for e in problem.experiments
@@ -70,6 +71,13 @@ def test_names_stand_beside_what_stands_for_them(tmp_path):
     assert names["parameterName"]["k_1_run_1"] == "k[1]@run 1"
     sbml = libsbml.readSBMLFromFile(str(tmp_path / "model.xml")).getModel()
     assert sbml.getParameter("k_1").getName() == "k[1]"
+
+
+def test_at_a_step_what_was_before_is_measured():
+    step, line = igpe.step_input([0, 1], [3, 4]), igpe.linear_input([0, 1, 2], [1, 3, 3])
+    assert _of_table(step, 0.0, 2.0) == ("piecewise(3, time <= 1, 4)", False)
+    assert _of_table(step, 1.0, 2.0) == ("4", True)
+    assert _of_table(line, 0.5, 2.0) == ("piecewise(1 + 2 * time, time <= 1, 3)", False)
 
 
 def test_no_two_names_become_one():
@@ -112,7 +120,7 @@ def test_estimates_are_the_nominal_values(tmp_path):
     nominal = again.model.nominal
     assert {n: nominal[n] for n in result.parameters} == pytest.approx(result.parameters, rel=1e-14)
     best = igpe.petab.petab_objective(again)
-    sd = next(n for n in nominal if n.startswith("sd"))
+    sd = next(n for n in nominal if n.startswith("sd_"))
     for factor in (0.99, 1.01):  # the deviation is that of maximum likelihood
         assert igpe.petab.petab_objective(again, {sd: nominal[sd] * factor}) > best
 
