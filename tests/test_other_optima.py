@@ -320,6 +320,7 @@ def test_notes_of_inner_searches_reach_the_result():
             ready = super().prepare(problem)
             return type("R", (), {
                 "problem": ready.problem, "residuals": ready.residuals,
+                "cost": lambda _, x: ready.cost(x),
                 "estimate": lambda _, start: self.estimate(problem, start),
             })()  # fmt: skip
 
