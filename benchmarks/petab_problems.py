@@ -5,7 +5,7 @@
 objectives  negative log-likelihood of eight problems at their nominal parameters, and how far it is
             from what is published
 collection  the rest of the public collection beside other programs (petab_collection.csv);
-            Smith has no reference yet; Chen is 6e-4 off: the simulations of the collection are rough
+            Smith has no reference; Chen is 6e-4 off rough simulations of the collection
 boehm       20 starts, the best of 160 points of a Sobol sequence, three seeds: how many end at the
             best known optimum 138.222, and processor time of all
 estimate    `igpe.estimate` by default with Boehm, Bruno and Elowitz, three seeds: how far
