@@ -245,9 +245,8 @@ def _is_uncertain(p: Parameter) -> bool:
     Also if the interval, of an estimate inside its bounds, ends at one.
     """
     low, high = p.bounds
-    if p.lower <= low * (1 + math.copysign(ROUNDING, low)) or p.upper >= high * (
-        1 - math.copysign(ROUNDING, high)
-    ):
+    ends = (p.lower, low), (p.upper, high)
+    if p.lower <= low or p.upper >= high or any(math.isclose(*e, rel_tol=ROUNDING) for e in ends):
         return True
     if low < 0 < high:
         return not math.isfinite(p.lower) or p.upper - p.lower > UNCERTAIN * (high - low)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from pyomo import dae
+from hierarchical import instrument
 from scipy.optimize import approx_fprime, minimize
 
 import igpe
@@ -19,19 +19,8 @@ TRUTH = {"k1": 0.8, "k2": 0.3, "scale": 40.0, "offset": 7.0, "sd": 0.5}
 
 def chain(times):
     """A becomes B, which decays; both are seen through instruments."""
-    m = pyo.ConcreteModel()
-    m.t = dae.ContinuousSet(initialize=times)
-    m.A, m.B = pyo.Var(m.t, initialize=1.0), pyo.Var(m.t, initialize=0.0)
-    m.dA, m.dB = dae.DerivativeVar(m.A), dae.DerivativeVar(m.B)
-    m.k1 = pyo.Var(bounds=(0.01, 100), initialize=1.0)
-    m.k2 = pyo.Var(bounds=(0.01, 100), initialize=1.0)
-    m.scale = pyo.Var(bounds=(0.1, 1e4), initialize=1.0)
-    m.offset = pyo.Var(bounds=(-100, 100), initialize=0.0)
-    m.sd = pyo.Var(bounds=(1e-3, 100), initialize=1.0)
-    m.seen = pyo.Expression(m.t, rule=lambda m, t: m.offset + m.scale * (m.B[t] + 0.5 * m.A[t]))
+    m = instrument(times)
     m.log = pyo.Expression(m.t, rule=lambda m, t: pyo.log(m.scale * m.A[t] + 100 + m.offset))
-    m.rate_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k1 * m.A[t])
-    m.rate_b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])
     return m
 
 

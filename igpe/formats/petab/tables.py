@@ -105,14 +105,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
     before = table[BEFORE] if BEFORE in table else pd.Series("", index=table.index)
     before = before.astype(object).fillna("").astype(str)
     pairs = pd.Series(
-        list(
-            zip(
-                before.astype(object).fillna("").astype(str),
-                table[CONDITION].astype(str),
-                strict=True,
-            )
-        ),
-        index=table.index,
+        list(zip(before, table[CONDITION].astype(str), strict=True)), index=table.index
     )
     names = _names(pairs.unique())
     table[TIMELINE] = pairs.map(names)
