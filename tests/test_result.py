@@ -196,6 +196,13 @@ def test_a_wrong_attribute_is_answered_with_the_nearest_right_one(chain):
     assert not hasattr(chain, "__array__")
 
 
+@pytest.mark.parametrize("status", ["ITERATION_LIMIT", "TIME_LIMIT", "INTERRUPTED", "STALLED"])
+def test_nothing_is_called_determined_where_no_optimum_was_reached(chain, status):
+    ended = replace(chain, status=igpe.Status[status])
+    assert ended.verdict["parameters"] == "not judged: the values are not an optimum"
+    assert "determined" in chain.verdict["parameters"]
+
+
 def test_html_is_escaped(chain):
     evil = replace(chain, notes=("k1 < k2 & <script>",))
     assert "k1 &lt; k2 &amp; &lt;script&gt;" in evil._repr_html_()

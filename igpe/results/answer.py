@@ -23,6 +23,7 @@ from igpe.results.result_data import Parameter, ResultData, has_better, rounding
 Grade = Literal["good", "fair", "bad"]
 
 SEARCHED = (Status.CONVERGED, Status.BEST_OF_SEVERAL)
+UNFINISHED = (Status.ITERATION_LIMIT, Status.TIME_LIMIT, Status.INTERRUPTED, Status.STALLED)
 LABEL = 12  # characters of the column of labels
 MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
@@ -218,6 +219,9 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in told]
     held = [n for n, mark in marks.items() if mark == AT_BOUND]
     poor = [n for n in uncertain if not any(n in pair for pair in pairs)]
+    if result.status in UNFINISHED:  # errors and intervals describe an optimum
+        parts = ["not judged: the values are not an optimum", *shared]
+        return "; ".join([*parts, *[_named(lost, len(free), "not determined")] * bool(lost)]), "bad"
     parts = [_named(known, len(free), "determined")] if known else []
     parts += [f"{listed(pair)} only as a {word}" for pair, word in pairs.items()]
     parts += shared
