@@ -255,7 +255,7 @@ def _is_uncertain(p: Parameter) -> bool:
 
 def _poor(names: Sequence[str], relative: dict[str, float]) -> str:
     worst, most = 100 * max(relative[n] for n in names), "up to " * (len(names) > 1)
-    size = f" ({most}± {worst:.2g} %)" if worst < MOST_PERCENT else ""
+    size = f" ({most}± {float(f'{worst:.2g}'):g} %)" if worst < MOST_PERCENT else ""
     return f"{_named(names, 0, 'uncertain')}{size}"
 
 
