@@ -79,6 +79,7 @@ def answer(name: str, seed: int) -> Answer:
         "objective": objective,
         "told": result.objective,
         "estimation": seconds,
+        "steps": dict(result.seconds),
         "verdict": dict(result.verdict),
         "values": values,
     }

@@ -90,3 +90,30 @@ def test_of_a_fit_that_cannot_be_integrated_no_errors_are_known(lost, monkeypatc
     assert all(np.isinf(p.upper) for p in result.estimates)
     words = "errors unknown: the model could not be integrated at the estimate"
     assert result.verdict["parameters"] == words
+
+
+def passing_through(times):
+    """a -> b -> : with b alone measured algebra reaches nothing."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.a, m.b = pyo.Var(m.t), pyo.Var(m.t)
+    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
+    m.k, m.l = pyo.Var(bounds=(0.01, 10)), pyo.Var(bounds=(0.01, 10))
+    m.first = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.k * m.a[t])
+    m.second = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == m.k * m.a[t] - m.l * m.b[t])
+    return m
+
+
+@pytest.mark.parametrize(("logarithmic", "is_repeated"), [(["k", "l"], False), (["k"], True)])
+def test_a_search_from_scattered_starts_is_not_repeated(logarithmic, is_repeated):
+    """But in logarithms, where it was not in all of them."""
+    table = pd.DataFrame({"time": TIMES, "b": 0.3 + 0.2 * np.sin(9 * TIMES)})
+    run = igpe.Experiment(table, start={"a": 1.0, "b": 0.0}, start_time=0.0, sigma=0.02)
+    wrong = igpe.Problem(
+        passing_through, parameters=["k", "l"], experiments=run, logarithmic=logarithmic
+    )
+    search = igpe.search.IteratedSearch(starts=8, most=0)
+    result = igpe.estimate(wrong, igpe.Settings(complement=search))
+    assert result.adequacy.lacks
+    assert any("searched for again" in n for n in result.notes) == is_repeated
+    assert any("searched for from scattered starts" in n for n in result.notes) != is_repeated

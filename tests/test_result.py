@@ -99,6 +99,35 @@ def test_the_printed_result(chain):
     assert len(repr(chain).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("errors", "bounds", "words"),
+    [
+        ((0.09, 0.09), (0, 10), "both determined"),
+        ((0.09, 0.11), (0, 10), "k1 determined; k2 uncertain (± 11 %)"),
+        ((0.4, 0.11), (0, 10), "k1, k2 uncertain (up to ± 40 %)"),
+        ((0.09, 20.0), (0, 100), "k1 determined; k2 uncertain"),
+        ((0.4, 0.4), (-10, 10), "both determined"),
+        ((0.4, 0.6), (-10, 10), "k1 determined; k2 uncertain (± 60 %)"),
+    ],
+)
+def test_an_unknown_is_determined_up_to_an_error_of_a_tenth(chain, errors, bounds, words):
+    """Of its value, or its interval a tenth of the range where both signs may be."""
+    estimates = tuple(
+        replace(
+            p,
+            value=1.0,
+            standard_error=e,
+            lower=max(1 - 2 * e, bounds[0] + 0.01),
+            upper=min(1 + 2 * e, bounds[1] - 0.01),
+            bounds=bounds,
+        )
+        for p, e in zip(chain.estimates, errors, strict=True)
+    )
+    unrelated = np.diag(np.square(errors))
+    said = replace(chain, estimates=estimates, covariance=unrelated).verdict["parameters"]
+    assert said == words
+
+
 def test_the_proof_is_asked_for_in_the_words_of_the_command_line(chain):
     """Also where they are broken over two lines."""
     command = f"igpe certify {'deep/' * 8}model.py"

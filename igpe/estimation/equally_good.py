@@ -14,6 +14,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
+from igpe.dynamics.search.complement import chosen_search
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
@@ -37,6 +38,10 @@ FURTHER = IteratedSearch(starts=40, most=80, patience=40)
 NOTHING_BETTER = (
     "The data refute the fit, so all unknowns were searched for again from {} scattered starts: "
     "nothing better was met. The model may be wrong."
+)
+SEARCHED_ALREADY = (
+    "The data refute the fit, though all unknowns were searched for from scattered starts. The "
+    "model may be wrong."
 )
 NOTHING_AT_ALL = (
     "All unknowns were searched for again from {} scattered starts, without success. Narrow the "
@@ -159,7 +164,8 @@ def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     Or at which the model could not be integrated.
 
     From scattered starts and from those redrawn; in logarithms where bounds are two decades
-    apart. What is no better leaves the steps as they are, with a note that says so.
+    apart. What is no better leaves the steps as they are, with a note that says so. Where step 4
+    was this very search, it is not repeated.
     """
     return if_in_time(lambda: _searched_further(steps, settings)) or (steps, CUT_SHORT)
 
@@ -169,6 +175,9 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     if not is_plain(problem) or not box.bounded or best.estimate.status is Status.INTERRUPTED:
         return steps, ""
     wide = (box.lower > 0) & (box.upper >= WIDE * box.lower)
+    is_new = bool((wide & ~box.in_logarithms).any())
+    if best.at is not None and not is_new and _was_iterated(steps, settings):
+        return steps, SEARCHED_ALREADY
     search = replace(FURTHER, seed=settings.seed)
     try:
         estimate = search.estimate(problem.in_logarithms(compress(box.names, wide)), {})
@@ -185,6 +194,13 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
         every = [best, *exact, *steps.others]
         return _ordered(steps, every, settings, (), BY_FURTHER), ""
     return steps, NOTHING_BETTER.format(search.starts)
+
+
+def _was_iterated(steps: Steps, settings: Settings) -> bool:
+    """Whether step 4 searched for all unknowns from scattered starts and from those redrawn."""
+    if any(path.algebraic.parameters for path in steps.paths):
+        return False
+    return isinstance(chosen_search(steps.problem, {}, settings.complement), IteratedSearch)
 
 
 def _is_level(one: Refined, other: Refined, none: float) -> bool:

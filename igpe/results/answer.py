@@ -28,8 +28,8 @@ LABEL = 12  # characters of the column of labels
 MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
 ROUNDING = 1e-6  # relative distance of a profile's end from a bound that it has reached
-UNCERTAIN = 0.5  # relative standard error beyond which an unknown is not called determined
-SURE = 0.1  # relative standard error of a ratio or product that is
+SURE = 0.1  # relative standard error up to which an unknown, ratio or product is called determined
+MOST_PERCENT = 1000.0  # a larger relative error is not printed
 NINES = 6  # digits of R²
 NOT_DETERMINED, AT_BOUND, FIXED = "not determined", "at bound", "fixed"
 MARKS = {
@@ -253,13 +253,13 @@ def _is_uncertain(p: Parameter) -> bool:
     if p.lower <= low or p.upper >= high or any(math.isclose(*e, rel_tol=ROUNDING) for e in ends):
         return True
     if low < 0 < high:
-        return not math.isfinite(p.lower) or p.upper - p.lower > UNCERTAIN * (high - low)
-    return not _relative(p) <= UNCERTAIN
+        return not math.isfinite(p.lower) or p.upper - p.lower > SURE * (high - low)
+    return not _relative(p) <= SURE
 
 
 def _poor(names: Sequence[str], relative: dict[str, float]) -> str:
-    worst = max(relative[n] for n in names)
-    size = f" (± {100 * worst:.2g} %)" if len(names) == 1 and 100 * worst < 1000 else ""  # noqa: PLR2004
+    worst, most = 100 * max(relative[n] for n in names), "up to " * (len(names) > 1)
+    size = f" ({most}± {float(f'{worst:.2g}'):g} %)" if worst < MOST_PERCENT else ""
     return f"{_named(names, 0, 'uncertain')}{size}"
 
 

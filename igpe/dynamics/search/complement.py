@@ -79,21 +79,12 @@ def _prepared(job: ComplementJob) -> Function:
 def complement(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimate:
     """All free unknowns: those `found`, and the others from many starts with these held.
 
-    A problem with constraints is searched from few starts by collocation, which keeps them, or by
-    multiple shooting where the loss is not least squares. `IteratedSearch` replaces the default
-    search where step 3 estimated nothing and many unknowns are left, as in most PEtab problems.
     Where the search proves a bound, it holds with what was `found` held.
     """
     rest = problem.fixing(found)
     if len(rest.box) == 0:
         return Estimate(dict(found), float("nan"), Status.NOTHING_TO_DO, "all found in step 3")
-    if not is_plain(problem) and isinstance(search, MultiStart):
-        local = Collocation() if minimises_squares(problem) else MultipleShooting()
-        search = MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
-    elif not found and len(rest.box) >= MANY and isinstance(search, MultiStart):
-        is_default = search == MultiStart(seed=search.seed)
-        search = IteratedSearch(seed=search.seed) if is_default else search
-    answer = search.estimate(rest, {})
+    answer = chosen_search(problem, found, search).estimate(rest, {})
     return Estimate(
         {**found, **answer.parameters},
         answer.objective,
@@ -104,6 +95,24 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
         trail=answer.trail,
         notes=answer.notes,
     )
+
+
+def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimator:
+    """The search of the other unknowns than those `found`, for one that the settings give.
+
+    A problem with constraints is searched from few starts by collocation, which keeps them, or by
+    multiple shooting where the loss is not least squares. `IteratedSearch` replaces the default
+    search where step 3 estimated nothing and many unknowns are left, as in most PEtab problems.
+    """
+    if not isinstance(search, MultiStart):
+        return search
+    if not is_plain(problem):
+        local = Collocation() if minimises_squares(problem) else MultipleShooting()
+        return MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
+    is_default = search == MultiStart(seed=search.seed)
+    if is_default and not found and len(problem.box) >= MANY:
+        return IteratedSearch(seed=search.seed)
+    return search
 
 
 def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:

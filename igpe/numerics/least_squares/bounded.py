@@ -17,6 +17,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 RANK = 1e-10  # directions below this fraction of the largest determine nothing
 NOTHING = 1e-13  # columns below this fraction of the largest are rounding
 SLOPE = 1e-12  # of |A| |b|: a slope that releases no bound
+HUGE = 1e150  # the longest step: its square is a number
 ROUNDS = 10  # releases per unknown, at most
 
 
@@ -111,7 +112,9 @@ def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
     work = 3 * n + 64 * (min(m, n) + 1)
     free = np.zeros(n, dtype=np.int32)
     _, found, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
-    x: FloatArray = np.asarray(found, dtype=float).reshape(-1)[:n] / length
+    with np.errstate(over="ignore"):
+        x: FloatArray = np.asarray(found, dtype=float).reshape(-1)[:n] / length
+    x = np.clip(x, -HUGE, HUGE)
     if rank == n:
         return x
     rows = np.linalg.svd(even)[2][rank:] / length  # directions that are lost

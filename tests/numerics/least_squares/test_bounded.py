@@ -45,6 +45,15 @@ def test_a_column_of_zeros_does_not_move():
     np.testing.assert_allclose(x, [0.5, 0.0])
 
 
+@pytest.mark.filterwarnings("error")
+def test_where_next_to_nothing_moves_much_the_step_ends_at_the_bounds():
+    matrix, right = 1e-160 * np.eye(2), np.array([1e150, -1e150])
+    x = bounded_solution(matrix, right, np.full(2, -2.0), np.full(2, 3.0))
+    np.testing.assert_array_equal(x, [3.0, -2.0])
+    free = bounded_solution(matrix, right, np.full(2, -np.inf), np.full(2, np.inf))
+    assert np.isfinite(free @ free)
+
+
 def test_a_product_leaves_its_ratio_open():
     x = np.array([2.0, 300.0, 1.0])
     slope = np.array([x[1], x[0], 0.0])  # of x0 x1
