@@ -234,7 +234,7 @@ def _redrawn(
 
 
 def _mixed(one: FloatArray, other: FloatArray, random: np.random.Generator, box: Box) -> FloatArray:
-    """A point (n,) of the box that two points span, widened; in logarithms where they are sought."""
+    """A point (n,) of the box that two points span, widened; in logarithms where sought so."""
     logarithms = Logarithms(box)
     start, end = logarithms.there(one), logarithms.there(other)
     share = random.uniform(-WIDER, 1 + WIDER, len(box))
