@@ -45,6 +45,7 @@ ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
 SHARE = 0.1  # of the random starts that end anywhere, which must agree for the search to end
 WIDER = 0.5  # of the distance of two optima, on both sides: where a mixed start may lie beyond them
+SPARE = 4  # times as many random starts may be tried where the model cannot be integrated at some
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
 
 
@@ -54,7 +55,7 @@ class IteratedSearch(Checked):
 
     local       makes the exact ones; by CVODES, as near a stiff optimum the
                 compiled method of `Automatic` may use up its steps first
-    starts      random starts, of a seeded Sobol sequence
+    starts      random starts at which the model can be integrated, of a seeded Sobol sequence
     agreeing    so many random starts that end at the best optimum end the search, if they are a
                 tenth of those that end anywhere: a flat line through all measurements attracts some
     patience    so many changed starts without a better optimum do
@@ -171,13 +172,14 @@ class _Search:
     def run(self, given: Sequence[FloatArray]) -> None:
         """From random starts and those given, and from what their best ends become, changed."""
         method, box = self.method, self.rough.problem.box
-        for x in (*given, *box.sobol(method.starts, method.seed)):
+        for k, x in enumerate((*given, *box.sobol(SPARE * method.starts, method.seed))):
+            if k >= method.starts + len(given) and self._ended >= method.starts:
+                break
             self._search(x)
             if self._is_worked_out:
                 return
         agreeing = sum(not _below(self.pool[0].cost, cost) for cost in self.reached if self.pool)
-        ended = sum(np.isfinite(cost) for cost in self.reached)
-        if not self.pool or agreeing >= max(method.agreeing, SHARE * ended):
+        if not self.pool or agreeing >= max(method.agreeing, SHARE * self._ended):
             return
         others = box.sobol(method.most, method.seed + 1) if method.most else ()
         random, idle = np.random.default_rng(method.seed), 0
@@ -192,6 +194,11 @@ class _Search:
             idle = 0 if _below(self.pool[0].cost, best) else idle + 1
             if idle >= method.patience or self._is_worked_out:
                 return
+
+    @property
+    def _ended(self) -> int:
+        """Searches that could begin."""
+        return sum(np.isfinite(cost) for cost in self.reached)
 
     @property
     def _is_worked_out(self) -> bool:
