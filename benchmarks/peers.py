@@ -2,17 +2,19 @@
 
     python benchmarks/peers.py [paper] [others] [petab] [--only CASE ...] [--peers NAME ...]
                                [--seeds N] [--starts N] [--limit S] [--times X]
-                               [--json FILE]
+                               [--store FOLDER] [--json FILE]
 
 paper   test problems 1 to 7 of Michalik, Chachuat and Marquardt (2009), IGPE
 others  a pendulum, FitzHugh and Nagumo's nerve cell, oscillations of calcium, STAT5
-petab   three problems of the PEtab collection
+petab   problems of the PEtab collection with the lowest objectives known, petab_best.csv
 
 All are fed from the same `igpe.Problem` (`peers/told.py` prints its equations; parmest gets the
 Pyomo model, PEtab's problems are read by each from their files) and each run has a process of its
 own with one thread. The objective is that of one accurate integration of ours at what was told
 (`peers/judge.py`); it is reached within 1e-3 relative to the best that anybody found, here or
-before. Seconds are of the processor, with all programs that were started.
+before; of PEtab problems within 0.1, and there pyPESTO and igpe-local have the same starts. Seconds
+are of the processor, with all programs that were started. With --store a run that was stopped
+continues.
 
 `igpe` is timed as a whole, from an empty cache: reading the model, compiling, all five steps.
 Of others translating and compiling is told apart and not counted; nor is anybody's import. `all`
@@ -31,15 +33,17 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 import argparse
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from figures import CONSOLE, Row, Section, at_least, at_most, command
-from peers.apart import Ran, run
+from peers.apart import Ran, as_json, from_json, run
 from peers.cases import OTHERS, PAPER, PETAB, case
 from peers.judge import Judge
 from peers.registry import PEERS
 from rich.table import Table
+from trust.run import add, stored
 
 LIMIT, TIMES_OURS = 60.0, 100.0  # s of search, or so many times ours if that is longer
 FASTER = 10.0
@@ -63,10 +67,17 @@ def solved(name: str, given: argparse.Namespace) -> Solved:
     asked = case(name)
     judge = Judge(asked.make())
     runs, ours = [], 0.0
+    store = given.store / "peers.jsonl" if given.store else None
+    known = dict(stored(store))
     for peer in given.peers:
         for seed in range(given.seeds):
             limit = max(given.limit, given.times * ours)
-            found = run(asked, judge, peer, seed=seed, limit=limit, starts=given.starts)
+            key = f"{name} {peer} {seed} {given.starts} {given.limit:g}"
+            if key in known:
+                found = from_json(known[key])
+            else:
+                found = run(asked, judge, peer, seed=seed, limit=limit, starts=given.starts)
+                add(store, key, as_json(found))
             ours = max(ours, found.ended) if peer == "igpe" else ours
             runs.append(found)
             CONSOLE.print(
@@ -187,6 +198,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--limit", type=float, default=LIMIT, help="s of the processor")
+    parser.add_argument("--store", type=Path, help="folder that keeps runs, to resume from")
     parser.add_argument("--times", type=float, default=TIMES_OURS, help="limit, times igpe's time")
 
 

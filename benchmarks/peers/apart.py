@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from peers.cases import Case
 from peers.judge import Judge
 
-WITHIN = 1e-3  # of the best objective, relative
+WITHIN = 1e-3  # of the best objective, relative, unless the case gives a distance
 PREPARATION = 900.0  # s of wall time that preparing, and waiting for the processor, may take beside
 
 
@@ -33,6 +33,7 @@ class Ran:
 
     prepared  s of translating and compiling;  ended: s of search;  attempts: that ended
     why       empty, "stopped", or what broke
+    within    as of `Case`
     """
 
     peer: str
@@ -41,10 +42,11 @@ class Ran:
     attempts: int
     points: tuple[Point, ...]
     why: str
+    within: float | None = None
 
     def hits(self, best: float) -> list[Point]:
         """Those of its points that reach the best."""
-        return [p for p in self.points if reaches(p.objective, best)]
+        return [p for p in self.points if reaches(p.objective, best, self.within)]
 
     def to_it(self, best: float) -> float:
         """Seconds to the first that reaches the best; infinite where none does."""
@@ -56,9 +58,21 @@ class Ran:
         return min((p.objective for p in self.points), default=math.inf)
 
 
-def reaches(objective: float, best: float) -> bool:
-    """Whether an objective is the best one."""
-    return objective <= best + WITHIN * abs(best)
+def reaches(objective: float, best: float, within: float | None = None) -> bool:
+    """Whether an objective is the best one; `within` as of `Case`."""
+    return objective <= best + (WITHIN * abs(best) if within is None else within)
+
+
+def as_json(ran: Ran) -> dict[str, Any]:
+    """What JSON can hold; it has no infinity."""
+    points = [[p.seconds, p.objective if math.isfinite(p.objective) else None] for p in ran.points]
+    return vars(ran) | {"points": points}
+
+
+def from_json(row: dict[str, Any]) -> Ran:
+    """What `as_json` wrote."""
+    points = tuple(Point(s, math.inf if value is None else value) for s, value in row["points"])
+    return Ran(**(row | {"points": points}))
 
 
 def run(asked: Case, judge: Judge, peer: str, *, seed: int, limit: float, starts: int) -> Ran:
@@ -93,7 +107,7 @@ def run(asked: Case, judge: Judge, peer: str, *, seed: int, limit: float, starts
             said.seek(0)
             lines = [line for line in said.read().splitlines() if line.strip()]
         events = _events(notes)
-    found = _ran(peer, judge, events, code, lines)
+    found = replace(_ran(peer, judge, events, code, lines), within=asked.within)
     return replace(found, ended=max(found.ended, limit)) if found.why == "stopped" else found
 
 

@@ -1,13 +1,14 @@
 """pyPESTO on AMICI: forward sensitivities in C++, fides with them, parameters in log10.
 
 The problem goes through PEtab, as its users' problems do. Compiling the model is preparation.
+PEtab's own problems begin where igpe's local searches do, the others at random.
 """
 
 import logging
 import math
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,16 @@ def pypesto_amici(task: Task) -> Search:
         problem = importer.create_problem(verbose=False)
     optimizer = pypesto.optimize.FidesOptimizer(verbose=logging.ERROR)
     by_safe = {safe(n): n for n in task.problem.box.names}
+    nominal = importer.petab_problem.x_nominal_scaled
     scales = importer.petab_problem.parameter_df["parameterScale"]
 
-    def one() -> Found:
+    def one(start: Mapping[str, float] | None) -> Found:
+        if start is not None:
+            given = {
+                n: _there(start[by_safe[n]], scales[n]) for n in problem.x_names if n in by_safe
+            }
+            point = [given.get(n, v) for n, v in zip(problem.x_names, nominal, strict=True)]
+            problem.set_x_guesses(np.array([point]))
         result = pypesto.optimize.minimize(
             problem, optimizer, n_starts=1, progress_bar=False, filename=None
         )
@@ -49,8 +57,10 @@ def pypesto_amici(task: Task) -> Search:
 
     def search() -> Iterator[Found]:
         np.random.seed(task.seed)  # noqa: NPY002 - what pyPESTO draws its starts from
-        for _ in range(task.starts):
-            yield one()
+        box = task.problem.box
+        starts = [box.mapping(x) for x in task.spread] if task.yaml else [None] * task.starts
+        for start in starts:
+            yield one(start)
 
     return search
 
@@ -69,3 +79,8 @@ def _without_pictures(given: Path, folder: Path) -> Path:
 def _back(value: float, scale: str) -> float:
     powers = {"log10": lambda v: 10.0**v, "log": math.exp}
     return float(powers.get(scale, float)(value))
+
+
+def _there(value: float, scale: str) -> float:
+    scales = {"log10": math.log10, "log": math.log}
+    return float(scales.get(scale, float)(value))

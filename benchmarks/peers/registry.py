@@ -16,6 +16,7 @@ class Entry(NamedTuple):
 
 PEERS = {
     "igpe": Entry("ours:igpe_estimate", False, "igpe.estimate"),
+    "igpe-local": Entry("ours:local_search", True, "igpe.SingleShooting from several starts"),
     "parmest": Entry("parmests:parmest", True, "Pyomo's parmest, Radau collocation, IPOPT"),
     "pypesto": Entry("pypestos:pypesto_amici", True, "pyPESTO, AMICI, fides, log10"),
     "scipy": Entry("scipys:multistart", True, "SciPy least_squares + solve_ivp(LSODA)"),

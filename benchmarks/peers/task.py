@@ -43,6 +43,11 @@ class Task:
         floor = np.where(box.lower > 0, box.lower, LEAST * box.upper)
         return np.where(self.logarithmic, floor, box.lower)
 
+    @property
+    def spread(self) -> FloatArray:
+        """(starts, n) of a Sobol sequence, in logarithms where the box is: the same for all."""
+        return self.problem.box.sobol(self.starts, self.seed)
+
     def points(self, *, logarithmic: bool) -> FloatArray:
         """(starts, n) uniformly random between bounds, or in logarithms of positive unknowns."""
         box = self.problem.box

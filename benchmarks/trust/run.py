@@ -62,12 +62,16 @@ def run(
 
 
 def run_all(
-    store: Path | None, chosen: Sequence[str], work: Callable[[str], Answer], limit: float
+    store: Path | None,
+    chosen: Sequence[str],
+    work: Callable[[str], Answer],
+    limit: float,
+    workers: int = WORKERS,
 ) -> dict[str, Answer]:
     """The same for all these cases, with their answers in the file `store`."""
     known = dict(stored(store))
     open_cases = [c for c in chosen if c not in known]
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         answers = pool.map(lambda case: _apart(work, case, limit), open_cases)
         for case, answer in zip(open_cases, answers, strict=True):
             known[case] = answer

@@ -5,8 +5,9 @@ import pytest
 from zoo import ZOO
 
 import igpe
+from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.dynamics.search.iterated_search import IteratedSearch, _redrawn
+from igpe.dynamics.search.iterated_search import IteratedSearch, _mixed, _redrawn
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 
 CASE = {c.name: c for c in ZOO}
@@ -53,6 +54,21 @@ def test_half_of_the_unknowns_is_redrawn_or_fewer():
     counts = {int(c.sum()) for c in children}
     assert counts == {1, 2, 5}  # round(10/16), 10/8, 10/4, 10/2
     assert all(set(c) <= {0.0, 1.0} for c in children)
+
+
+def test_mixed_starts_lie_between_two_optima_and_beside_them():
+    box = Box(("k", "y"), np.array([1e-6, -10.0]), np.array([1e6, 2.0]), frozenset({"k"}))
+    one, other, random = np.array([1e-2, 0.0]), np.array([1e2, 1.0]), np.random.default_rng(0)
+    points = np.array([_mixed(one, other, random, box) for _ in range(2000)])
+    decades = np.log10(points[:, 0])
+    assert decades.min() == pytest.approx(-4, abs=0.05)  # half of the four decades on each side
+    assert decades.max() == pytest.approx(4, abs=0.05)
+    assert decades.mean() == pytest.approx(0, abs=0.2)
+    assert points[:, 1].min() == pytest.approx(-0.5, abs=0.01)
+    assert points[:, 1].max() == pytest.approx(1.5, abs=0.01)
+    narrow = Box(("k", "y"), np.array([1e-3, 0.0]), np.array([1e3, 1.0]), frozenset({"k"}))
+    inside = np.array([_mixed(one, other, random, narrow) for _ in range(200)])
+    assert ((inside >= narrow.lower) & (inside <= narrow.upper)).all()
 
 
 def interrupted(monkeypatch, after):
