@@ -25,16 +25,14 @@ import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
-from igpe.dynamics.integrators.augmented import augmented
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
-from igpe.dynamics.integrators.consistent import Consistent
 from igpe.dynamics.integrators.crossings import GRAZING, HALVINGS, ZERO, bottom, candidates, root
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
@@ -46,129 +44,25 @@ from igpe.dynamics.integrators.steady import (
     SmoothApproach,
     Stage,
 )
+from igpe.dynamics.integrators.switches import (
+    BrokenError,
+    Crossing,
+    Due,
+    Local,
+    Rates,
+    Seen,
+    timed,
+)
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.switching import Switching
 from igpe.problem.inputs import Table
 
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
 MOST = 1_000  # switches in one interval
 SETTLING = 20  # modes that may change one another at one time
-AHEAD = 10.0 ** np.arange(-6, 0)  # of the horizon: where a gap that is 0 without moving is looked at
-
-
-class Rates(NamedTuple):
-    """What is known at one point: slopes of the states, gaps and how fast they change."""
-
-    f: FloatArray
-    gaps: FloatArray
-    rates: FloatArray
-
-
-class Local:
-    """CasADi functions of an initial value problem that switches need."""
-
-    def __init__(self, ivp: InitialValueProblem) -> None:
-        assert ivp.switching is not None, "only such problems have switches"
-        given: Switching = ivp.switching
-        b, n = ca.SX.sym("b", ivp.u.numel()), given.gaps.numel()
-        point = [ivp.t, ivp.x, ivp.y, ivp.u, b, ivp.q]
-        to_y = ca.jacobian(ivp.g, ivp.y)
-
-        def by(e: Any, v: Any) -> Any:
-            """By states or unknowns, implicit variables moving with them."""
-            direct = ca.jacobian(e, v)
-            if not ivp.y.numel():
-                return direct
-            return direct - ca.jacobian(e, ivp.y) @ ca.solve(to_y, ca.jacobian(ivp.g, v))
-
-        def along(e: Any) -> Any:
-            """By time alone, inputs running with it."""
-            return by(e, ivp.t) + by(e, ivp.u) @ b
-
-        def function(name: str, *rows: Any) -> Any:
-            return ca.Function(name, point, [ca.densify(r) for r in rows])
-
-        rates = along(given.gaps) + by(given.gaps, ivp.x) @ ivp.f
-        self.slopes = function("slopes", ivp.f, given.gaps, rates)
-        self.gap_by = function("gap_by", *(by(given.gaps, v) for v in (ivp.x, ivp.q)))
-        self.jumps = [
-            function("jump", h, by(h, ivp.x), along(h), by(h, ivp.q))
-            for h in (jump.after for jump in given.jumps)
-        ]
-        self.implicit = Implicit(ivp)
-
-        def timed(e: Any) -> Any:
-            return ca.Function("time", [ivp.q], [ca.densify(e), ca.densify(ca.jacobian(e, ivp.q))])
-
-        self.times = [None if e is None else timed(e) for e in given.times]
-        self.at = [None if j.at is None else timed(j.at + j.delay) for j in given.jumps]
-        self.delay = [timed(j.delay) for j in given.jumps]
-        self.watched = [j for j in range(n) if given.times[j] is None]
-        """Gaps whose zeros are looked for along the trajectory."""
-
-
-class Implicit:
-    """Implicit algebraic variables (n_y,) as a function of time, states, inputs and unknowns."""
-
-    def __init__(self, ivp: InitialValueProblem) -> None:
-        self.ivp, self.size = ivp, ivp.implicit_scale
-        if len(self.size):
-            self._consistent = Consistent(augmented(ivp, sensitivities=False), ivp)
-            self._last = self._consistent.guess
-
-    def __call__(
-        self, t: float, x: FloatArray, u: FloatArray, b: FloatArray, q: FloatArray
-    ) -> FloatArray:
-        """The root next to the last one; raises BrokenError if there is none inside the bounds."""
-        if not len(self.size):
-            return np.zeros(0)
-        scale, rows = np.maximum(np.abs(q), self.ivp.unknown_scale), np.ones(len(self.size))
-        p = np.concatenate([q, scale, u - b * t, b, rows, [t, 1.0]])
-        root = self._consistent(x / self.ivp.scale, self._last, p)
-        if root is None:
-            raise BrokenError(f"No consistent algebraic variables {at(t)}.")
-        self._last = root
-        return root * self.size
-
-
-class Due(NamedTuple):
-    """Something that happens at a known time; sorted by time, then in their order.
-
-    order   0 for modes, 1 + place of a jump;  by (n_d,): derivative of the time
-    which   the gap that changes sign, or None;  jump: the jump, or None
-    is_seen whether what is measured then is measured after it, whatever the jump says
-    """
-
-    time: float
-    order: int
-    by: FloatArray
-    which: int | None = None
-    jump: int | None = None
-    is_seen: bool = False
-
-
-class Seen(NamedTuple):
-    """What was seen of gaps before the next switch.
-
-    times        (n,) places;  states (n, n_x + n_y) and implicit variables there
-    gaps, rates  (n_gaps, n) positive where their sign is as it was
-    why          why it was not seen up to the end; empty if it was
-    """
-
-    times: FloatArray
-    states: FloatArray
-    gaps: FloatArray
-    rates: FloatArray
-    why: str = ""
-
-
-class Crossing(NamedTuple):
-    """A gap passes through 0, or only touches it."""
-
-    time: float
-    gap: int
-    grazes: bool = False
+AHEAD = 10.0 ** np.arange(
+    -6, 0
+)  # of the horizon: where a gap that is 0 without moving is looked at
 
 
 DELAYED = (
@@ -178,10 +72,6 @@ DELAYED = (
 
 
 ENDLESS = "{} events happened, and they go on."
-
-
-class BrokenError(Exception):
-    """An interval cannot be integrated; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +132,7 @@ class SwitchedIntervals(Intervals):
     def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
         """See `Intervals`; gaps come first, then jumps."""
         given = [f for f in (*self.local.times, *self.local.at) if f is not None]
-        return [(float(value[0]), by[0]) for value, by in (_timed(f, q) for f in given)]
+        return [(float(value[0]), by[0]) for value, by in (timed(f, q) for f in given)]
 
     @cached_property
     def carries(self) -> bool:
@@ -309,12 +199,6 @@ class SwitchedApproach(Approach):
             yield Stage(course.x, why=str(error))
         finally:
             self.steps += 0 if shots.steps is None else int(shots.steps.sum())
-
-
-def _timed(function: Any, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A time, for a gap also its slope, and their derivatives by the unknowns."""
-    value, by = function(q)
-    return np.asarray(value).ravel(), np.asarray(by).reshape(value.numel(), len(q))
 
 
 class _Course:
@@ -397,13 +281,13 @@ class _Course:
         self.x, self.by = start, np.eye(self.n_x, self.n_d)
         for j, function in enumerate(self.local.times):
             if function is not None:
-                (time, slope), by = _timed(function, self.q)
+                (time, slope), by = timed(function, self.q)
                 is_past = math.isfinite(time) and time < self.t
                 self.true[j] = (slope > 0) == is_past
                 self._plan(Due(time, 0, self._wide(by[0]), which=j))
         for j, function in enumerate(self.local.at):
             if function is not None:
-                (time,), by = _timed(function, self.q)
+                (time,), by = timed(function, self.q)
                 if time < self.ivp.t0:
                     raise BrokenError(
                         f"An event lies at t = {time:.6g}, before the start at t = "
@@ -419,7 +303,7 @@ class _Course:
         """Events whose condition is true at the start and counts there."""
         for j, jump in enumerate(self.given.jumps):
             if jump.at_start and self.true[jump.gap] and not (rest is not None and jump.before):
-                (delay,), by = _timed(self.local.delay[j], self.q)
+                (delay,), by = timed(self.local.delay[j], self.q)
                 self._plan(Due(self.t + delay, 1 + j, self._wide(by[0]), jump=j))
         if rest is None or not self.of.carries:
             return
@@ -610,7 +494,7 @@ class _Course:
         for j, jump in enumerate(self.given.jumps):
             if jump.gap != gap:
                 continue
-            (delay,), by_q = _timed(self.local.delay[j], self.q)
+            (delay,), by_q = timed(self.local.delay[j], self.q)
             if delay > 0:
                 self.pending.append(Due(self.t + delay, 1 + j, by + self._wide(by_q[0]), jump=j))
             else:
@@ -655,9 +539,7 @@ class _Course:
                 "that set a state of its own, or write a smooth transition."
             )
 
-    def _holds(
-        self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool
-    ) -> bool | None:
+    def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:
         """Whether a gap is now positive, or becomes so; None where it is 0 and nothing is known."""
         is_zero = abs(found.gaps[j]) <= ZERO * self.size[j]
         if is_zero and jumped and found.gaps[j] == found.rates[j] == 0:
