@@ -258,21 +258,25 @@ def initial_value_problem(
 
 
 def _at_rest(problem: Problem, experiment: Experiment, system: System) -> InitialValueProblem:
-    """The equations before a steady start.
+    """The equations before a steady start, and what switches them.
 
-    raises ModelError if they depend on time, Unsupported if states or unknowns switch them
+    raises Unsupported if they depend on time, or have implicit algebraic variables
     """
-    before, plain = experiment.at_rest(), replace(system, events=())
-    refused = "its equations are switched by states or unknowns"
-    if not moves(problem, before, plain):
-        found = initial_value_problem(problem, before, plain)
-        if not found.implicit and not ca.depends_on(found.f, ca.vertcat(found.t, found.u)):
-            return found
-        refused = "its equations depend on time, or have implicit algebraic variables"
+    before = experiment.at_rest()
+    own = replace(system, events=tuple(jump for jump in system.events if jump.before))
+    found = initial_value_problem(problem, before, own, switches=moves(problem, before, own))
+    given, clock = found.switching, ca.vertcat(found.t, found.u)
+    timed = [found.f]
+    if given is not None:
+        clock = ca.vertcat(found.t, found.u[: found.u.numel() - given.modes])
+        timed += [given.gaps, *(jump.after for jump in given.jumps)]
+    if not found.implicit and not ca.depends_on(ca.vertcat(*timed), clock):
+        return found
     raise Unsupported(
-        f"Experiment '{experiment.name}' starts steady, but {refused}, for which igpe finds no "
-        "state at rest. Give inputs that differ until then as numbers, steady={'feed': 0.0}, or "
-        "leave steady out and estimate the start values: start={'A': igpe.Unknown(0, 5)}."
+        f"Experiment '{experiment.name}' starts steady, but its equations depend on time, or have "
+        "implicit algebraic variables, for which igpe finds no state at rest. Give inputs that "
+        "differ until then as numbers, steady={'feed': 0.0}, or leave steady out and estimate the "
+        "start values: start={'A': igpe.Unknown(0, 5)}."
     )
 
 
@@ -304,10 +308,12 @@ def _field(
     """
     (f, g), modes, switching = equations, list[Any](), None
     if jumps is not None:
-        both, modes, gaps = with_modes(ca.vertcat(f, g), clock)
+        both, read = with_modes(ca.vertcat(f, g), clock)
         f, g = ca.vertsplit(both, [0, f.numel(), both.numel()])
+        modes = read.symbols
         clock = replace(clock, rest=ca.vertcat(clock.rest, *modes))
-        switching = make_switching(modes, [safe(gap) for gap in gaps], jumps, clock, x)
+        read = read._replace(gaps=[safe(gap) for gap in read.gaps])
+        switching = make_switching(read, jumps, clock, x)
     known = {*known, *clock.segments.edges}
     without = Held(clock, [safe(f), g, ca.SX(0, 1) if switching is None else switching.gaps], known)
     f, g, gaps_of = without.expressions

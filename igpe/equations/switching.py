@@ -17,6 +17,7 @@ from igpe.equations.symbols import stack
 from igpe.equations.time.timed import STATE, TIME, UNKNOWN, TimeSymbols
 
 COMPARISONS = {"LT", "LE"}
+OPPOSITE = {"LT": "LE", "LE": "LT"}
 
 
 class Jump(NamedTuple):
@@ -28,6 +29,8 @@ class Jump(NamedTuple):
     delay  between the time or the switch and the jump
     is_measured_after  whether measurements at its very time see it
     at_start           whether it happens where the gap is positive at the start
+    before             whether it also happens while the model comes to rest before a steady start
+    closed             whether the gap counts as positive where it stays 0
     """
 
     at: Any
@@ -36,6 +39,8 @@ class Jump(NamedTuple):
     delay: Any
     is_measured_after: bool = False
     at_start: bool = False
+    before: bool = False
+    closed: bool = True
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,14 @@ class Switching:
     times   of each gap: SX (2,) the time at which it is 0 and its slope, both of the unknowns
             alone; None if states, inputs or other modes move it
     jumps   in the order in which they happen at one time
+    closed  of each gap: whether it counts as positive where it stays 0 (<= and >=)
     """
 
     modes: int
     gaps: Any
     times: tuple[Any, ...]
     jumps: tuple[Jump, ...]
+    closed: tuple[bool, ...] = ()
 
     @property
     def has_delayed(self) -> bool:
@@ -60,10 +67,18 @@ class Switching:
         return any(j.gap is not None and not j.delay.is_zero() for j in self.jumps)
 
 
-def with_modes(column: Any, clock: TimeSymbols) -> tuple[Any, list[Any], list[Any]]:
-    """The SX column with symbols for comparisons on states or unknowns; these, and their gaps."""
+class Modes(NamedTuple):
+    """Symbols that stand for comparisons; see `Switching` for gaps and closed."""
+
+    symbols: list[Any]
+    gaps: list[Any]
+    closed: list[bool]
+
+
+def with_modes(column: Any, clock: TimeSymbols) -> tuple[Any, Modes]:
+    """The SX column with symbols for comparisons on states or unknowns; and these."""
     nodes, rows = clock.nodes(ca.densify(ca.SX(column)))
-    modes: dict[tuple[int, int], Any] = {}
+    modes: dict[tuple[str, int, int], Any] = {}
     gaps: list[Any] = []
     made: list[Any] = []
     for node in nodes:
@@ -72,14 +87,17 @@ def with_modes(column: Any, clock: TimeSymbols) -> tuple[Any, list[Any], list[An
             made.append(apply_to_sx(node.operation, operands) if operands else node.expression)
             continue
         low, high = node.operands
-        if (high, low) in modes:
-            made.append(1 - modes[high, low])
+        opposite = OPPOSITE[node.operation], high, low
+        if opposite in modes:
+            made.append(1 - modes[opposite])
             continue
-        if (low, high) not in modes:
-            modes[low, high] = ca.SX.sym(f"mode {len(modes)}")
+        own = node.operation, low, high
+        if own not in modes:
+            modes[own] = ca.SX.sym(f"mode {len(modes)}")
             gaps.append(made[high] - made[low])
-        made.append(modes[low, high])
-    return stack(made[r] for r in rows), list(modes.values()), gaps
+        made.append(modes[own])
+    closed = [operation == "LE" for operation, *_ in modes]
+    return stack(made[r] for r in rows), Modes(list(modes.values()), gaps, closed)
 
 
 def _is_open(node: Any) -> bool:
@@ -87,29 +105,31 @@ def _is_open(node: Any) -> bool:
     return bool(node.operation in COMPARISONS and moves and node.depends & (STATE | UNKNOWN))
 
 
-def gap_of(condition: Any) -> Any | None:
-    """What is positive where an SX comparison is true; None if it is no comparison."""
+def gap_of(condition: Any) -> tuple[Any, bool] | None:
+    """What is positive where an SX comparison is true, and whether that is so where it is 0.
+
+    None if it is no comparison.
+    """
     if isinstance(condition, bool) or ca.SX(condition).op() not in {ca.OP_LT, ca.OP_LE}:
         return None
-    return condition.dep(1) - condition.dep(0)
+    return condition.dep(1) - condition.dep(0), condition.op() == ca.OP_LE
 
 
-def switching(
-    modes: list[Any], gaps: list[Any], jumps: Iterable[Jump], clock: TimeSymbols, x: Any
-) -> Switching:
+def switching(modes: Modes, jumps: Iterable[Jump], clock: TimeSymbols, x: Any) -> Switching:
     """Sort what was read; the gaps and times must be free of the conditions on known times."""
-    every, own = list(gaps), list[Jump]()
+    every, own, closed = list(modes.gaps), list[Jump](), list(modes.closed)
     states = ca.vertsplit(x)
     for jump in jumps:
         place = None
         if jump.gap is not None:
             place = len(every)
             every.append(jump.gap)
+            closed.append(jump.closed)
         after = stack(jump.after.get(i, s) for i, s in enumerate(states))
         own.append(jump._replace(gap=place, after=after))
     moving = ca.vertcat(clock.u, clock.rest)
     times = tuple(_time(gap, clock.t, moving) for gap in every)
-    return Switching(len(modes), stack(every), times, tuple(own))
+    return Switching(len(modes.symbols), stack(every), times, tuple(own), tuple(closed))
 
 
 def _time(gap: Any, t: Any, moving: Any) -> Any | None:

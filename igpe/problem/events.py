@@ -31,6 +31,9 @@ class Event(Suggesting):
               those that are listed first; a later one sees what the earlier ones did
     measured  "before" or "after": which states a measurement sees at the very time of the event
     at_start  whether the event also happens at the start where `when` is true there
+    before    whether it also happens while the model comes to rest before a steady start; then
+              at_start is about the start of that, and at the start of the experiment it happens
+              only if `when` becomes true there, by inputs or events that change it
     raises    DataError unless there is one of `at` and `when`, and something that jumps
 
     All states of one event jump together, from values before it.
@@ -44,6 +47,7 @@ class Event(Suggesting):
     priority: float = 0.0
     measured: Literal["before", "after"] = "before"
     at_start: bool = False
+    before: bool = False
 
     def __post_init__(self) -> None:
         for role in ("add", "set"):
@@ -80,6 +84,11 @@ class Event(Suggesting):
             raise DataError(f"measured is {shown(self.measured)}; wanted 'before' or 'after'.")
         if self.at_start and self.when is None:
             raise DataError("at_start belongs to an event with when=; one with at= has its time.")
+        if self.before and self.when is None:
+            raise DataError(
+                "before belongs to an event with when=: one with at= has its time, which is not "
+                "before the experiment starts."
+            )
         if not is_finite(self.priority):
             raise DataError(f"priority is {shown(self.priority)}; wanted a number.")
 

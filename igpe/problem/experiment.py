@@ -169,7 +169,7 @@ class Experiment(Suggesting):
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
     steady      the experiment starts where its model comes to rest from `start`: True, under the
                 inputs that it starts with, or input -> number for those that differ until then:
-                {"feed": 0.0}
+                {"feed": 0.0}. Of its events only those with before=True happen before
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
@@ -286,13 +286,13 @@ class Experiment(Suggesting):
         return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
-        """What happens before it starts, if that is steady: its own inputs, and no events."""
+        """What happens before it starts, if that is steady: its own inputs, few events."""
         found = copy(self)
         first = {
             n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()
         }
         found.inputs = MappingProxyType({**first, **(self.steady or {})})
-        found.events, found.steady = (), None
+        found.events, found.steady = tuple(e for e in self.events if e.before), None
         return found
 
     @property

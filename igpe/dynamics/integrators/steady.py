@@ -6,17 +6,23 @@ equations conserve keep the values of the start: with W the left null space of f
 
     f(x, q) = 0,   W' x = W' x0(q)        f_x x' = -f_q,   W' x' = W' x0'
 
+Where events happen on the way, or states switch the equations, x0 and x0' are those just after the
+last of these, and f is what holds from there on.
+
 All is in states divided by their sizes.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
-from igpe.dynamics.integrators.base import Integrator
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.dynamics.integrators.base import Intervals
+from igpe.dynamics.integrators.crossings import GRAZING
 from igpe.equations.initial_value import InitialValueProblem
 
 SPANS = 10.0 ** np.arange(9)  # times the experiment's duration in which it may come to rest
@@ -27,6 +33,7 @@ ZERO = 1e-11  # of the largest singular value: smaller ones are 0
 KEPT = 1e-7  # relative change of what is conserved
 ITERATIONS = 20
 EXACT = 1e-13
+NO_REASON = "The integration broke down."
 
 MOVES = (
     "The model does not come to rest before the experiment: after {:g} times the experiment's "
@@ -39,12 +46,80 @@ DEGENERATE = (
 )
 
 
+BORDER = (
+    "The model comes to rest where a condition on states just changes, so that the state at rest "
+    "has no derivatives by the unknowns."
+)
+
+
 class Rest(NamedTuple):
-    """A state at rest (n_x,), its derivative (n_x, n_q), and why there is none."""
+    """A state at rest (n_x,), its derivative (n_x, n_q), and why there is none.
+
+    true  (n_gaps,) which conditions on states hold there
+    """
 
     states: FloatArray
     by_unknown: FloatArray
     why: str = ""
+    true: BoolArray = np.zeros(0, dtype=bool)
+
+
+class Stage(NamedTuple):
+    """What an approach came to.
+
+    states  (n_x,)
+    by      (n_x, n_q) their derivatives where the approach begins, at the start and after each
+            switch; None in between
+    true    (n_gaps,) which conditions on states hold from here on, modes first
+    why     why the approach ends here; empty if it goes on
+    """
+
+    states: FloatArray
+    by: FloatArray | None = None
+    true: BoolArray = np.zeros(0, dtype=bool)
+    why: str = ""
+
+
+class Approach(ABC):
+    """A way to rest, stage by stage, each ten times as long after its beginning as the last.
+
+    steps  of integration so far, if they are counted
+    """
+
+    steps = 0
+
+    @abstractmethod
+    def __call__(self, q: FloatArray) -> Iterator[Stage]:
+        """Stages for unknowns q (n_q,) of the problem that comes to rest."""
+
+
+class SmoothApproach(Approach):
+    """The approach of equations that nothing switches.
+
+    intervals  one, with the times at which the stages end
+    """
+
+    def __init__(self, intervals: Intervals) -> None:
+        self.intervals = intervals
+
+    def __call__(self, q: FloatArray) -> Iterator[Stage]:
+        """See `Approach`."""
+        states, by = self.intervals.start(q)
+        yield Stage(states, by)
+        for between in pairwise([self.intervals.ivp.t0, *self.intervals.cut.times]):
+            nodes = np.array(between)
+            over = self.intervals.over(self.intervals.ivp, nodes, nodes[1:])
+            run = over.run(states[None], q, derivatives=False)
+            self.steps += 0 if run.steps is None else int(run.steps.sum())
+            states = run.ends[0]
+            yield Stage(states, why="" if run.status[0].usable else run.reason[0] or NO_REASON)
+
+
+class _Point(NamedTuple):
+    """Unknowns (n_q,) and modes (n_modes,)."""
+
+    q: FloatArray
+    modes: FloatArray
 
 
 class _Near(NamedTuple):
@@ -56,55 +131,86 @@ class _Near(NamedTuple):
 
 
 class Resting:
-    """Finds the state at which an initial value problem starts at rest, for many unknowns.
+    """Finds the state at which an initial value problem starts at rest, for many unknowns."""
 
-    steps  of integration so far, if they are counted
-    """
-
-    def __init__(self, ivp: InitialValueProblem, integrator: Integrator, duration: float) -> None:
+    def __init__(self, ivp: InitialValueProblem, approach: Approach) -> None:
         assert ivp.rest is not None, "only such problems start at rest"
-        rest, self.size, self.steps = ivp.rest, len(ivp.unknowns), 0
-        self.scale, self.span = rest.scale, duration
+        rest, self.size, self.approach = ivp.rest, len(ivp.unknowns), approach
+        self.scale = rest.scale
         self.own = [ivp.unknowns.index(n) for n in rest.unknowns]
-        self.nodes = np.concatenate([[ivp.t0], ivp.t0 + duration * SPANS])
-        self.intervals = integrator.prepare(rest, self.nodes[[0, -1]], self.nodes[1:])
-        self.rest = rest
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
-        self._f = ca.Function("f", [rest.x, rest.q], [ca.densify(rest.f), *by])
+        self._f = ca.Function("f", [rest.x, rest.u, rest.q], [ca.densify(rest.f), *by])
+        self._gaps = None
+        if rest.switching is not None:
+            gaps = rest.switching.gaps
+            by = [ca.densify(ca.jacobian(gaps, v)) for v in (rest.x, rest.q)]
+            self._gaps = ca.Function("gaps", [rest.x, rest.u, rest.q], [ca.densify(gaps), *by])
+
+    @property
+    def steps(self) -> int:
+        """Of integration so far, if they are counted."""
+        return self.approach.steps
 
     def __call__(self, q: FloatArray) -> Rest:
         """The state at rest for unknowns q of the problem that starts there."""
         own, n_x = np.asarray(q, dtype=float)[self.own], len(self.scale)
-        start, by = self.intervals.start(own)
-        states, why, still = [start / self.scale], MOVES.format(SPANS[-1], ""), 0
-        for between in pairwise(self.nodes):
-            over = self.intervals.over(self.rest, np.array(between), np.array(between[1:]))
-            run = over.run(states[-1][None] * self.scale, own, derivatives=False)
-            self.steps += 0 if run.steps is None else int(run.steps.sum())
-            if not run.status[0].usable:
-                why = MOVES.format((between[0] - self.nodes[0]) / self.span, run.reason[0])
+        why, still, since = MOVES.format(SPANS[-1], ""), 0, 0.0
+        states, by, true = list[FloatArray](), np.zeros((n_x, len(own))), np.zeros(0, dtype=bool)
+        for stage in self.approach(own):
+            if stage.why:
+                why = MOVES.format(since, stage.why)
                 break
-            states.append(run.ends[0] / self.scale)
+            if stage.by is not None:
+                states, by, true, still = [stage.states / self.scale], stage.by, stage.true, 0
+                continue
+            states.append(stage.states / self.scale)
             still = still + 1 if self._is_still(states[-2], states[-1]) else 0
+            since = SPANS[len(states) - 2]
             if still < ENOUGH:
                 continue
-            found = self._exact(np.array(states), own)
-            if isinstance(found, str):
-                why = found
-                continue
-            x, conserved = found
-            here, wide = self._near(x, own), np.zeros((n_x, self.size))
-            right = -here.by_q, conserved @ (by / self.scale[:, None])
-            wide[:, self.own] = self._solved(here.by_x, conserved, *right)
-            return Rest(x * self.scale, wide * self.scale[:, None])
+            found = self._rest(np.array(states), by, own, true)
+            if isinstance(found, Rest):
+                return found
+            why = found
         return Rest(np.full(n_x, np.nan), np.full((n_x, self.size), np.nan), why.rstrip())
+
+    def _rest(
+        self, states: FloatArray, by: FloatArray, q: FloatArray, true: BoolArray
+    ) -> Rest | str:
+        """The state at rest next to the last row; or why there is none."""
+        found = self._exact(states, _Point(q, self._modes(true)))
+        if isinstance(found, str):
+            return found
+        (x, conserved), at = found, _Point(q, self._modes(true))
+        here, wide = self._near(x, at), np.zeros((len(x), self.size))
+        right = -here.by_q, conserved @ (by / self.scale[:, None])
+        own = self._solved(here.by_x, conserved, *right)
+        if self._is_on_border(x, own, at, true):
+            return BORDER
+        wide[:, self.own] = own
+        return Rest(x * self.scale, wide * self.scale[:, None], true=true)
+
+    def _modes(self, true: BoolArray) -> FloatArray:
+        """Inputs of the equations at rest: their modes."""
+        return true[: self._f.numel_in(1)].astype(float)
+
+    def _is_on_border(self, x: FloatArray, by: FloatArray, at: _Point, true: BoolArray) -> bool:
+        """Whether a condition does not hold as on the way, or could change with the unknowns."""
+        if self._gaps is None:
+            return False
+        gaps, by_x, by_q = (np.asarray(v) for v in self._gaps(x * self.scale, at.modes, at.q))
+        size = np.abs(by_x) @ self.scale
+        gap, moved = gaps.ravel(), np.abs((by_x * self.scale) @ by + by_q) * np.abs(at.q)
+        is_zero = np.abs(gap) <= GRAZING * size
+        stays = (moved <= GRAZING * size[:, None]).all(axis=1)
+        return bool(((is_zero & ~stays) | (~is_zero & ((gap > 0) != true))).any())
 
     @staticmethod
     def _is_still(before: FloatArray, after: FloatArray) -> bool:
         return bool((np.abs(after - before) <= STILL * np.maximum(np.abs(after), 1.0)).all())
 
-    def _near(self, x: FloatArray, q: FloatArray) -> _Near:
-        f, by_x, by_q = (np.asarray(v) for v in self._f(x * self.scale, q))
+    def _near(self, x: FloatArray, at: _Point) -> _Near:
+        f, by_x, by_q = (np.asarray(v) for v in self._f(x * self.scale, at.modes, at.q))
         column = self.scale[:, None]
         return _Near(f.ravel() / self.scale, by_x * self.scale / column, by_q / column)
 
@@ -118,17 +224,17 @@ class Resting:
         both = np.concatenate([(right.T * weight).T, sums])
         return np.asarray(np.linalg.lstsq(matrix, both, rcond=None)[0])
 
-    def _exact(self, states: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray] | str:
+    def _exact(self, states: FloatArray, at: _Point) -> tuple[FloatArray, FloatArray] | str:
         """The state at rest next to the last row, and what is conserved; or why there is none."""
         x = states[-1].copy()
-        _, sizes, rows = np.linalg.svd(self._near(x, q).by_x.T)
+        _, sizes, rows = np.linalg.svd(self._near(x, at).by_x.T)
         conserved = rows[int((sizes > ZERO * max(sizes[0], np.finfo(float).tiny)).sum()) :]
-        slopes = np.array([self._near(row, q).f for row in states])
+        slopes = np.array([self._near(row, at).f for row in states])
         kept = np.abs(slopes @ conserved.T).sum(axis=1)
         if bool(np.any(kept > KEPT * np.abs(slopes).sum(axis=1) + EXACT)):
             return DEGENERATE
         for _ in range(ITERATIONS):
-            here = self._near(x, q)
+            here = self._near(x, at)
             sums = conserved @ (states[0] - x)
             step = self._solved(here.by_x, conserved, -here.f, sums)
             x = x + step
@@ -138,7 +244,7 @@ class Resting:
             return DEGENERATE
         if not (np.abs(x - states[-1]) <= NEAR * np.maximum(np.abs(x), 1.0)).all():
             return DEGENERATE
-        rates = np.linalg.eigvals(self._near(x, q).by_x)
+        rates = np.linalg.eigvals(self._near(x, at).by_x)
         if rates.real.max() > np.sqrt(ZERO) * np.abs(rates).max():
             return UNSTABLE
         return x, conserved

@@ -22,128 +22,47 @@ multiple shooting: what happens at a node belongs to the interval that begins th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
-from igpe.dynamics.integrators.augmented import augmented
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
-from igpe.dynamics.integrators.consistent import Consistent
 from igpe.dynamics.integrators.crossings import GRAZING, HALVINGS, ZERO, bottom, candidates, root
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
-from igpe.dynamics.integrators.steady import Resting
+from igpe.dynamics.integrators.steady import (
+    SPANS,
+    Approach,
+    Rest,
+    Resting,
+    SmoothApproach,
+    Stage,
+)
+from igpe.dynamics.integrators.switches import (
+    BrokenError,
+    Crossing,
+    Due,
+    Local,
+    Rates,
+    Seen,
+    timed,
+)
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.switching import Switching
 from igpe.problem.inputs import Table
 
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
 MOST = 1_000  # switches in one interval
 SETTLING = 20  # modes that may change one another at one time
-
-
-class Rates(NamedTuple):
-    """What is known at one point: slopes of the states, gaps and how fast they change."""
-
-    f: FloatArray
-    gaps: FloatArray
-    rates: FloatArray
-
-
-class Local:
-    """CasADi functions of an initial value problem that switches need."""
-
-    def __init__(self, ivp: InitialValueProblem) -> None:
-        assert ivp.switching is not None, "only such problems have switches"
-        given: Switching = ivp.switching
-        b, n = ca.SX.sym("b", ivp.u.numel()), given.gaps.numel()
-        point = [ivp.t, ivp.x, ivp.y, ivp.u, b, ivp.q]
-        to_y = ca.jacobian(ivp.g, ivp.y)
-
-        def by(e: Any, v: Any) -> Any:
-            """By states or unknowns, implicit variables moving with them."""
-            direct = ca.jacobian(e, v)
-            if not ivp.y.numel():
-                return direct
-            return direct - ca.jacobian(e, ivp.y) @ ca.solve(to_y, ca.jacobian(ivp.g, v))
-
-        def along(e: Any) -> Any:
-            """By time alone, inputs running with it."""
-            return by(e, ivp.t) + by(e, ivp.u) @ b
-
-        def function(name: str, *rows: Any) -> Any:
-            return ca.Function(name, point, [ca.densify(r) for r in rows])
-
-        rates = along(given.gaps) + by(given.gaps, ivp.x) @ ivp.f
-        self.slopes = function("slopes", ivp.f, given.gaps, rates)
-        self.gap_by = function("gap_by", *(by(given.gaps, v) for v in (ivp.x, ivp.q)))
-        self.jumps = [
-            function("jump", h, by(h, ivp.x), along(h), by(h, ivp.q))
-            for h in (jump.after for jump in given.jumps)
-        ]
-        self.implicit = Implicit(ivp)
-
-        def timed(e: Any) -> Any:
-            return ca.Function("time", [ivp.q], [ca.densify(e), ca.densify(ca.jacobian(e, ivp.q))])
-
-        self.times = [None if e is None else timed(e) for e in given.times]
-        self.at = [None if j.at is None else timed(j.at + j.delay) for j in given.jumps]
-        self.delay = [timed(j.delay) for j in given.jumps]
-        self.watched = [j for j in range(n) if given.times[j] is None]
-        """Gaps whose zeros are looked for along the trajectory."""
-
-
-class Implicit:
-    """Implicit algebraic variables (n_y,) as a function of time, states, inputs and unknowns."""
-
-    def __init__(self, ivp: InitialValueProblem) -> None:
-        self.ivp, self.size = ivp, ivp.implicit_scale
-        if len(self.size):
-            self._consistent = Consistent(augmented(ivp, sensitivities=False), ivp)
-            self._last = self._consistent.guess
-
-    def __call__(
-        self, t: float, x: FloatArray, u: FloatArray, b: FloatArray, q: FloatArray
-    ) -> FloatArray:
-        """The root next to the last one; raises BrokenError if there is none inside the bounds."""
-        if not len(self.size):
-            return np.zeros(0)
-        scale, rows = np.maximum(np.abs(q), self.ivp.unknown_scale), np.ones(len(self.size))
-        p = np.concatenate([q, scale, u - b * t, b, rows, [t, 1.0]])
-        root = self._consistent(x / self.ivp.scale, self._last, p)
-        if root is None:
-            raise BrokenError(f"No consistent algebraic variables {at(t)}.")
-        self._last = root
-        return root * self.size
-
-
-class Due(NamedTuple):
-    """Something that happens at a known time; sorted by time, then in their order.
-
-    order   0 for modes, 1 + place of a jump;  by (n_d,): derivative of the time
-    which   the gap that changes sign, or None;  jump: the jump, or None
-    """
-
-    time: float
-    order: int
-    by: FloatArray
-    which: int | None = None
-    jump: int | None = None
-
-
-class Crossing(NamedTuple):
-    """A gap passes through 0, or only touches it."""
-
-    time: float
-    gap: int
-    grazes: bool = False
+AHEAD = 10.0 ** np.arange(
+    -6, 0
+)  # of the horizon: where a gap that is 0 without moving is looked at
 
 
 DELAYED = (
@@ -152,8 +71,7 @@ DELAYED = (
 )
 
 
-class BrokenError(Exception):
-    """An interval cannot be integrated; the message is the reason."""
+ENDLESS = "{} events happened, and they go on."
 
 
 @dataclass(frozen=True)
@@ -177,16 +95,27 @@ class SwitchedIntervals(Intervals):
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        before = 0 if self.resting is None else self.resting.steps
-        found = super().from_start(q, derivatives=derivatives)
-        if self.resting is not None and found.steps is not None:
+        if self.resting is None:
+            return super().from_start(q, derivatives=derivatives)
+        self.check_unknowns(q)
+        before, rest = self.resting.steps, self.resting(q)
+        found = self._run(rest.states[None], q, rest, derivatives=derivatives)
+        if found.steps is not None:
             found.steps[0, 0] += self.resting.steps - before
-        if self.resting is None or found.status[0].usable or np.isfinite(self.start(q)[0]).all():
-            return found
-        return replace(found, reason=(self.resting(np.asarray(q, dtype=float)).why,))
+        if rest.why:
+            found = replace(found, reason=(rest.why,))
+        below = np.vstack([rest.by_unknown, np.eye(len(q))])
+        return found.along(below) if derivatives else found
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
+        rest = self.resting(q) if self.resting is not None and self.carries else None
+        return self._run(starts, q, rest, derivatives=derivatives)
+
+    def _run(
+        self, starts: FloatArray, q: FloatArray, rest: Rest | None, *, derivatives: bool
+    ) -> Shots:
+        """See `run`; what rests before tells which events have already happened."""
         self.check_shapes(starts, q)
         shots = self.nothing(None if derivatives else 0, "")
         status, reasons = [Status.CONVERGED] * len(starts), [""] * len(starts)
@@ -195,7 +124,7 @@ class SwitchedIntervals(Intervals):
             try:
                 if not np.isfinite(start).all():
                     raise BrokenError(NO_START)
-                course.run(np.asarray(start, dtype=float))
+                course.run(np.asarray(start, dtype=float), None if k else rest)
             except BrokenError as error:
                 status[k], reasons[k] = Status.INTEGRATION_BROKE, str(error)
         return replace(shots, status=tuple(status), reason=tuple(reasons))
@@ -203,7 +132,13 @@ class SwitchedIntervals(Intervals):
     def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
         """See `Intervals`; gaps come first, then jumps."""
         given = [f for f in (*self.local.times, *self.local.at) if f is not None]
-        return [(float(value[0]), by[0]) for value, by in (_timed(f, q) for f in given)]
+        return [(float(value[0]), by[0]) for value, by in (timed(f, q) for f in given)]
+
+    @cached_property
+    def carries(self) -> bool:
+        """Whether events that happen before a steady start go on in the experiment."""
+        given = self.ivp.switching
+        return given is not None and any(jump.before for jump in given.jumps)
 
     @cached_property
     def local(self) -> Local:
@@ -225,15 +160,45 @@ def switched(
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
         return Refused(ivp, pieces, inner.refused, inner.status)
-    duration = float(pieces.nodes[-1]) - ivp.t0
-    resting = None if ivp.rest is None else Resting(ivp, integrator, duration or 1.0)
+    resting = None
+    if ivp.rest is not None:
+        duration = float(pieces.nodes[-1]) - ivp.t0 or 1.0
+        ends = ivp.t0 + duration * SPANS
+        before = integrator.prepare(ivp.rest, np.array([ivp.t0, ends[-1]]), ends)
+        has_switches = isinstance(before, SwitchedIntervals)
+        resting = Resting(ivp, SwitchedApproach(before) if has_switches else SmoothApproach(before))
     return SwitchedIntervals(ivp, pieces, inner, resting, slow=inner.slow)
 
 
-def _timed(function: Any, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A time, for a gap also its slope, and their derivatives by the unknowns."""
-    value, by = function(q)
-    return np.asarray(value).ravel(), np.asarray(by).reshape(value.numel(), len(q))
+class SwitchedApproach(Approach):
+    """The approach to rest of equations that events and states switch.
+
+    intervals  one, with the times at which the stages end
+    """
+
+    def __init__(self, intervals: SwitchedIntervals) -> None:
+        self.intervals = intervals
+        self.lengths = intervals.cut.times - intervals.ivp.t0
+
+    def __call__(self, q: FloatArray) -> Iterator[Stage]:
+        """See `Approach`."""
+        of, shots = self.intervals, self.intervals.nothing(None, "")
+        course = _Course(of, 0, q, shots, derivatives=True)
+        start, by = of.start(q)
+        below = np.vstack([by, np.eye(len(q))])
+        try:
+            if not np.isfinite(start).all():
+                raise BrokenError(NO_START)
+            course.begin(start)
+            for _ in range(MOST):
+                yield Stage(course.x, course.by @ below, course.true.copy())
+                if not (yield from course.stages(self.lengths)):
+                    return
+            raise BrokenError(ENDLESS.format(MOST))
+        except BrokenError as error:
+            yield Stage(course.x, why=str(error))
+        finally:
+            self.steps += 0 if shots.steps is None else int(shots.steps.sum())
 
 
 class _Course:
@@ -242,6 +207,7 @@ class _Course:
     x, by   states (n_x,), and their derivatives (n_x, n_d) by its start and the unknowns
     true    (n_gaps,) whether each gap is positive
     size    (n_gaps,) how large each gap is: by the sizes of its states, and the largest met so far
+    horizon what is looked at: places are parts of it, and a gap that hardly moves in it is grazing
     """
 
     def __init__(
@@ -259,43 +225,69 @@ class _Course:
         self.size = np.zeros(self.given.gaps.numel())
         self.x, self.by = np.zeros(0), np.zeros((0, 0))
         self.true = np.zeros(len(self.size), dtype=bool)
+        self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
 
-    def run(self, start: FloatArray) -> None:
-        """Integrate to the end; raises BrokenError."""
-        self.x, self.by = start, np.eye(self.n_x, self.n_d)
-        self._begin()
+    def run(self, start: FloatArray, rest: Rest | None) -> None:
+        """Integrate to the end; raises BrokenError.
+
+        rest  what rested before, if that tells which events have already happened
+        """
+        self.begin(start, rest)
         for _ in range(MOST):
-            due = min([self.end, *(d.time for d in self.pending)])
-            crossing = self._watch(due) if self.local.watched and due > self.t else None
+            due = self._next()
+            crossing = self._first(self._watch(due)) if self._is_watched(due) else None
             if crossing is not None:
-                self._advance(crossing.time, is_after=self._is_seen(crossing.gap))
                 self._cross(crossing)
                 continue
             now = [d for d in self.pending if d.time <= due]
-            is_after = any(self._is_seen(d.which, d.jump) for d in now)
+            is_after = any(d.is_seen or self._is_seen(d.which, d.jump) for d in now)
             self._advance(due, is_after=is_after)
             if not now or (due >= self.end and not is_after):
                 self._require_nothing_waits()
                 self.shots.ends[self.k], self.shots.ends_by[self.k] = self.x, self.by
                 return
-            self.pending = [d for d in self.pending if d.time > due]
-            self._act(sorted(now, key=lambda d: d.order))
+            self._act(due)
         raise BrokenError(
             f"More than {MOST} events happen up to {at(self.t).removeprefix('at ')}: they become "
             "ever denser, or the model switches to and fro. Add hysteresis or a delay."
         )
 
-    def _begin(self) -> None:
-        """What is true at the start, and what happens at times that are known."""
+    def stages(self, lengths: FloatArray) -> Generator[Stage, None, bool]:
+        """States at these times from now, as long as nothing switches; whether something does.
+
+        raises BrokenError
+        """
+        self.rows, since, due = self.rows[:0], self.t, self._next()
+        for length in lengths:
+            self.horizon, stop = float(length), min(self.t + float(length), due)
+            seen = self._watch(stop, since)
+            crossing = self._first(seen)
+            if crossing is not None:
+                self._cross(crossing)
+                return True
+            if seen.why:
+                raise BrokenError(seen.why)
+            if stop == due:
+                self._advance(due, is_after=False)
+                self._act(due)
+                return True
+            if not self.pending:  # what waits will move it
+                yield Stage(seen.states[-1, : self.n_x])
+            since = stop
+        return False
+
+    def begin(self, start: FloatArray, rest: Rest | None = None) -> None:
+        """What is true at the start, and what happens at times that are known; see `run`."""
+        self.x, self.by = start, np.eye(self.n_x, self.n_d)
         for j, function in enumerate(self.local.times):
             if function is not None:
-                (time, slope), by = _timed(function, self.q)
+                (time, slope), by = timed(function, self.q)
                 is_past = math.isfinite(time) and time < self.t
                 self.true[j] = (slope > 0) == is_past
                 self._plan(Due(time, 0, self._wide(by[0]), which=j))
         for j, function in enumerate(self.local.at):
             if function is not None:
-                (time,), by = _timed(function, self.q)
+                (time,), by = timed(function, self.q)
                 if time < self.ivp.t0:
                     raise BrokenError(
                         f"An event lies at t = {time:.6g}, before the start at t = "
@@ -305,14 +297,28 @@ class _Course:
         if self.local.watched:
             self._look()
         if self.t == self.ivp.t0:
-            self._begin_with()
+            self._begin_with(rest)
 
-    def _begin_with(self) -> None:
+    def _begin_with(self, rest: Rest | None) -> None:
         """Events whose condition is true at the start and counts there."""
         for j, jump in enumerate(self.given.jumps):
-            if jump.at_start and self.true[jump.gap]:
-                (delay,), by = _timed(self.local.delay[j], self.q)
+            if jump.at_start and self.true[jump.gap] and not (rest is not None and jump.before):
+                (delay,), by = timed(self.local.delay[j], self.q)
                 self._plan(Due(self.t + delay, 1 + j, self._wide(by[0]), jump=j))
+        if rest is None or not self.of.carries:
+            return
+        carried = [jump for jump in self.given.jumps if jump.before]
+        for jump, was_true in zip(carried, rest.true[-len(carried) :], strict=True):
+            self.true[jump.gap] = was_true
+        is_seen = any(jump.is_measured_after for jump in carried)
+        self._plan(Due(self.t, 0, np.zeros(self.n_d), is_seen=is_seen))
+
+    def _next(self) -> float:
+        """When the next happens of what is known to happen, or the end."""
+        return min([self.end, *(d.time for d in self.pending)])
+
+    def _is_watched(self, stop: float) -> bool:
+        return bool(self.local.watched) and stop > self.t
 
     def _is_seen(self, gap: int | None, jump: int | None = None) -> bool:
         """Whether what is measured at a switch or jump is measured after it."""
@@ -329,11 +335,27 @@ class _Course:
         self.size = np.abs(np.asarray(by_x)) @ self.ivp.scale
         for _ in range(SETTLING):
             before, found = self.true.copy(), self._slopes(after=True)
-            is_zero = found.gaps == 0
-            true = np.where(is_zero, found.rates >= 0, found.gaps > 0)
+            true = np.where(found.gaps == 0, found.rates > 0, found.gaps > 0)
+            for j in np.flatnonzero((found.gaps == 0) & (found.rates == 0)):
+                true[j] = self._is_true_later(int(j))
             self.true[self.local.watched] = true[self.local.watched]
             if (before == self.true).all():
                 break
+
+    def _is_true_later(self, j: int) -> bool:
+        """Whether a gap that is 0 and does not move soon becomes positive, or counts so at 0."""
+        span = float(self.of.cut.nodes[-1]) - self.t
+        times = self.t + np.minimum(self.horizon, span) * AHEAD
+        if not times[-1] > self.t:
+            return self.given.closed[j]
+        states = self._moving(self._integrated(float(times[-1]), times, derivatives=False))
+        a, b = self._segment()
+        for time, state in zip(times, states, strict=True):
+            x, y = np.split(state, [self.n_x])
+            gap = float(self.local.slopes(time, x, y, a + b * time, b, self.q)[1][j])
+            if abs(gap) > ZERO * self.size[j]:
+                return gap > 0
+        return self.given.closed[j]
 
     def _plan(self, due: Due) -> None:
         is_last = self.end == self.of.cut.nodes[-1] and self._is_seen(due.which, due.jump)
@@ -410,8 +432,10 @@ class _Course:
 
     # Switches
 
-    def _act(self, due: Sequence[Due]) -> None:
-        """What happens now, at times that are known."""
+    def _act(self, time: float) -> None:
+        """What happens now, at a time that is known."""
+        due = sorted((d for d in self.pending if d.time <= time), key=lambda d: d.order)
+        self.pending = [d for d in self.pending if d.time > time]
         while due:
             by = due[0].by
             together = [d for d in due if np.array_equal(d.by, by)]
@@ -419,22 +443,38 @@ class _Course:
             self._switch(together, by)
 
     def _cross(self, crossing: Crossing) -> None:
-        """A gap crosses 0 now."""
+        """A gap crosses 0; others that mean the same cross it with it."""
+        self._advance(crossing.time, is_after=self._is_seen(crossing.gap))
         j, found = crossing.gap, self._slopes(after=False)
         rate = found.rates[j]
-        horizon = float(self.of.cut.nodes[-1]) - self.ivp.t0
-        if crossing.grazes or not abs(rate) * horizon > GRAZING * self.size[j]:
+        if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
             raise BrokenError(
                 f"A condition that states decide is only touched, not crossed, {at(self.t)} "
                 "(grazing): what follows depends on the unknowns without derivatives there."
             )
         by = np.zeros(self.n_d)
+        g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
         if self.derivatives:
-            g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
             by = -(g_x[j] @ self.by + self._wide(g_q[j])) / rate
-        self._switch([Due(self.t, 0, by, which=j)], by, crossed=j)
+        same = self._with(j, found, np.hstack([g_x, g_q]))
+        self._switch([Due(self.t, 0, by, which=k) for k in same], by, frozenset(same))
 
-    def _switch(self, due: Sequence[Due], by: FloatArray, crossed: int | None = None) -> None:
+    def _with(self, j: int, found: Rates, gradient: FloatArray) -> list[int]:
+        """The gaps that cross 0 with gap j, which are it, or it with another sign or size."""
+        same = []
+        for k in self.local.watched:
+            is_crossing = abs(found.gaps[k]) <= ZERO * self.size[k]
+            is_crossing &= found.rates[k] * (1 if self.true[k] else -1) < 0
+            if k == j or (
+                is_crossing
+                and np.allclose(gradient[k] / found.rates[k], gradient[j] / found.rates[j])
+            ):
+                same.append(k)
+        return same
+
+    def _switch(
+        self, due: Sequence[Due], by: FloatArray, crossed: frozenset[int] = frozenset()
+    ) -> None:
         """Modes change and states jump, at a time with derivative `by`."""
         self.by = self.by + np.outer(self._slopes(after=False).f, by)
         jumped = False
@@ -445,7 +485,7 @@ class _Course:
             if one.jump is not None:
                 self._jump(one.jump, by)
                 jumped = True
-        self._settle(by, None if jumped else crossed, crossed)
+        self._settle(by, crossed, jumped=jumped)
         self.by = self.by - np.outer(self._slopes(after=True).f, by)
 
     def _triggered(self, gap: int, by: FloatArray) -> bool:
@@ -454,7 +494,7 @@ class _Course:
         for j, jump in enumerate(self.given.jumps):
             if jump.gap != gap:
                 continue
-            (delay,), by_q = _timed(self.local.delay[j], self.q)
+            (delay,), by_q = timed(self.local.delay[j], self.q)
             if delay > 0:
                 self.pending.append(Due(self.t + delay, 1 + j, by + self._wide(by_q[0]), jump=j))
             else:
@@ -472,22 +512,19 @@ class _Course:
         if not np.isfinite(self.x).all():
             raise BrokenError(f"An event gives a state no finite value {at(self.t)}.")
 
-    def _settle(self, by: FloatArray, held: int | None, crossed: int | None) -> None:
+    def _settle(self, by: FloatArray, crossed: frozenset[int], *, jumped: bool) -> None:
         """Modes that other modes and jumps change at the same time.
 
-        held     a gap that has just crossed 0 and keeps its new sign, as the states did not jump
-        crossed  the same, whether or not they jumped
+        crossed  gaps that have just crossed 0; they keep their new sign unless the states jumped
         """
+        held = frozenset[int]() if jumped else crossed
         for _ in range(SETTLING):
             found, changed = self._slopes(after=True), False
             for j in self.local.watched:
-                is_zero = abs(found.gaps[j]) <= ZERO * self.size[j]
-                if j == held or (is_zero and j != crossed):
+                true = self._holds(j, found, crossed, jumped=jumped)
+                if j in held or true is None or true == self.true[j]:
                     continue
-                value = found.rates[j] if is_zero else found.gaps[j]
-                if value == 0 or (value > 0) == self.true[j]:
-                    continue
-                self.true[j] = value > 0
+                self.true[j] = true
                 changed = True
                 if self.true[j] and self._triggered(j, by):
                     break
@@ -495,36 +532,53 @@ class _Course:
                 break
         else:
             raise BrokenError(f"Conditions on states change each other without end {at(self.t)}.")
-        if held is not None and found.rates[held] * (1 if self.true[held] else -1) < 0:
+        if any(found.rates[j] * (1 if self.true[j] else -1) < 0 for j in held):
             raise BrokenError(
                 f"A condition that states decide switches back at once {at(self.t)} (sliding): "
                 "both branches lead back to the other. Add hysteresis, for example two igpe.Event "
                 "that set a state of its own, or write a smooth transition."
             )
 
+    def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:
+        """Whether a gap is now positive, or becomes so; None where it is 0 and nothing is known."""
+        is_zero = abs(found.gaps[j]) <= ZERO * self.size[j]
+        if is_zero and jumped and found.gaps[j] == found.rates[j] == 0:
+            return self._is_true_later(j)
+        if is_zero and j not in crossed:
+            return None
+        value = found.rates[j] if is_zero else found.gaps[j]
+        return None if value == 0 else bool(value > 0)
+
     # Crossings
 
-    def _watch(self, stop: float) -> Crossing | None:
-        """The first time up to `stop` at which a gap changes its sign."""
-        horizon = float(self.of.cut.nodes[-1]) - self.ivp.t0
-        count = FEWEST + math.ceil(WATCHED * (stop - self.t) / horizon)
+    def _watch(self, stop: float, since: float | None = None) -> Seen:
+        """States and gaps up to `stop`, at places that are close enough to see crossings.
+
+        since  the time up to which they were seen before
+        """
+        begin = self.t if since is None else since
+        count = FEWEST + math.ceil(WATCHED * (stop - begin) / self.horizon)
         times = self.of.cut.times[self.rows]
-        grid = np.linspace(self.t, stop, count + 1)[1:]
-        grid = np.union1d(grid, times[(times > self.t) & (times < stop)])
-        states = self._moving(self._integrated(stop, grid, derivatives=False))
+        grid = np.linspace(begin, stop, count + 1)
+        grid = np.union1d(grid, times[(times > begin) & (times < stop)])
+        grid = grid[grid > self.t]
+        shots = self._integrated(stop, grid, derivatives=False)
+        states = self._moving(shots)
         reached = int(np.isfinite(states).all(axis=1).sum())
-        places = np.concatenate([[self.t], grid[:reached]])
-        now = np.concatenate([self.x, self._point(after=True)[2]])
-        rows = np.vstack([now, states[:reached]])
+        places, rows = grid[:reached], states[:reached]
+        if begin == self.t:
+            now = np.concatenate([self.x, self._point(after=True)[2]])
+            places, rows = np.append(self.t, places), np.vstack([now, rows])
         a, b = self._segment()
         inputs = a[:, None] + b[:, None] * places
         held = (np.tile(v[:, None], len(places)) for v in (b, self.q))
         x, y = np.split(rows.T, [self.n_x])
         many = self.local.slopes(places[None], x, y, inputs, *held)
         _, gaps, rates = (np.asarray(v) for v in many)
-        self.size = np.maximum(self.size, np.abs(gaps).max(axis=1))
+        self.size = np.maximum(self.size, np.abs(gaps).max(axis=1, initial=0.0))
         sign = np.where(self.true, 1.0, -1.0)[:, None]
-        return self._first(places, rows, sign * gaps, sign * rates)
+        why = "" if shots.status[0].usable else shots.reason[0]
+        return Seen(places, rows, sign * gaps, sign * rates, why)
 
     def _moving(self, shots: Shots) -> FloatArray:
         """(n_times, n_x + n_y) states and implicit variables."""
@@ -534,16 +588,15 @@ class _Course:
         u, b = self._inputs(after=True)
         return u - b * self.t, b
 
-    def _first(
-        self, times: FloatArray, states: FloatArray, gaps: FloatArray, rates: FloatArray
-    ) -> Crossing | None:
-        """See `_watch`; gaps and rates (n_gaps, n) are positive where their sign is as before."""
+    def _first(self, seen: Seen) -> Crossing | None:
+        """The first time at which a gap changes its sign."""
         found: Crossing | None = None
         for j in self.local.watched:
-            for p, q, is_end in candidates(times, gaps[j], rates[j], self.size[j]):
-                if found is not None and times[p] > found.time:
+            rows = seen.gaps[j], seen.rates[j], self.size[j]
+            for p, q, is_end in candidates(seen.times, *rows):
+                if found is not None and seen.times[p] > found.time:
                     break
-                one = self._zero(j, times[[p, q]], states[p], is_end=is_end)
+                one = self._zero(j, seen.times[[p, q]], seen.states[p], is_end=is_end)
                 if one is not None:
                     found = one if found is None else min(found, one)
                     break

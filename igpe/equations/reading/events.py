@@ -55,13 +55,14 @@ def read_jumps(
         places = {n: i for i, n in enumerate(symbols.states)}
         after = {places[n]: symbols.x[places[n]] + value(v, number) for n, v in event.add.items()}
         after |= {places[n]: value(v, number) for n, v in event.set.items()}
-        gap, at = None, None if event.at is None else value(event.at, number)
-        if event.when is not None and (gap := gap_of(told(event.when, number))) is None:
+        trigger, at = None, None if event.at is None else value(event.at, number)
+        if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
                 f"when of event {number} is no comparison of two sides that move. Write one, such "
                 "as when=lambda m, t: m.V[t] >= 2.0; for several conditions give several events."
             )
         delay, is_after = value(event.delay, number), event.measured == "after"
-        jump = Jump(at, gap, after, delay, is_after, event.at_start)
+        gap, closed = trigger or (None, True)
+        jump = Jump(at, gap, after, delay, is_after, event.at_start, event.before, closed)
         found.append((-event.priority, number, jump))
     return tuple(jump for *_, jump in sorted(found, key=lambda one: one[:2]))

@@ -226,9 +226,11 @@ class Conditions:
             still = free_name("constant", taken)
             rates, starts = {still: number(0)}, {still: number(1)}
         ordered = {n: rules[n] for n in self._order(rules)}
+        read = [self._event(e, ordered, period) for e in self.sbml.events if e.sets]
         every = [e for family in (rates, rules, shown) for e in family.values()]
-        inputs, before = self._periods(period, every)
-        of = ConditionModel(rates, starts, ordered, shown, inputs, before, self._events(ordered))
+        inputs, before = self._periods(period, [*every, *(e for r in read for e in r.formulas)])
+        events = (*self._conditioned(ordered), *_together(read))
+        of = ConditionModel(rates, starts, ordered, shown, inputs, before, events)
         return _with_switches(of, self.timeline.start, taken)
 
     @staticmethod
@@ -275,8 +277,9 @@ class Conditions:
 
     # Events
 
-    def _events(self, rules: Mapping[str, Any]) -> tuple[Event, ...]:
-        conditioned = [
+    def _conditioned(self, rules: Mapping[str, Any]) -> list[Event]:
+        """What conditions set after the start."""
+        return [
             Event(
                 at=period.time,
                 set={n: FormulaRule(_flat(e, rules)) for n, e in sets.items()},
@@ -286,39 +289,45 @@ class Conditions:
             for period, sets in zip(self.timeline.periods[1:], self.sets, strict=True)
             if sets and np.isfinite(period.time)
         ]
-        before = [e.name for e in self.sbml.events if self._may_happen_before(e, rules)]
-        if before:
-            raise ModelError(
-                f"The model has events ({', '.join(before)}) and '{self.timeline.name}' a "
-                "pre-equilibration; igpe follows no events before a steady start. Give the steady "
-                "state as start values."
-            )
-        return (
-            *conditioned,
-            *_together([self._event(e, rules) for e in self.sbml.events if e.sets]),
-        )
 
-    def _may_happen_before(self, event: SbmlEvent, rules: Mapping[str, Any]) -> bool:
-        """Whether an event is not switched off before a steady start."""
-        if not self.timeline.is_steady:
-            return False
-        trigger = boolean(_flat(self.over_time(event.trigger)[0], rules))
-        return trigger is not library("sympy").false
-
-    def _event(self, event: SbmlEvent, rules: Mapping[str, Any]) -> "_Read":
+    def _event(self, event: SbmlEvent, rules: Mapping[str, Any], period: Any) -> "_Read":
         """An event of the model."""
-        sets, (trigger, delay, priority) = (
-            {n: self._same(e, event, rules) for n, e in event.sets.items()},
-            (
-                self._same(number(0) if e is None else e, event, rules)
-                for e in (event.trigger, event.delay, event.priority)
-            ),
+        trigger, delay, priority = (
+            self._same(number(0) if e is None else e, event, rules)
+            for e in (event.trigger, event.delay, event.priority)
         )
         if names_in(delay) & self.periods[-1].moving:
             raise _unread(event, f"its delay {delay} changes")
         if not priority.is_number:
             raise _unread(event, f"its priority {priority} is no number")
-        return _Read(event, boolean(trigger), sets, delay, float(priority), self.timeline.start)
+        sets = {n: self._same(e, event, rules) for n, e in event.sets.items()}
+        start, trigger = self.timeline.start, boolean(trigger)
+        read = _Read(event, trigger, sets, delay, float(priority), start, period)
+        return self._before(read, rules) if self.timeline.is_steady else read
+
+    def _before(self, read: "_Read", rules: Mapping[str, Any]) -> "_Read":
+        """An event of the model with what it is before a steady start."""
+        event, sympy = read.event, library("sympy")
+
+        def first(expression: Any) -> Any:
+            flat = _flat(self.over_time(expression)[0], rules)
+            return inserted(flat, {read.period.name: number(0)})
+
+        trigger = boolean(first(event.trigger))
+        if trigger is sympy.false:
+            zero = number(0)
+            each = {n: (zero if TIME in names_in(e) else e, e) for n, e in read.sets.items()}
+            sets = {n: self._chosen(both, read.period) for n, both in each.items()}
+            return read._replace(before=trigger, sets=sets)
+        if TIME in names_in(trigger):
+            raise _unread(event, "its trigger depends on time during a pre-equilibration")
+        if trigger is sympy.true and read.trigger is sympy.true and event.at_start:
+            raise _unread(event, "its trigger is always true during a pre-equilibration")
+        if event.delay is not None and first(event.delay) != read.delay:
+            raise _unread(event, "conditions change its delay after a pre-equilibration")
+        each = {n: (first(e), read.sets[n]) for n, e in event.sets.items()}
+        sets = {n: self._chosen(both, read.period) for n, both in each.items()}
+        return read._replace(before=trigger, sets=sets)
 
     def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:
         """What an expression of an event means in all periods after a steady start."""
@@ -348,7 +357,11 @@ def _relational() -> Any:
 
 
 class _Read(NamedTuple):
-    """An event of the model, its expressions in states, time and estimated parameters."""
+    """An event of the model, its expressions in states, time and estimated parameters.
+
+    start   of the experiment;  period: the symbol that counts periods
+    before  the trigger before a steady start; None if the start is not steady
+    """
 
     event: SbmlEvent
     trigger: Any
@@ -356,6 +369,19 @@ class _Read(NamedTuple):
     delay: Any
     priority: float
     start: float
+    period: Any
+    before: Any = None
+
+    @property
+    def formulas(self) -> tuple[Any, ...]:
+        """All that may ask for the period."""
+        own = () if self.before in (None, self.trigger) else (self.period,)
+        return (*own, *self.sets.values(), self.trigger)
+
+    @property
+    def at_start(self) -> bool:
+        """Whether it happens at the start of the experiment where its trigger is true."""
+        return self.event.at_start or self.before is library("sympy").false
 
     @property
     def time(self) -> Any | None:
@@ -372,19 +398,33 @@ class _Read(NamedTuple):
             "set": rules, "delay": FormulaRule(self.delay), "priority": self.priority,
             "measured": "after",
         }  # fmt: skip
+        if self.before in (None, library("sympy").false):
+            return self._alone(common)
+        if self.before == self.trigger and self.trigger is library("sympy").true:
+            return None
+        return Event(when=self._when, before=True, at_start=self.event.at_start, **common)
+
+    def _alone(self, common: Mapping[str, Any]) -> Event | None:
+        """See `igpe`, of an event that does not happen before a steady start."""
         if self.trigger in (library("sympy").true, library("sympy").false):
-            happens = bool(self.trigger) and self.event.at_start
+            happens = bool(self.trigger) and self.at_start
             return Event(at=self.start, **common) if happens else None
         time = self.time
         if time is not None and time.is_number:
-            at = float(time)
-            if at > self.start:
-                return Event(at=at, **common)
-            return Event(at=self.start, **common) if self.event.at_start else None
+            at = max(float(time), self.start)
+            return Event(at=at, **common) if at > self.start or self.at_start else None
         if time is not None and not self.event.at_start:
             return Event(at=FormulaRule(time), **common)
-        gap = _gap(self.trigger, self.event)
-        return Event(when=TriggerRule(gap), at_start=self.event.at_start, **common)
+        is_steady = self.before is not None
+        return Event(when=self._when, before=is_steady, at_start=self.event.at_start, **common)
+
+    @property
+    def _when(self) -> "TriggerRule":
+        gap, sympy = _gap(self.trigger, self.event), library("sympy")
+        if self.before not in (None, self.trigger):
+            first = self.period < sympy.Rational(1, 2)
+            gap = sympy.Piecewise((_gap(self.before, self.event), first), (gap, True))
+        return TriggerRule(gap, _is_closed(self.trigger))
 
 
 def _parts(trigger: Any) -> Sequence[Any]:
@@ -405,6 +445,8 @@ def _since(atom: Any) -> Any | None:
 def _gap(trigger: Any, event: SbmlEvent) -> Any:
     """What is positive where the trigger is true."""
     sympy, kind = library("sympy"), type(trigger).__name__
+    if trigger in (sympy.true, sympy.false):
+        return number(1 if trigger else -1)
     if kind in ("And", "Or"):
         gaps = [_gap(part, event) for part in trigger.args]
         return (sympy.Min if kind == "And" else sympy.Max)(*gaps, evaluate=False)
@@ -415,6 +457,16 @@ def _gap(trigger: Any, event: SbmlEvent) -> Any:
     raise _unread(event, f"its trigger {trigger} is no comparison by <, <=, > or >=")
 
 
+def _is_closed(trigger: Any) -> bool:
+    """Whether the trigger is true where its gap is 0."""
+    kind = type(trigger).__name__
+    if kind in ("And", "Or"):
+        return all(map(_is_closed, trigger.args))
+    if kind == "Not":
+        return not _is_closed(trigger.args[0])
+    return getattr(trigger, "rel_op", "<=") in ("<=", ">=")
+
+
 def _together(read: Sequence[_Read]) -> list[Event]:
     """Events that happen at one time as one, where their values are those from before.
 
@@ -423,9 +475,9 @@ def _together(read: Sequence[_Read]) -> list[Event]:
     groups: dict[Any, list[_Read]] = {}
     for place, one in enumerate(read):
         joins = one.event.keeps and one.delay == 0
-        key = (one.trigger, one.event.at_start) if joins else place
+        key = (one.trigger, one.before, one.event.at_start) if joins else place
         if joins and one.time is not None and one.time.is_number:
-            key = (one.time, one.event.at_start)
+            key = (one.time, one.before, one.event.at_start)
         groups.setdefault(key, []).append(one)
     events = []
     for group in groups.values():
@@ -447,12 +499,14 @@ class FormulaRule:
 
 @dataclass(frozen=True)
 class TriggerRule:
-    """A rule (m, t) that is true where an expression is not negative."""
+    """A rule (m, t) that is true where an expression is positive, if closed also where it is 0."""
 
     gap: Any
+    closed: bool = True
 
     def __call__(self, m: Any, t: Any) -> Any:
-        return _at(m, self.gap, t) >= 0
+        gap = _at(m, self.gap, t)
+        return gap >= 0 if self.closed else gap > 0
 
 
 def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> ConditionModel:
