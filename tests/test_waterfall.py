@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import igpe
-from igpe.results.plots.search import draw_waterfall, plot_waterfall, series, words
+from igpe.results.plots.stages import draw_waterfall, plot_waterfall, series, words
 
 mpl.use("Agg")
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -24,7 +24,7 @@ from figures import Row, at_least, at_most
 from scipy.optimize import least_squares
 from trust.run import Answer, run
 
-from igpe.solvers.programs import Scip, ScipProgram
+from igpe.solvers.program import Scip, ScipProgram
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "solvers"))
 from fake_programs import FAKES, agrees, outcome, real_scip

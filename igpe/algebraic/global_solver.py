@@ -26,7 +26,7 @@ from igpe.core.status import Status
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Fit
 from igpe.solvers.base import Answer, Solver, confirmed_status, name_of, solve_confirmed
-from igpe.solvers.programs import Scip
+from igpe.solvers.program import Scip
 
 BOUNDED = (
     Status.OPTIMAL_WITHIN_GAP,

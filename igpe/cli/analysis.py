@@ -80,7 +80,7 @@ def design(
     """Plan the next experiment, with the settings that the file's function design() returns."""
     from inspect import signature
 
-    from igpe.cli.model_file import load_design
+    from igpe.cli.options import load_design
     from igpe.core.errors import ProblemError
     from igpe.planning.design import design as plan
 

@@ -65,7 +65,7 @@ def estimate(
 
     Ctrl-C ends with the best estimate so far, if there is one.
     """
-    from igpe.cli.model_file import is_petab
+    from igpe.cli.options import is_petab
     from igpe.core.status import Status
     from igpe.results.answer import text as answered
     from igpe.results.answer import verdict

@@ -82,7 +82,7 @@ def convert(
 
 def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
     """A Python file's problem in a folder."""
-    from igpe.cli.model_file import load_problem
+    from igpe.cli.options import load_problem
     from igpe.core.errors import ProblemError
     from igpe.formats.petab.write import to_petab
 

@@ -1,8 +1,12 @@
-"""Warnings about models that are probably not meant as they are written.
+"""Warnings about models that are probably not meant as they are written: numbers and units.
 
 Degrees Celsius or kJ in an Arrhenius factor make no sense: an exponential whose argument divides by
 a gas constant and a temperature shows in which units both must be, and the numbers that the problem
 gives for them either fit these units or do not.
+
+Terms of an equation must have units that can be added. Numbers in an equation may hide units (8.314
+is J/(mol K)), and Pyomo gives time none. So only terms whose units are known in full are compared:
+quantities with units, and their products and powers.
 """
 
 from collections.abc import Iterator
@@ -10,14 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from pyomo.core.expr import numeric_expr as expr
+from pyomo.core.expr.relational_expr import EqualityExpression
+from pyomo.dae import DerivativeVar
+from pyomo.environ import units as pyomo_units
 from pyomo.environ import value
 
-from igpe.problem.equation_units import unit_warnings
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, evaluate
 from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import is_labelled
+from igpe.problem.units import unit_name
 
 GAS_CONSTANTS = {8.314: "J/mol", 8.314e-3: "kJ/mol", 1.987: "cal/mol", 1.987e-3: "kcal/mol"}
 NEAR = 2e-3  # relative difference of a number that is still the gas constant
@@ -200,3 +207,64 @@ class _Quantities:
         is_known = not leaf.is_variable_type() or leaf.fixed
         number = value(leaf, exception=False) if is_known else None
         return [] if number is None else [float(number)]
+
+
+ADDITIONS = (expr.SumExpression, expr.LinearExpression, expr.NPV_SumExpression, EqualityExpression)
+PRODUCTS = (expr.ProductExpression, expr.NPV_ProductExpression, expr.MonomialTermExpression)
+QUOTIENTS = (expr.DivisionExpression, expr.NPV_DivisionExpression)
+POWERS = (expr.PowExpression, expr.NPV_PowExpression)
+NEGATIONS = (expr.NegationExpression, expr.NPV_NegationExpression)
+SCALES = (-1, 1, 2, 3, 4)  # numbers that hold no units: coefficients of reactions
+
+
+def unit_warnings(instance: Instance) -> dict[str, str]:
+    """Name of an equation -> warning, where two of its terms have units that do not fit."""
+    quantities = [*instance.scalars.values()]
+    for over_time in (*instance.states.values(), *instance.series.values()):
+        quantities.append(next(iter(over_time.values())))
+    warnings: dict[str, str] = {}
+    if not any(map(unit_name, quantities)):  # pint is slow to load
+        return warnings
+    for family in (instance.equations, instance.expressions):
+        for name, series in family.items():
+            clashes: list[tuple[str, str]] = []
+            _dimensions(series[max(series)].expr, clashes)
+            if clashes:
+                one, other = clashes[0]
+                warnings[name] = (
+                    f"Equation '{name}' adds terms in {one} and in {other}. Check the units of its "
+                    "quantities, or the equation."
+                )
+    return warnings
+
+
+def _dimensions(node: Any, clashes: list[tuple[str, str]]) -> Any:
+    """The unit of an expression as pint has it; None if a number in it may hide one."""
+    if not (hasattr(node, "is_expression_type") and node.is_expression_type()):
+        return _of_leaf(node)
+    if isinstance(node, POWERS):
+        base, exponent = _dimensions(node.arg(0), clashes), node.arg(1)
+        is_number = not hasattr(exponent, "is_expression_type")
+        return base ** value(exponent) if base is not None and is_number else None
+    parts = [_dimensions(argument, clashes) for argument in node.args]
+    if isinstance(node, ADDITIONS):
+        terms = zip(parts, node.args, strict=True)
+        known = [p for p, a in terms if p is not None and hasattr(a, "is_expression_type")]
+        for part in known[1:]:
+            if part.dimensionality != known[0].dimensionality:
+                clashes.append((f"{known[0]:~C}" or "no unit", f"{part:~C}" or "no unit"))
+        return known[0] if known else None
+    if isinstance(node, NEGATIONS) or node.is_named_expression_type():
+        return parts[0]
+    if isinstance(node, (*PRODUCTS, *QUOTIENTS)) and None not in parts:
+        return parts[0] * parts[1] if isinstance(node, PRODUCTS) else parts[0] / parts[1]
+    return None
+
+
+def _of_leaf(leaf: Any) -> Any:
+    registry = pyomo_units.pint_registry
+    if not hasattr(leaf, "is_expression_type"):
+        return registry.dimensionless if leaf in SCALES else None
+    is_slope = leaf.parent_component().ctype is DerivativeVar
+    name = "" if is_slope else unit_name(leaf)
+    return registry.parse_units(name) if name else None

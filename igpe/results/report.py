@@ -33,7 +33,7 @@ from igpe.results.plots.page_figures import (
     smoothed,
     variables,
 )
-from igpe.results.plots.search import draw_waterfall, series, words
+from igpe.results.plots.stages import draw_waterfall, series, words
 from igpe.results.plots.structure_map import draw_map, size
 from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData

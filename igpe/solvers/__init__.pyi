@@ -1,5 +1,5 @@
 from .ipopt import Ipopt as Ipopt
 from .maingo import MAiNGO as MAiNGO
 from .program import AmplProgram as AmplProgram
-from .programs import Couenne as Couenne
-from .programs import Scip as Scip
+from .program import Couenne as Couenne
+from .program import Scip as Scip

@@ -46,7 +46,6 @@ from igpe.structure.identifiability.posed import (
     pose,
     reached,
 )
-from igpe.structure.outputs import with_derivatives
 from igpe.structure.subsystems import (
     ReducedSystem,
     SlopeGroup,
@@ -57,6 +56,7 @@ from igpe.structure.subsystems import (
     select,
     suitable,
     used_rows,
+    with_derivatives,
 )
 
 

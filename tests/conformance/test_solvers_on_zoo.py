@@ -13,7 +13,7 @@ from igpe.algebraic.step import Posing, TargetForm
 from igpe.equations.translate import to_pyomo
 from igpe.numerics.least_squares.base import Linearised
 from igpe.solvers.base import Solver
-from igpe.solvers.programs import Couenne
+from igpe.solvers.program import Couenne
 
 LOCAL: dict[str, Solver] = {
     "ipopt": igpe.solvers.Ipopt(),

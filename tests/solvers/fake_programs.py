@@ -22,8 +22,7 @@ import pyomo.environ as pyo
 from igpe.core.status import Status
 from igpe.solvers import program as process
 from igpe.solvers.base import Answer
-from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Bonmin, Couenne, ScipProgram
+from igpe.solvers.program import AmplProgram, Bonmin, Couenne, ScipProgram
 
 POINT = (1.0, 2.0)
 HEAD = """#!{python} -IS

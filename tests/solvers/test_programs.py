@@ -19,8 +19,7 @@ from igpe.solvers.base import Answer, name_of
 from igpe.solvers.closing import Goal, divided, solve_closed
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.located import environment, idaes_folder, locate
-from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Couenne, Scip, ScipProgram
+from igpe.solvers.program import AmplProgram, Couenne, Scip, ScipProgram
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="scripts as programs")
 

@@ -17,8 +17,7 @@ from igpe.core.status import Status
 from igpe.solvers.base import Answer, Solver
 from igpe.solvers.ipopt import Ipopt
 from igpe.solvers.maingo import MAiNGO
-from igpe.solvers.program import AmplProgram
-from igpe.solvers.programs import Couenne, Scip
+from igpe.solvers.program import AmplProgram, Couenne, Scip
 
 EMBEDDED = Ipopt()
 LOCAL: dict[str, Solver] = {

@@ -15,9 +15,7 @@ from igpe.structure.identifiability.identifiability import Identifiable
 from igpe.structure.identifiability.posed import expand, pose
 from igpe.structure.identifiability.sensitivity_rows import SeriesStart
 from igpe.structure.identifiability.solutions import solutions
-from igpe.structure.series.ideal import Ideal
-from igpe.structure.series.polynomials import ModularPolynomial, TooLong
-from igpe.structure.series.relations import Relations, Unrolled
+from igpe.structure.series.ideal import Ideal, ModularPolynomial, Relations, TooLong, Unrolled
 
 PRIME = 2**31 - 1
 

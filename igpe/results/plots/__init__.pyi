@@ -7,9 +7,9 @@ from .fit import plot_parity as plot_parity
 from .fit import plot_residuals as plot_residuals
 from .kinetics import plot_arrhenius as plot_arrhenius
 from .kinetics import plot_rates as plot_rates
-from .search import plot_waterfall as plot_waterfall
 from .stages import horizon_table as horizon_table
 from .stages import plot_estimates as plot_estimates
 from .stages import plot_film_strip as plot_film_strip
 from .stages import plot_gaps as plot_gaps
 from .stages import plot_pieces as plot_pieces
+from .stages import plot_waterfall as plot_waterfall

@@ -26,10 +26,8 @@ from igpe.structure.series.field import (
     null_space,
     small_quotients,
 )
-from igpe.structure.series.ideal import Ideal
+from igpe.structure.series.ideal import Ideal, ModularPolynomial, Relations, TooLong, Unrolled
 from igpe.structure.series.points import NoPoint
-from igpe.structure.series.polynomials import ModularPolynomial, TooLong
-from igpe.structure.series.relations import Relations, Unrolled
 
 LARGEST_POWER = 5  # whose root is drawn
 MOST_VALUES = 30  # of an unknown that are counted

@@ -9,8 +9,13 @@ from igpe.core.status import Status
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.least_squares.chains.chains import Chained, Limits
 from igpe.numerics.least_squares.chains.generalised import GeneralisedGaussNewton, descend
-from igpe.numerics.least_squares.chains.inner import Rows, inverse
-from igpe.numerics.least_squares.chains.proposal import missed_length, proposal, simplified
+from igpe.numerics.least_squares.chains.proposal import (
+    Rows,
+    inverse,
+    missed_length,
+    proposal,
+    simplified,
+)
 
 
 def random_limits(rng, chain, count, low, high):
