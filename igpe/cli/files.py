@@ -234,7 +234,7 @@ def new(
     """
     from igpe.core.errors import ProblemError
     from igpe.core.files import write
-    from igpe.formats.draft.draft import draft
+    from igpe.formats.draft import draft
 
     if context.args:
         raise ProblemError(

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.markup import folded, number, paragraph, preformatted, table, wide
-from igpe.core.mathml import mathml
+from igpe.problem.card import mathml
 from igpe.results.answer import front
 from igpe.results.details import details, word
 from igpe.results.dynamic_certificate import Certificate
