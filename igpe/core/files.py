@@ -79,8 +79,8 @@ def _mark(data: bytes) -> bytes:
     """What kind of file of igpe's it is, by both its ends; empty if it is none."""
     if RESULT_OF_0_1.match(data):
         return RESULT
-    found = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
-    return b"" if found is None else next(mark for mark in found.groups() if mark)
+    match = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
+    return b"" if match is None else next(mark for mark in match.groups() if mark)
 
 
 def read(path: str | Path, most: int = MOST) -> bytes:

@@ -534,13 +534,13 @@ def _actions(steps: Steps) -> tuple[str, ...]:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
             # `version` would parse the whole of a long text for this line.
             lines = (distribution(name).read_text("METADATA") or "").splitlines()
             line = next((one for one in lines if one.startswith("Version: ")), None)
-            found[name] = version(name) if line is None else line.removeprefix("Version: ")
+            versions[name] = version(name) if line is None else line.removeprefix("Version: ")
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions

@@ -212,9 +212,9 @@ def _values(problem: Problem, parameters: Any) -> dict[str, float]:
             + f"; {unknown_names} are no unknowns" * bool(unknown_names)
             + ". Give the result of igpe.estimate, or your best guess."
         )
-    found = {n: float(given[n]) for n in problem.box.names}
-    require_inside(problem.box, found, "parameters")
-    return found | dict(problem.fixed)
+    values = {n: float(given[n]) for n in problem.box.names}
+    require_inside(problem.box, values, "parameters")
+    return values | dict(problem.fixed)
 
 
 def require_inside(box: Box, values: Mapping[str, float], role: str) -> None:

@@ -263,18 +263,18 @@ class ExistingExperiments:
                 replace(run, measurements=replace(run.measurements, sigma=s))
                 for run, s in zip(residuals.runs, sigma, strict=True)
             )
-        found = residuals(box.vector(values))
-        if found is None:
+        linearised = residuals(box.vector(values))
+        if linearised is None:
             broken = residuals.broken
             raise EstimationFailed(
                 "The existing experiments cannot be integrated at the parameters given, so their "
                 f"information is unknown. {broken.sentence if broken else ''}",
                 broken.status if broken else Status.INTEGRATION_BROKE,
             )
-        scaled = found.jacobian * sizes
+        scaled = linearised.jacobian * sizes
         variance = 1.0
         if not (self.problem.sigma_known or self.problem.sigma_estimated):
-            variance = self._variance(found.residual, scaled)
+            variance = self._variance(linearised.residual, scaled)
         return PriorInformation(scaled / np.sqrt(variance), variance)
 
     def _variance(self, residual: FloatArray, scaled: FloatArray) -> float:
@@ -330,7 +330,7 @@ def read_noise(
             f"measure is {given!r}; wanted names, measure=['A', 'B'], or with their standard "
             "deviations, measure={'A': 0.01, 'B': igpe.Noise(relative=0.02)}."
         )
-    found: dict[str, Deviation] = {}
+    noises: dict[str, Deviation] = {}
     for name in given:
         one: Any = given[name] if isinstance(given, Mapping) else None
         if problem.instance.over_time(name) is None:
@@ -340,19 +340,19 @@ def read_noise(
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):
-            found[name] = one
+            noises[name] = one
         elif isinstance(given, Mapping):
             if not (is_finite(one) and one > 0):
                 raise ProblemError(
                     f"measure has {shown(one)} for '{name}'. Give a standard deviation above 0, "
                     "igpe.Noise(...) or igpe.EstimatedSigma(...)."
                 )
-            found[name] = Noise(float(one))
+            noises[name] = Noise(float(one))
         elif name in template.measured and counted:
-            found[name] = noise_of(template, name, variance)
+            noises[name] = noise_of(template, name, variance)
         else:
             raise ProblemError(
                 f"No measurement error is given for '{name}'. Pass "
                 f"measure={{'{name}': igpe.Noise(absolute=0.01)}}."
             )
-    return found
+    return noises

@@ -161,14 +161,14 @@ def equations(builder: Builder, start: float = 0.0, end: float = 1.0, of: Any = 
     )
     used = dict[str, None]()
     families = {**instance.equations, **instance.inequalities}
-    found = [_over_time(instance, series, used) for series in families.values()]
+    formulas = [_over_time(instance, series, used) for series in families.values()]
     written = set[str]()
     while pending := [name for name in used if name not in written]:  # theirs may use others
         for name in pending:
-            found.append(["=", name, _over_time(instance, instance.expressions[name], used)])
+            formulas.append(["=", name, _over_time(instance, instance.expressions[name], used)])
             written.add(name)
     writer = _Writer(_leaves(instance, instance.first))
-    return found + [writer.walk_expression(c.expr) for c in instance.conditions.values()]
+    return formulas + [writer.walk_expression(c.expr) for c in instance.conditions.values()]
 
 
 def _over_time(instance: Instance, rules: Series, used: dict[str, None]) -> Tree:

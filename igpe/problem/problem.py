@@ -219,25 +219,25 @@ class Problem(Suggesting):
         relative  whether only their ratios are known
         raises    ProblemError unless there is a positive number for each measurement
         """
-        found = self._copied()
+        copy = self._copied()
         held = held_sigma(self.experiments, sigma)
-        found._weights = held, relative
+        copy._weights = held, relative
         pairs = zip(self.experiments, held, strict=True)
-        found.experiments = tuple(e.weighted(s, relative=relative) for e, s in pairs)
-        return found
+        copy.experiments = tuple(e.weighted(s, relative=relative) for e, s in pairs)
+        return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
         """The same problem, with these unknowns sought in logarithms as well."""
-        found = self._copied()
+        copy = self._copied()
         every = self.unknowns.logarithmic.union(names)
-        found.unknowns = replace(self.unknowns, logarithmic=every)
-        return found
+        copy.unknowns = replace(self.unknowns, logarithmic=every)
+        return copy
 
     def _copied(self) -> "Problem":
         """The same problem, to be changed: it shares the equations that were read."""
-        found = object.__new__(Problem)
-        found.__dict__.update(self.__dict__, compiled=None)
-        return found
+        copy = object.__new__(Problem)
+        copy.__dict__.update(self.__dict__, compiled=None)
+        return copy
 
     def with_data(self, data: Data) -> "Problem":
         """The same problem with other measurements, under the same conditions.
@@ -255,9 +255,9 @@ class Problem(Suggesting):
 
         names  of quantities of the model over time
         """
-        found = self._copied()
-        found.experiments = tuple(e.reporting(names) for e in self.experiments)
-        return found
+        copy = self._copied()
+        copy.experiments = tuple(e.reporting(names) for e in self.experiments)
+        return copy
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
         """The unknown that a model parameter is in one experiment."""
@@ -273,13 +273,13 @@ class Problem(Suggesting):
         A break that is a measured time but for rounding is that time.
         """
         first, times = experiment.start_time, experiment.times
-        found = {}
+        nearest_starts = {}
         for begin in self.time_varying[name].begins(first, float(times[-1])):
             nearest = float(times[np.argmin(np.abs(times - begin))])
             is_same = abs(nearest - begin) <= ROUNDING * (float(times[-1]) - first)
             unknown = f"{name}({repr(float(begin)).removesuffix('.0')})"
-            found[self._own(unknown, experiment)] = nearest if is_same else begin
-        return found
+            nearest_starts[self._own(unknown, experiment)] = nearest if is_same else begin
+        return nearest_starts
 
     @property
     def varying(self) -> dict[str, str]:
@@ -310,21 +310,21 @@ class Problem(Suggesting):
 
     def _unknowns(self, parameters: Sequence[str] | Mapping[str, Bounds]) -> Box:
         overrides = parameters if isinstance(parameters, Mapping) else {}
-        found: dict[str, Bounds] = {}
+        bounds: dict[str, Bounds] = {}
         for name in self.parameters:
             given = overrides.get(name, overrides.get(name.split("[")[0]))
             models: dict[str, list[Instance]] = {}
             for e, instance in zip(self.experiments, self.instances, strict=True):
                 models.setdefault(self.unknown_of(name, e), []).append(instance)
-            found |= {u: bounds_of(name, given, of) for u, of in models.items()}
+            bounds |= {u: bounds_of(name, given, of) for u, of in models.items()}
         for e in self.experiments:
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
-                    found[self.start_unknown(state, e)] = (start.lower, start.upper)
+                    bounds[self.start_unknown(state, e)] = (start.lower, start.upper)
         for unknown, name in self.varying.items():
-            found[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
-        lower, upper = (np.array([b[i] for b in found.values()], dtype=float) for i in (0, 1))
-        return Box(tuple(found), lower, upper)
+            bounds[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
+        lower, upper = (np.array([b[i] for b in bounds.values()], dtype=float) for i in (0, 1))
+        return Box(tuple(bounds), lower, upper)
 
     def _repr_html_(self) -> str:
         return problem_html(self)
@@ -472,16 +472,16 @@ def _varying_inputs(model: Any) -> dict[str, Table]:
     Their rules baked numbers into the constraints; these are written again by their own rules.
     """
     times = list(model.component_objects(ContinuousSet))
-    found = {}
+    tables = {}
     for parameter in list(model.component_objects(pyo.Param, active=True)):
         if parameter.mutable or not any(parameter.index_set() is t for t in times):
             continue
         values = {float(t): float(parameter[t]) for t in parameter.index_set()}
-        found[parameter.name] = _table(values)
+        tables[parameter.name] = _table(values)
         block, name, index = parameter.parent_block(), parameter.local_name, parameter.index_set()
         block.del_component(parameter)
         block.add_component(name, pyo.Param(index, initialize=values, mutable=True))
-    if found:  # the constraints over time are written again
+    if tables:  # the constraints over time are written again
         for constraint in list(model.component_objects(pyo.Constraint, active=True)):
             index, rule, name = constraint.index_set(), constraint.rule, constraint.local_name
             over_time = any(s is t for s in index.subsets() for t in times)
@@ -489,7 +489,7 @@ def _varying_inputs(model: Any) -> dict[str, Table]:
                 block = constraint.parent_block()
                 block.del_component(constraint)
                 block.add_component(name, pyo.Constraint(index, rule=rule))
-    return found
+    return tables
 
 
 def _table(values: dict[float, float]) -> Table:

@@ -338,11 +338,11 @@ def separate(pieces: Sequence[Contribution], box: Box, *, exchange: bool = True)
     """
     p = ca.SX.sym("p", len(box))
     systems = _systems(pieces, p)
-    found = [*_products(systems, box), *_sums(systems)] if exchange else []
-    result = _separated(systems, p, box, found)
-    if {i for e in found if e.product for i in e.old} <= set(result.linear):
+    exchanges = [*_products(systems, box), *_sums(systems)] if exchange else []
+    result = _separated(systems, p, box, exchanges)
+    if {i for e in exchanges if e.product for i in e.old} <= set(result.linear):
         return result
-    return _separated(systems, p, box, [e for e in found if not e.product])
+    return _separated(systems, p, box, [e for e in exchanges if not e.product])
 
 
 class _System:
@@ -411,24 +411,24 @@ def _multiples(rates: dict[int, FloatArray]) -> Vector | None:
 
 
 def _separated(
-    systems: Sequence[_System], p: Any, box: Box, found: Sequence[Exchange]
+    systems: Sequence[_System], p: Any, box: Box, exchanges: Sequence[Exchange]
 ) -> Separated:
-    new = [[[_exchanged(t, s, found) for t in own] for own in s.terms] for s in systems]
+    new = [[[_exchanged(t, s, exchanges) for t in own] for own in s.terms] for s in systems]
     slopes = [sum((t.expression(p) for t in own), ca.SX(0)) for of in new for own in of]
     linear = linear_parameters(ca.vertcat(*slopes), p).jointly
     nonlinear = tuple(i for i in range(len(box)) if i not in linear)
     lower, upper = box.lower.astype(float).copy(), box.upper.astype(float).copy()
     old = {i: (float(box.lower[i]), float(box.upper[i])) for i in range(len(box))}
-    for e in found:
+    for e in exchanges:
         lower[list(e.old)], upper[list(e.old)] = np.array(e.bounds(old)).T
     blocks = tuple(_block(s, of, linear, nonlinear) for s, of in zip(systems, new, strict=True))
     axes = _axes(blocks, lower[list(nonlinear)], upper[list(nonlinear)])
-    ratios = _pairs([e for e in found if e.product], box, linear)
-    differences = _pairs([e for e in found if not e.product], box, nonlinear)
+    ratios = _pairs([e for e in exchanges if e.product], box, linear)
+    differences = _pairs([e for e in exchanges if not e.product], box, nonlinear)
     beta = list(linear)
     problem = Separable(blocks, axes, lower[beta], upper[beta], ratios, differences)
     order = np.concatenate([s.order for s in systems])
-    return Separated(problem, box, tuple(linear), nonlinear, tuple(found), order)
+    return Separated(problem, box, tuple(linear), nonlinear, tuple(exchanges), order)
 
 
 def _axes(blocks: Sequence[ColumnBlock], lower: FloatArray, upper: FloatArray) -> tuple[Axis, ...]:
@@ -443,11 +443,11 @@ def _axes(blocks: Sequence[ColumnBlock], lower: FloatArray, upper: FloatArray) -
     return tuple(result)
 
 
-def _exchanged(term: Term, system: _System, found: Sequence[Exchange]) -> Term:
+def _exchanged(term: Term, system: _System, exchanges: Sequence[Exchange]) -> Term:
     """The term in new parameters."""
     powers, rates = dict(term.powers), dict(term.rates)
     multiples = dict(_multiples(system.rates(term)) or ())
-    for e in found:
+    for e in exchanges:
         occurs = term.powers if e.product else multiples
         vector = tuple((i, a) for i, a in occurs.items() if i in e.old)
         if not vector:

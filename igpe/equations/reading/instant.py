@@ -145,10 +145,10 @@ class Instant(NumericValue):  # type: ignore[misc]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Element by element, as Pyomo does it; comparisons of arrays are true or false."""
-        found = NumericValue.__array_ufunc__(self, ufunc, method, *inputs, **options)
-        if not isinstance(found, np.ndarray):
-            return found
-        plain = found.view(np.ndarray)
+        result = NumericValue.__array_ufunc__(self, ufunc, method, *inputs, **options)
+        if not isinstance(result, np.ndarray):
+            return result
+        plain = result.view(np.ndarray)
         return plain.astype(bool) if ufunc in COMPARISONS else plain
 
     def is_fixed(self) -> bool:
