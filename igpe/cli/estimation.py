@@ -216,7 +216,7 @@ def _starts(
 def _compared(
     problem: "Problem", named: list[MethodName], starts: list[dict[str, float]], tell: Any
 ) -> tuple["Comparison", list[str]]:
-    """What the methods found, and why some of them were left out.
+    """Compare the methods; the notes say why some of them were left out.
 
     raises Unsupported if a method that was named cannot do what the problem asks, or none can
     """

@@ -30,7 +30,7 @@ def writable(path: Path | None) -> Path | None:
 
 
 def replaceable(path: Path | None) -> Path | None:
-    """The same, and a file that is there must be one of igpe's."""
+    """Check a path for writing; an existing file must be one of igpe's."""
     from igpe.core.files import require_writable
 
     if path is not None and writable(path) and str(path) != "-":

@@ -56,7 +56,7 @@ def versions_text() -> str:
 
 
 def own_version() -> str:
-    """Of the installed igpe; empty if it runs from its source."""
+    """Version of the installed igpe; empty if it runs from its source."""
     return _version("igpe")
 
 
@@ -68,7 +68,7 @@ def _version(package: str) -> str:
 
 
 def _installed(solver: SolverEntry) -> str:
-    """What there is of a solver; a program alone is asked for its version."""
+    """Describe the installation of a solver; the version of a program comes from running it."""
     package = _version(solver.package) if solver.package else ""
     program = locate(solver.program) if solver.program else None
     if not package and not program:

@@ -100,7 +100,7 @@ class Form(NamedTuple):
         return {"stored": self.name, "format": self.number}
 
     def read(self, source: Any) -> Mapping[str, Any]:
-        """What a JSON text holds, or the file of that path.
+        """Content of a JSON text, or of the file at that path.
 
         raises DataError if there is no such file, it is not JSON, or not of this form
         """
@@ -191,7 +191,7 @@ class Stored(Suggesting):
             cls._name, cls._number = name, number
 
     def entries(self) -> dict[str, Any]:
-        """What is stored beside name and format."""
+        """Entries that are stored beside name and format."""
         return _fields_of(self)
 
     @classmethod

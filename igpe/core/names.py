@@ -14,7 +14,7 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def closest_file(path: Path) -> str:
-    """The same for a file that is not there, from its neighbours."""
+    """Suggest the nearest file in the folder of a missing file."""
     try:
         beside = [p.name for p in path.parent.iterdir() if p.is_file()]
     except OSError:

@@ -234,7 +234,7 @@ INTEGRATOR = Automatic(slack=100.0)
 
 
 class Tangent(NamedTuple):
-    """What active constraints forbid.
+    """Directions that active constraints forbid.
 
     rows  (k, n) their derivative by the free unknowns;  known: constraints that were looked at
     """

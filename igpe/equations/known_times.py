@@ -453,7 +453,7 @@ class _Trajectory:
         return label
 
     def _turns(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Of pieces on which the slope rises or falls: its first sign, and where that ends."""
+        """First sign of pieces on which the slope rises or falls, and where that sign ends."""
         first = np.sign(self._values(self.function.slope, low))
         for _ in range(HALVINGS if len(low) else 0):
             middle = low + (high - low) / 2

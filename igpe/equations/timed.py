@@ -46,7 +46,7 @@ class _Node(NamedTuple):
 
     @property
     def is_condition(self) -> bool:
-        """Whether it is a condition on time alone."""
+        """Return True for a condition on time alone."""
         return self.operation in CONDITIONS and self.depends == TIME
 
 

@@ -75,7 +75,7 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """What became of every start.
+    """Outcome of every start of several methods.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
              iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
@@ -215,7 +215,7 @@ ROUNDING = 1e-10  # of the objective at the first start: what integration errors
 
 @dataclass(frozen=True, repr=False)
 class Campaign(Shown):
-    """What one estimator found from many starts.
+    """Outcomes of one estimator from many starts.
 
     table     one row for each start that was done, by its number: status, arrived (at an optimum),
               objective, seconds, iterations, equivalent_iterations and equivalent_integrations of

@@ -249,7 +249,7 @@ class DesignSearch:
         return of
 
     def information(self, design: FloatArray) -> DesignInformation | None:
-        """What a design tells in each scenario; None where it cannot be integrated."""
+        """Information of a design in each scenario; None where it cannot be integrated."""
         rows = [[outputs.rows(one) for one in design] for outputs in self.outputs]
         if any(r is None for scenario in rows for r in scenario):
             return None

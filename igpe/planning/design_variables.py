@@ -219,7 +219,7 @@ SAME = 0.01  # standard deviations that differ by less than this share are the s
 
 
 class PriorInformation(NamedTuple):
-    """What measurements and priors determine of relative unknowns.
+    """Information of measurements and priors about relative unknowns.
 
     rows      (m, n) sensitivities by standard deviations; the information is rows' rows
     variance  of a residual of weight 1: of a measurement if no standard deviations are given
@@ -242,7 +242,7 @@ class ExistingExperiments:
         self.weights = Weights(problem, problem, integrator) if follows else None
 
     def at(self, values: Mapping[str, float], sizes: FloatArray) -> PriorInformation:
-        """What they tell where the unknowns have these values.
+        """Information at these values of the unknowns.
 
         sizes   (n,) to which unknowns are relative
         raises  EstimationFailed if an existing experiment cannot be integrated there
@@ -278,7 +278,7 @@ class ExistingExperiments:
         return PriorInformation(scaled / np.sqrt(variance), variance)
 
     def _variance(self, residual: FloatArray, scaled: FloatArray) -> float:
-        """Of a measurement, from residuals whose standard deviations are unknown."""
+        """Variance of a measurement, from residuals of unknown standard deviation."""
         norm = np.linalg.norm(scaled, axis=0)
         rank = len(directions(scaled / np.where(norm > 0, norm, 1.0)).known)
         degrees, squares = len(residual) - rank, float(residual @ residual)

@@ -181,7 +181,7 @@ class PlannedSensitivities:
 
 
 class ExperimentConditions(NamedTuple):
-    """What is the same in all planned experiments.
+    """Conditions that all planned experiments share.
 
     start, inputs  as for `Experiment`;  begin, end: when it starts, and the last candidate time
     """

@@ -203,7 +203,7 @@ def _at(family: Mapping[str, Any], t: float) -> Iterator[tuple[int, str]]:
 
 
 def _merged(one: Tree, other: Tree, times: list[float]) -> Tree:
-    """What the equation is at both instants."""
+    """Equation that holds at both instants."""
     if one == other:
         return one
     if isinstance(one, float) and isinstance(other, float):

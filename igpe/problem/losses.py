@@ -109,7 +109,7 @@ class Bend(NamedTuple):
 
 @dataclass(frozen=True)
 class NormalPrior(Checked):
-    """What is known of a parameter beforehand: a mean and a standard deviation.
+    """Prior knowledge of a parameter: a mean and a standard deviation.
 
     lower, upper  where the density is cut off, which changes its constant alone
     raises ProblemError unless mean and deviation are finite and the deviation is positive
@@ -242,7 +242,7 @@ SCALES = {"lin": 0.0, "log": 1.0, "log10": float(np.log(10.0))}
 
 @dataclass(frozen=True)
 class Prior(Checked):
-    """What is known of a parameter beforehand, by another law than the normal one.
+    """Prior knowledge of a parameter, by another law than the normal one.
 
     law         "normal", "laplace", "log-normal", "log-laplace" (of natural logarithms), "cauchy",
                 "chisquare", "exponential", "gamma" (shape, scale), "log-uniform", "rayleigh"

@@ -48,7 +48,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Problem(Suggesting):
-    """What is to be estimated, from which measurements.
+    """An estimation problem: model, unknowns with bounds, and measurements.
 
     model         the user's builder: `model(times)` or `model(times, experiment)` returns an
                   ordinary pyomo.dae model; it is called afresh for every use and never changed
@@ -196,7 +196,7 @@ class Problem(Suggesting):
         return {n: p for n, p in self.priors.items() if isinstance(p, Prior) and n in names}
 
     def fixing(self, values: Mapping[str, float]) -> "Problem":
-        """The same problem with some unknowns held at given values.
+        """Return the problem with some unknowns held at given values.
 
         raises ProblemError for names that are no unknowns, and values that are not finite
         """
@@ -213,7 +213,7 @@ class Problem(Suggesting):
         return smaller
 
     def weighted(self, sigma: Sequence[FloatArray], *, relative: bool = False) -> "Problem":
-        """The same problem with standard deviations held at numbers, whatever they followed.
+        """Return the problem with standard deviations held at numbers.
 
         sigma     for each experiment (n,), in the order and unit of its `measurements.value`
         relative  whether only their ratios are known
@@ -227,20 +227,20 @@ class Problem(Suggesting):
         return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
-        """The same problem, with these unknowns sought in logarithms as well."""
+        """Return the problem with these unknowns also estimated in logarithms."""
         copy = self._copied()
         every = self.unknowns.logarithmic.union(names)
         copy.unknowns = replace(self.unknowns, logarithmic=every)
         return copy
 
     def _copied(self) -> "Problem":
-        """The same problem, to be changed: it shares the equations that were read."""
+        """Return a copy to be changed, which shares the equations that were read."""
         copy = object.__new__(Problem)
         copy.__dict__.update(self.__dict__, compiled=None)
         return copy
 
     def with_data(self, data: Data) -> "Problem":
-        """The same problem with other measurements, under the same conditions.
+        """Return the problem with other measurements, under the same conditions.
 
         data    a table or its path; with several experiments it has a column `experiment`
         raises  DataError if the table does not fit
@@ -251,7 +251,7 @@ class Problem(Suggesting):
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
     def reporting(self, names: Sequence[str]) -> "Problem":
-        """The same problem; simulations report these quantities too, of which nothing is measured.
+        """Return the problem with further quantities that simulations report, without measurements.
 
         names  of quantities of the model over time
         """

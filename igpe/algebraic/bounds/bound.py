@@ -307,7 +307,7 @@ class Hull:
         return Support(self._farthest(extent), extent, s)
 
     def atoms(self, support: Support) -> Atoms:
-        """Those that reach farthest: of each part the best, at most `SEVERAL` that count."""
+        """Points that reach farthest: the best of each part, at most `SEVERAL` that count."""
         extent, best = support.cells, support.extent[self._owners]
         cells = np.flatnonzero(((extent > NEARLY * best) & (extent > 0)) | (extent == best))
         cells = cells[np.lexsort((-extent[cells], self._owners[cells]))]
@@ -352,7 +352,7 @@ SMALL = 1e-6  # of the data: columns below it are scaled as if they were this la
 
 
 class Bounded(NamedTuple):
-    """What is known of a box.
+    """Lower bound of a box and what was computed for it.
 
     lower     proven lower bound on the norm of the residual, >= 0
     residual  norm of the smallest residual of the relaxation, as far as it is known: not proven

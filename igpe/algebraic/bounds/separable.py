@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Its share of the axis."""
+        """Share of the axis that the span covers."""
         return self.cells * 0.5**self.level
 
     def parts(self, halvings: int) -> "list[Span]":

@@ -57,7 +57,7 @@ class Taylor:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it does not depend on s (its remainder is rounding)."""
+        """Return True if the function does not depend on s (its remainder is rounding)."""
         return self.g is None
 
     @cached_property

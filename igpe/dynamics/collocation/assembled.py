@@ -50,7 +50,7 @@ from igpe.solvers.nl import Scaled
 
 @dataclass(frozen=True)
 class Part:
-    """What one experiment's program is made of on any mesh.
+    """Parts of one experiment's program that do not depend on the mesh.
 
     index      (n_q,) places of its unknowns among the problem's
     linear, residuals   measured quantity -> what it is

@@ -346,7 +346,7 @@ def _width(lower: float, upper: float, nominal: float) -> float:
 
 
 def _number(node: Any) -> float:
-    """What Pyomo computes; NaN where that is no number."""
+    """Number that Pyomo computes; NaN where the result is no number."""
     try:
         return float(_evaluated(node))
     except (ArithmeticError, ValueError):

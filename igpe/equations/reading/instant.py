@@ -160,7 +160,7 @@ class Instant(NumericValue):  # type: ignore[misc]
         return False
 
     def is_potentially_variable(self) -> bool:
-        """Nothing to solve for."""
+        """Return False: the time is never solved for."""
         return False
 
     def is_expression_type(self, expression_system: Any = None) -> bool:
@@ -168,7 +168,7 @@ class Instant(NumericValue):  # type: ignore[misc]
         return False
 
     def to_string(self, *arguments: Any, **options: Any) -> str:
-        """Its name in printed expressions."""
+        """Name of the time in printed expressions."""
         return "t" if self.expression is None else str(self.expression)
 
     __str__ = to_string

@@ -52,7 +52,7 @@ Ask = Callable[[float], tuple[Any, set[float]]]
 
 
 class Pieces(NamedTuple):
-    """What is written before, at and after each cut.
+    """Expressions before, at and after each cut.
 
     cuts     (n,) times at which it may change, increasing
     answers  (2 n + 1,) before the first cut, at it, between it and the second, ...

@@ -65,7 +65,7 @@ class _Reader:
                         roles[id(series[time])] = Role("e", place)
 
     def read(self, name: str, series: Series) -> Any:
-        """What a component over time says at any time."""
+        """Expression of a component over time that holds at any time."""
         for time in self.times:
             require_at(series, time)
         if self._depends_on_time(name, series):
@@ -110,7 +110,7 @@ class _Reader:
                     raise _unexplained(name, reason(error))
 
     def _with_time(self, name: str, series: Series) -> Any:
-        """What the rule says with a symbol for the time."""
+        """Expression that the rule returns for a symbol of time."""
         data = series[self.times[0]]
         if id(data) in self.explicit:
             return self.symbols[id(data)]

@@ -122,7 +122,7 @@ class Reactor:
 
     @cached_property
     def conservation(self) -> tuple[Law, ...]:
-        """What no reaction changes: `print(*reactor.conservation)`."""
+        """Sums that no reaction changes: `print(*reactor.conservation)`."""
         return conservation_laws(self.species, (r.equation for r in self.steps))
 
     @property

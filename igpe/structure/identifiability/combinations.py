@@ -171,7 +171,7 @@ def _simplest(weights: Weights) -> list[list[int]]:
 
 
 def _smallest_integers(vector: Sequence[Fraction]) -> list[int]:
-    """The shortest multiple of whole numbers whose first is positive."""
+    """Smallest integer multiple of a vector, with a positive first entry."""
     scale = lcm(*(e.denominator for e in vector))
     whole = [int(e * scale) for e in vector]
     shared = gcd(*whole) * (1 if next(e for e in whole if e) > 0 else -1)

@@ -274,7 +274,7 @@ def _closed(at: Chained) -> float:
 
 
 def _full(at: Chained) -> Chained | None:
-    """The same with all derivatives."""
+    """Chains with all derivatives; None if one cannot be computed."""
     chains: list[Chain | Reduced] = []
     for chain in at.of(Lifted):
         if (one := chain.whole()) is None:
