@@ -82,10 +82,10 @@ def _outward(low: FloatArray, high: FloatArray, units: int = 1) -> Range:
 def _sum(a: Range, b: Range) -> Range:
     """Widened only where the sum is rounded: a switch 1 + 0 t and 1 minus it decide choices."""
     low, high = (x + y for x, y in zip(a, b, strict=True))
-    outer = _outward(low, high)
+    found = _outward(low, high)
     return Range(
-        np.where(_is_exact(a.low, b.low, low), low, outer.low),
-        np.where(_is_exact(a.high, b.high, high), high, outer.high),
+        np.where(_is_exact(a.low, b.low, low), low, found.low),
+        np.where(_is_exact(a.high, b.high, high), high, found.high),
     )
 
 
@@ -100,8 +100,8 @@ def _product(a: Range, b: Range) -> Range:
     low, high = reduce(np.minimum, corners), reduce(np.maximum, corners)  # which hand on nan
     is_zero = [(r.low == 0) & (r.high == 0) for r in (a, b)]
     nothing = (low == 0) & (high == 0) & (is_zero[0] | is_zero[1])  # no product that underflowed
-    outer = _outward(low, high)
-    return Range(np.where(nothing, 0.0, outer.low), np.where(nothing, 0.0, outer.high))
+    found = _outward(low, high)
+    return Range(np.where(nothing, 0.0, found.low), np.where(nothing, 0.0, found.high))
 
 
 def _inverse(a: Range) -> Range:
@@ -116,8 +116,8 @@ def _increasing(
     """Return the rule of an increasing function whose values lie between least and most."""
 
     def rule(a: Range) -> Range:
-        outer = _outward(function(a.low), function(a.high), UNITS)
-        return Range(np.maximum(outer.low, least), np.minimum(outer.high, most))
+        found = _outward(function(a.low), function(a.high), UNITS)
+        return Range(np.maximum(found.low, least), np.minimum(found.high, most))
 
     return rule
 
@@ -128,18 +128,18 @@ def _cosine(a: Range) -> Range:
     low, high = (a.low - slack) / TURN, (a.high + slack) / TURN
     top, bottom = np.floor(high) >= np.ceil(low), np.floor(high - 0.5) >= np.ceil(low - 0.5)
     ends = np.cos(a.low), np.cos(a.high)
-    outer = _outward(np.minimum(*ends) - slack, np.maximum(*ends) + slack, UNITS)
+    found = _outward(np.minimum(*ends) - slack, np.maximum(*ends) + slack, UNITS)
     unknown = ~(np.isfinite(low) & np.isfinite(high))
     return Range(
-        np.where(bottom | unknown, -1.0, np.maximum(outer.low, -1.0)),
-        np.where(top | unknown, 1.0, np.minimum(outer.high, 1.0)),
+        np.where(bottom | unknown, -1.0, np.maximum(found.low, -1.0)),
+        np.where(top | unknown, 1.0, np.minimum(found.high, 1.0)),
     )
 
 
 def _tangent(a: Range) -> Range:
     branch = np.floor(a.low / np.pi + 0.5 - 1e-12) == np.floor(a.high / np.pi + 0.5 + 1e-12)
-    outer = _outward(np.tan(a.low), np.tan(a.high), UNITS)
-    return Range(np.where(branch, outer.low, -np.inf), np.where(branch, outer.high, np.inf))
+    found = _outward(np.tan(a.low), np.tan(a.high), UNITS)
+    return Range(np.where(branch, found.low, -np.inf), np.where(branch, found.high, np.inf))
 
 
 def _absolute(a: Range) -> Range:
@@ -153,12 +153,12 @@ def _power(a: Range, b: Range) -> Range:
     if np.size(b.low) == 1 and np.all(b.low == b.high) and exponent.is_integer():
         base = _absolute(a) if exponent % 2 == 0 else a
         size = abs(exponent)
-        outer = _outward(np.power(base.low, size), np.power(base.high, size), UNITS)
-        return _inverse(outer) if exponent < 0 else outer
+        found = _outward(np.power(base.low, size), np.power(base.high, size), UNITS)
+        return _inverse(found) if exponent < 0 else found
     corners = np.stack([np.asarray(np.power(x, y)) for x in a for y in b])
-    outer = _outward(corners.min(axis=0), corners.max(axis=0), UNITS)
+    found = _outward(corners.min(axis=0), corners.max(axis=0), UNITS)
     good = (a.low > 0) | ((a.low >= 0) & (b.low >= 0))
-    return Range(np.where(good, outer.low, -np.inf), np.where(good, outer.high, np.inf))
+    return Range(np.where(good, found.low, -np.inf), np.where(good, found.high, np.inf))
 
 
 def _truth(surely: BoolArray, possibly: BoolArray) -> Range:
@@ -305,8 +305,8 @@ def switched(function: Any, segments: Segments) -> Table:
     values: list[float] = []
 
     def classify(low: FloatArray, high: FloatArray, inputs: FloatArray) -> IntArray:
-        (result,) = enclose([Range(low, high)], [point(c) for c in inputs.T])
-        lowest, highest = (np.broadcast_to(v, low.shape) for v in result)
+        (found,) = enclose([Range(low, high)], [point(c) for c in inputs.T])
+        lowest, highest = (np.broadcast_to(v, low.shape) for v in found)
         label, known = np.full(len(low), UNDECIDED), lowest == highest
         for value in np.unique(lowest[known]):
             if value not in values:
@@ -453,7 +453,7 @@ class _Trajectory:
         return label
 
     def _turns(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
-        """First sign of pieces on which the slope rises or falls, and where that sign ends."""
+        """Of pieces on which the slope rises or falls: its first sign, and where that ends."""
         first = np.sign(self._values(self.function.slope, low))
         for _ in range(HALVINGS if len(low) else 0):
             middle = low + (high - low) / 2

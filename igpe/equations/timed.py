@@ -46,7 +46,7 @@ class _Node(NamedTuple):
 
     @property
     def is_condition(self) -> bool:
-        """Return True for a condition on time alone."""
+        """Whether it is a condition on time alone."""
         return self.operation in CONDITIONS and self.depends == TIME
 
 
@@ -131,11 +131,11 @@ class TimeSymbols:
     def function(self, expression: Any, slopes: int = 0) -> tuple[Any, ...]:
         """(t, [a, b], q) -> the expression, and its slopes, where u = a + b t."""
         a, b = (ca.SX.sym(n, self.u.numel()) for n in ("a", "b"))
-        series = ca.substitute([ca.SX(expression)], [self.u], [a + b * self.t])
+        found = ca.substitute([ca.SX(expression)], [self.u], [a + b * self.t])
         for _ in range(slopes):
-            series.append(ca.jacobian(series[-1], self.t))
+            found.append(ca.jacobian(found[-1], self.t))
         given = [self.t, ca.vertcat(a, b), self.q]
-        return tuple(ca.Function("of_time", given, [ca.densify(e)]) for e in series)
+        return tuple(ca.Function("of_time", given, [ca.densify(e)]) for e in found)
 
 
 class Held:
@@ -274,9 +274,9 @@ def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
     column = ca.vertcat(*(ca.SX(e) for e in expressions))
     if not clock.moves(column):
         return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), ())
-    irregular = list(_irregular(*clock.nodes(column)))
+    found = list(_irregular(*clock.nodes(column)))
     alone = replace(clock, q=ca.SX(0, 1))
-    known = tuple(Changing(*alone.function(p.value, 2)) for p in irregular if not p.by_unknown)
+    known = tuple(Changing(*alone.function(p.value, 2)) for p in found if not p.by_unknown)
 
     def moved(part: _Part) -> Changing:
         where = None
@@ -285,7 +285,7 @@ def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
                 where = stretches(Changing(*alone.function(part.driver, 2)), clock.segments)
         return Changing(*clock.function(part.value, 2), stretches=where)
 
-    moving = tuple(moved(part) for part in irregular if part.by_unknown)
+    moving = tuple(moved(part) for part in found if part.by_unknown)
     times = _times(clock.segments, known, np.zeros(0), ())
     return Stops(clock.segments, times, known, moving)
 
@@ -299,11 +299,11 @@ def _times(
     through: bool = False,
 ) -> tuple[float, ...]:
     """Increasing, inside the horizon, none where the segments have an edge anyway."""
-    jumps = [abrupt(f, segments, numbers, through=through) for f in functions]
+    found = [abrupt(f, segments, numbers, through=through) for f in functions]
     first, last = segments.edges[[0, -1]]
     near = 1e-12 * (last - first)
     kept: list[float] = []
-    for time in np.unique(np.concatenate([np.array(known), *jumps])).tolist():
+    for time in np.unique(np.concatenate([np.array(known), *found])).tolist():
         apart = np.abs(segments.edges - time).min() > near and (not kept or time - kept[-1] > near)
         if apart and first < time < last:
             kept.append(time)
