@@ -24,9 +24,8 @@ from scipy.optimize import lsq_linear, nnls
 
 import igpe
 from igpe.algebraic.base import Contribution, Regression
-from igpe.algebraic.bounds import columns as columns_module
-from igpe.algebraic.bounds.bound import Bounded, bound
-from igpe.algebraic.bounds.columns import SearchBox
+from igpe.algebraic.bounds import bound as bound_module
+from igpe.algebraic.bounds.bound import Bounded, SearchBox, bound
 from igpe.algebraic.bounds.search import ProjectedSearch, square
 from igpe.algebraic.bounds.separable import Separable, Span
 from igpe.algebraic.bounds.separate import Separated, separate
@@ -106,7 +105,7 @@ class Case:
         best = _best(self.problem, where, rng)
         most = max(len(places) for places in self.problem.depends)
         halvings = int(rng.integers(1, (4 if most < 2 else 2 if most < 3 else 1) + 1))
-        with mock.patch.object(columns_module, "MOST_KEPT", KEPT):
+        with mock.patch.object(bound_module, "MOST_KEPT", KEPT):
             self.search.prepare([box], halvings)
             hull, ranges = self.search.hull(box, halvings)
         cutoff = self._cutoff(best.square, rng)

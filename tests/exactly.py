@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.algebraic.bounds.taylor.taylor import Taylor, pairs
+from igpe.algebraic.bounds.taylor import Taylor, pairs
 
 getcontext().prec = 80
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from igpe.cli.options import load_problem
+from igpe.cli.model_file import load_problem
 from igpe.core.errors import DataError, ProblemError
 
 ROOT = Path(__file__).parents[1]

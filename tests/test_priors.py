@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import gamma, laplace
 
 import igpe
-from igpe.problem.priors import LAWS
+from igpe.problem.losses import LAWS
 
 BOUNDS = {"k": (0.1, 2.0)}
 NUMBERS = {1: (1.7,), 2: (0.6, 1.3)}

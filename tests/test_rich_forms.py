@@ -11,9 +11,7 @@ import pytest
 from pyomo import dae
 
 import igpe
-from igpe.core.mathml import mathml, symbol
-from igpe.problem.card import problem_equations
-from igpe.problem.written import VARIES, equations
+from igpe.problem.card import VARIES, equations, mathml, problem_equations, symbol
 
 
 def model(times):

@@ -26,6 +26,8 @@ def test_a_csv_file_is_read_as_it_was_written(tmp_path, name):
     for encoding in ("utf-8", "utf-8-sig", "cp1252"):
         path.write_text(AS_WRITTEN[name], encoding=encoding)
         pd.testing.assert_frame_equal(read_table(path), PLAIN, check_dtype=False)
+        times, values = igpe.Experiment(path).measurements.of("c(A) °")[:2]
+        assert (times.tolist(), values.tolist()) == ([0.0, 0.5, 1.0], [1.0, 0.25, 0.125])
 
 
 def test_commas_that_do_not_separate_are_none(tmp_path):

@@ -17,8 +17,8 @@ from figures import Row
 from scipy.stats import binom
 
 from igpe import estimate
-from igpe.cli.options import load_problem
-from igpe.formats.draft.draft import draft
+from igpe.cli.model_file import load_problem
+from igpe.formats.draft import draft
 from trust.run import Answer, run
 
 CASES = tuple(f"table {i}" for i in range(300))

@@ -28,7 +28,7 @@ from igpe.numerics.least_squares.base import Linearised
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one state of one experiment contributes.
+    """One state's contribution to the objective, in one experiment.
 
     predict   CasADi function (known (n_known,), p) -> slope
     known     (n_known, n_places): everything but p at each place
@@ -202,7 +202,7 @@ class Seeded(Protocol):
     """A route that makes random choices."""
 
     def seeded(self, seed: int) -> Route:
-        """The same route with another seed."""
+        """Return the route with another seed."""
         ...
 
 
@@ -218,7 +218,7 @@ LEAST_ERROR = 1e-6  # errors below this share of the typical size are not believ
 
 
 class Target(NamedTuple):
-    """What the predictions of one state in one experiment are fitted to.
+    """Data that the predictions of one state in one experiment are fitted to.
 
     value  (n,) slopes, or increments between measurements
     error  (n,) their standard errors from step 1; inf where it cannot tell them

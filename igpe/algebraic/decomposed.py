@@ -61,7 +61,7 @@ class Decomposed:
     linear: Route = LinearRoute()
 
     def seeded(self, seed: int) -> "Decomposed":
-        """The same stages, their route with another seed if it has one."""
+        """Return the stages, with another seed for their route if it has one."""
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:

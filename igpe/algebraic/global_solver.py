@@ -53,7 +53,7 @@ class GlobalSolver:
     local: LocalSearch = LocalSearch()
 
     def seeded(self, seed: int) -> "GlobalSolver":
-        """The same route with another seed of its local search (a proof needs none)."""
+        """Return the route with another seed for its local search (a proof needs none)."""
         return replace(self, local=self.local.seeded(seed))
 
     def estimate(self, regression: Regression) -> RouteResult:

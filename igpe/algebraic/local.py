@@ -89,7 +89,7 @@ class LocalSearch:
     search: GaussNewton = GaussNewton()
 
     def seeded(self, seed: int) -> "LocalSearch":
-        """The same search from other points."""
+        """Return the search with another seed, so from other points."""
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> RouteResult:

@@ -69,7 +69,7 @@ class Projected:
     otherwise: Route = GlobalSolver()
 
     def seeded(self, seed: int) -> "Projected":
-        """The same route with other samples."""
+        """Return the route with another seed, so with other samples."""
         return replace(self, seed=seed, otherwise=reseeded(self.otherwise, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
@@ -151,7 +151,7 @@ class _LocalSearches:
 
     @property
     def objective(self) -> float:
-        """Its sum of squares."""
+        """Sum of squares of the best point."""
         return np.inf if self.best is None else self.best.cost
 
     def start(self, thetas: Sequence[FloatArray], starts: int) -> None:

@@ -67,7 +67,7 @@ class Posing:
 
     @property
     def origin(self) -> str:
-        """What is fitted, in words."""
+        """Describe what is fitted."""
         return f"{self.form.value} of {description(self.curves.smoother)}"
 
     def regression(self, group: SlopeGroup) -> Regression:
@@ -157,7 +157,7 @@ class RouteSelection:
     most: int = 6
 
     def seeded(self, seed: int) -> "RouteSelection":
-        """The same routes with another seed, as far as they have one."""
+        """Return the routes with another seed, as far as they have one."""
         proven, quick = reseeded(self.proven, seed), reseeded(self.quick, seed)
         return replace(self, proven=proven, quick=quick)
 

@@ -44,10 +44,12 @@ def profile(
     problem = problem_of(model, data)
     with reported(True) as tell:
         at = Result.from_json(result) if result else estimated(model, problem, None, tell)
-        found = follow(problem, at, names, confidence=confidence, progress=tell)
-    body = found.to_dict() | {"table": rows(found.to_frame(), "name")}
-    unfinished = "" if found.complete else "The profiles above were finished before."
-    answer("profile", str(found), body, json, picture=(found.plot, plot), unfinished=unfinished)
+        profiles = follow(problem, at, names, confidence=confidence, progress=tell)
+    body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
+    unfinished = "" if profiles.complete else "The profiles above were finished before."
+    answer(
+        "profile", str(profiles), body, json, picture=(profiles.plot, plot), unfinished=unfinished
+    )
 
 
 def report(
@@ -80,7 +82,7 @@ def design(
     """Plan the next experiment, with the settings that the file's function design() returns."""
     from inspect import signature
 
-    from igpe.cli.options import load_design
+    from igpe.cli.model_file import load_design
     from igpe.core.errors import ProblemError
     from igpe.planning.design import design as plan
 
@@ -94,9 +96,9 @@ def design(
     with reported(True) as tell:
         at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
         tell("Planning the next experiment")
-        found = plan(problem, at, **{"seed": seed or 0} | settings)
-    body = found.to_dict() | {"table": rows(found.table())}
-    answer("design", str(found), body, json, picture=(found.plot, plot))
+        proposed = plan(problem, at, **{"seed": seed or 0} | settings)
+    body = proposed.to_dict() | {"table": rows(proposed.table())}
+    answer("design", str(proposed), body, json, picture=(proposed.plot, plot))
 
 
 def certify(
@@ -153,19 +155,19 @@ def verify(
     problem = problem_of(model, data)
     with reported(True) as tell:
         tell("Proving the certificate again")
-        found = check(certificate, problem, seconds)
+        verdict = check(certificate, problem, seconds)
     box = problem.box
     ends = zip(box.names, box.lower.tolist(), box.upper.tolist(), strict=True)
     body = {
-        "verdict": found.verdict.value,
-        "lower_bound": found.lower_bound,
-        "objective": found.objective,
-        "gap": found.gap,
-        "share_not_confirmed": found.volume,
-        "seconds": found.seconds,
-        "regions": [asdict(region) for region in found.regions],
+        "verdict": verdict.verdict.value,
+        "lower_bound": verdict.lower_bound,
+        "objective": verdict.objective,
+        "gap": verdict.gap,
+        "share_not_confirmed": verdict.volume,
+        "seconds": verdict.seconds,
+        "regions": [asdict(region) for region in verdict.regions],
         "table": [{"name": name, "lower": low, "upper": high} for name, low, high in ends],
     }
-    answer("verify", str(found), body, json)
-    if not found:
+    answer("verify", str(verdict), body, json)
+    if not verdict:
         raise typer.Exit(FAILED)

@@ -36,9 +36,9 @@ class Commands(TyperGroup):
 
 def _complain(error: object, code: int) -> NoReturn:
     typer.secho("Error: ", fg="red", bold=True, err=True, nl=False)
-    told = printable(str(error))
-    is_word = told.partition(" ")[0].isalpha()  # no name of a function or file
-    typer.echo(told[:1].upper() + told[1:] if is_word else told, err=True)
+    message = printable(str(error))
+    is_word = message.partition(" ")[0].isalpha()  # no name of a function or file
+    typer.echo(message[:1].upper() + message[1:] if is_word else message, err=True)
     raise SystemExit(code)
 
 
@@ -52,9 +52,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from igpe.cli.versions import told
+        from igpe.cli.versions import versions_text
 
-        typer.echo(told())
+        typer.echo(versions_text())
         raise typer.Exit
 
 

@@ -65,7 +65,7 @@ def estimate(
 
     Ctrl-C ends with the best estimate so far, if there is one.
     """
-    from igpe.cli.options import is_petab
+    from igpe.cli.model_file import is_petab
     from igpe.core.status import Status
     from igpe.results.answer import text as answered
     from igpe.results.answer import verdict
@@ -168,19 +168,19 @@ def compare(
     problem = problem_of(model, data)
     points, remarks = _starts(problem, starts, seed, between)
     with reported(True) as tell:
-        found, notes = _compared(problem, method or [], points, tell)
+        comparison, notes = _compared(problem, method or [], points, tell)
     notes = [*remarks, *notes]
-    if not found.complete and found.runs.empty:
+    if not comparison.complete and comparison.runs.empty:
         raise KeyboardInterrupt
     body = {
-        "table": rows(found.table, "method"),
-        "best": found.best,
-        "runs": found.runs.to_dict("list"),
+        "table": rows(comparison.table, "method"),
+        "best": comparison.best,
+        "runs": comparison.runs.to_dict("list"),
         "notes": notes,
     }
-    text = "\n".join([str(found), *map(filled, notes)])
-    unfinished = f"{len(found.runs)} runs had been made."
-    picture, unfinished = (found.plot, plot), "" if found.complete else unfinished
+    text = "\n".join([str(comparison), *map(filled, notes)])
+    unfinished = f"{len(comparison.runs)} runs had been made."
+    picture, unfinished = (comparison.plot, plot), "" if comparison.complete else unfinished
     answer("compare", text, body, json, picture=picture, unfinished=unfinished)
 
 
@@ -216,7 +216,7 @@ def _starts(
 def _compared(
     problem: "Problem", named: list[MethodName], starts: list[dict[str, float]], tell: Any
 ) -> tuple["Comparison", list[str]]:
-    """What the methods found, and why some of them were left out.
+    """Compare the methods; the notes say why some of them were left out.
 
     raises Unsupported if a method that was named cannot do what the problem asks, or none can
     """
@@ -229,18 +229,18 @@ def _compared(
 
     kinds = (SingleShooting, IncrementalShooting, MultipleShooting, Collocation)
     known: dict[str, Any] = {kind.__name__: kind for kind in kinds}
-    found, notes = [], []
+    comparisons, notes = [], []
     for name in (one.value for one in dict.fromkeys(named or MethodName)):
         try:
             methods = {name: known[name]()}
-            found.append(compare(problem, methods, starts, progress=tell))
+            comparisons.append(compare(problem, methods, starts, progress=tell))
         except Unsupported as error:
             if named:
                 raise
             notes.append(f"Left out: {error}")
             continue
-        if not found[-1].complete:
+        if not comparisons[-1].complete:
             break
-    if not found:
+    if not comparisons:
         raise Unsupported("\n".join(notes))
-    return joined(found), notes
+    return joined(comparisons), notes

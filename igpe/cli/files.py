@@ -82,7 +82,7 @@ def convert(
 
 def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
     """A Python file's problem in a folder."""
-    from igpe.cli.options import load_problem
+    from igpe.cli.model_file import load_problem
     from igpe.core.errors import ProblemError
     from igpe.formats.petab.write import to_petab
 
@@ -112,13 +112,13 @@ def _stored(source: Path, entry: str, kind: type) -> Any:
     from igpe.core.files import read_json
 
     try:
-        found = read_json(source)
+        content = read_json(source)
     except (OSError, ValueError) as error:
         raise DataError(
             f"'{source}' could not be read as JSON ({error}); give what a command of igpe wrote "
             "with --json."
         ) from None
-    value = found.get(entry) if isinstance(found, dict) else None
+    value = content.get(entry) if isinstance(content, dict) else None
     return value if isinstance(value, kind) else None
 
 
@@ -234,7 +234,7 @@ def new(
     """
     from igpe.core.errors import ProblemError
     from igpe.core.files import write
-    from igpe.formats.draft.draft import draft
+    from igpe.formats.draft import draft
 
     if context.args:
         raise ProblemError(

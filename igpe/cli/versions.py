@@ -38,7 +38,7 @@ SOLVERS = (
 )
 
 
-def told() -> str:
+def versions_text() -> str:
     """Versions of igpe, Python and its packages; of every solver, or how to install it."""
     packages = {n: _version(n) or f"missing: pip install {n}" for n in NAMES}
     wide = max(len(s.name) for s in SOLVERS)
@@ -46,17 +46,17 @@ def told() -> str:
     return "\n".join([
         f"igpe {own_version() or '(runs from its source)'}",
         f"Python {platform.python_version()} ({platform.platform(aliased=True, terse=True)})",
-        *(f"{NAMES[name]} {found}" for name, found in packages.items()),
+        *(f"{NAMES[name]} {shown}" for name, shown in packages.items()),
         "",
         "Solvers (none is needed beyond those that came with igpe)",
-        *(f"  {s.name:<{wide}}  {s.what:<6}  {_found(s)}" for s in SOLVERS),
+        *(f"  {s.name:<{wide}}  {s.what:<6}  {_installed(s)}" for s in SOLVERS),
         "",
         f"C compiler: {' '.join(compiler()) or none}",
     ])
 
 
 def own_version() -> str:
-    """Of the installed igpe; empty if it runs from its source."""
+    """Version of the installed igpe; empty if it runs from its source."""
     return _version("igpe")
 
 
@@ -67,17 +67,17 @@ def _version(package: str) -> str:
         return ""
 
 
-def _found(solver: SolverEntry) -> str:
-    """What there is of a solver; a program alone is asked for its version."""
+def _installed(solver: SolverEntry) -> str:
+    """Describe the installation of a solver; the version of a program comes from running it."""
     package = _version(solver.package) if solver.package else ""
     program = locate(solver.program) if solver.program else None
     if not package and not program:
         return f"missing: {solver.install}"
     name = NAMES.get(solver.package, solver.package)
-    found = [f"{'in ' if solver.inside else ''}{name} {package}"] if package else []
+    places = [f"{'in ' if solver.inside else ''}{name} {package}"] if package else []
     if program and not package:
-        found.append(f"{_reported(program) or 'program'} ({program})")
-    return ", ".join(found)
+        places.append(f"{_reported(program) or 'program'} ({program})")
+    return ", ".join(places)
 
 
 def _reported(program: str) -> str:

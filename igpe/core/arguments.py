@@ -23,7 +23,7 @@ def is_number(*values: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is a whole number, not negative."""
+    """Return True for an integer that is not negative."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 

@@ -53,7 +53,7 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """Whether it has passed."""
+        """Return True if the time limit has passed."""
         return self.until < float("inf") and time.perf_counter() >= self.until
 
     def keeping(self, evaluate: Callable[[At], Found | None]) -> Callable[[At], Found | None]:
@@ -108,7 +108,7 @@ class Session:
 
     @property
     def status(self) -> Status:
-        """What ended it."""
+        """Reason for the end, as a status."""
         by_clock = self.by_clock or self.pressed is None
         return Status.TIME_LIMIT if by_clock else Status.INTERRUPTED
 
@@ -239,7 +239,7 @@ def stopped() -> bool:
 
 
 def ended_by() -> Status:
-    """What ended the current call."""
+    """Reason for the end of the current call."""
     current = _current.get()
     return Status.INTERRUPTED if current is None else current.status
 

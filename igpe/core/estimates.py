@@ -142,7 +142,7 @@ def estimate_row(estimate: Estimate) -> dict[str, Any]:
 
 
 def estimate_of(row: Mapping[str, Any]) -> Estimate:
-    """What `estimate_row` was made from."""
+    """Estimate from which `estimate_row` was made."""
     kind = Horizon if "until" in row else Estimate
     whole = {f.name: restored(row[f.name]) for f in fields(kind) if f.name in row}
     whole["status"], whole["notes"] = Status[row["status"]], tuple(row["notes"])

@@ -76,11 +76,11 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
 
 
 def _mark(data: bytes) -> bytes:
-    """What kind of file of igpe's it is, by both its ends; empty if it is none."""
+    """Kind of igpe's own file, by its first and last bytes; empty for other files."""
     if RESULT_OF_0_1.match(data):
         return RESULT
-    found = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
-    return b"" if found is None else next(mark for mark in found.groups() if mark)
+    match = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
+    return b"" if match is None else next(mark for mark in match.groups() if mark)
 
 
 def read(path: str | Path, most: int = MOST) -> bytes:
@@ -96,7 +96,7 @@ def read(path: str | Path, most: int = MOST) -> bytes:
 
 
 def read_json(source: str | Path | bytes) -> Any:
-    """What a file, or a text in bytes, holds as JSON.
+    """Content of a JSON file, or of a JSON text in bytes.
 
     raises ValueError if it is none, or nested too deeply; DataError, OSError as `read`
     """

@@ -100,7 +100,7 @@ class Form(NamedTuple):
         return {"stored": self.name, "format": self.number}
 
     def read(self, source: Any) -> Mapping[str, Any]:
-        """What a JSON text holds, or the file of that path.
+        """Content of a JSON text, or of the file at that path.
 
         raises DataError if there is no such file, it is not JSON, or not of this form
         """
@@ -170,8 +170,8 @@ class Columns(NamedTuple):
         """The table. Raises pandas' errors if a column is missing, or of another kind."""
         kinds: dict[str, type] = dict.fromkeys((*stored, *self.numbers), float)
         kinds.pop(self.key, None)
-        found = pd.DataFrame(stored).astype(kinds | dict.fromkeys(self.texts, str))
-        return found.set_index(self.key) if self.key else found
+        frame = pd.DataFrame(stored).astype(kinds | dict.fromkeys(self.texts, str))
+        return frame.set_index(self.key) if self.key else frame
 
 
 class Stored(Suggesting):
@@ -191,7 +191,7 @@ class Stored(Suggesting):
             cls._name, cls._number = name, number
 
     def entries(self) -> dict[str, Any]:
-        """What is stored beside name and format."""
+        """Entries that are stored beside name and format."""
         return _fields_of(self)
 
     @classmethod
@@ -247,11 +247,11 @@ def made(
     kind: type[Made], stored: Mapping[str, Any], special: Mapping[str, Any] = MappingProxyType({})
 ) -> Made:
     """The dataclass of stored fields; `special` are fields that have their values already."""
-    hints, found = get_type_hints(kind, include_extras=True), dict(special)
+    hints, values = get_type_hints(kind, include_extras=True), dict(special)
     for one in fields(kind):  # type: ignore[arg-type]
         if one.name not in special and (one.name in stored or _is_needed(one)):
-            found[one.name] = _read(stored[one.name], hints[one.name])
-    return kind(**found)
+            values[one.name] = _read(stored[one.name], hints[one.name])
+    return kind(**values)
 
 
 def _read(value: Any, hint: Any) -> Any:

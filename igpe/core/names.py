@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 def closest(name: str, known: Iterable[str]) -> str:
     """A sentence, after a space, with the known name that was probably meant; empty if none was."""
     lower = {k.lower(): k for k in known}
-    found = get_close_matches(name.lower(), lower, n=1)
-    return f" Did you mean '{lower[found[0]]}'?" if found else ""
+    matches = get_close_matches(name.lower(), lower, n=1)
+    return f" Did you mean '{lower[matches[0]]}'?" if matches else ""
 
 
 def closest_file(path: Path) -> str:
-    """The same for a file that is not there, from its neighbours."""
+    """Suggest the nearest file in the folder of a missing file."""
     try:
         beside = [p.name for p in path.parent.iterdir() if p.is_file()]
     except OSError:

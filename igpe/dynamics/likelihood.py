@@ -164,14 +164,14 @@ def errors_at(
         held = np.ones(len(x), dtype=bool)
     judged = _judged(problem, at)
     squares = at if judged is None else judged.squares
-    found = uncertainty(
+    errors = uncertainty(
         x, squares.residual, squares.jacobian,
         held=held, sigma_known=_has_unit_variance(problem), confidence=confidence, active=active,
         bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
-    degrees = found.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
-    variance = found.variance if judged is None else judged.variance
-    return replace(found, degrees=degrees, variance=variance)
+    degrees = errors.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
+    variance = errors.variance if judged is None else judged.variance
+    return replace(errors, degrees=degrees, variance=variance)
 
 
 def objective_rise(problem: Problem, at: Linearised, errors: Uncertainty, level: float) -> float:
@@ -234,7 +234,7 @@ INTEGRATOR = Automatic(slack=100.0)
 
 
 class Tangent(NamedTuple):
-    """What active constraints forbid.
+    """Directions that active constraints forbid.
 
     rows  (k, n) their derivative by the free unknowns;  known: constraints that were looked at
     """

@@ -62,10 +62,10 @@ def simulate(
         columns |= {n: run.states[:, i] for i, n in enumerate(ivp.states)}
         columns |= {n: run.measured[:, i] for i, n in enumerate(e.measured)}
         tables.append(pd.DataFrame(columns))
-    found = pd.concat(tables, ignore_index=True)
-    names = [n for n in found.columns if n != "experiment"]
-    found.attrs["units"] = {n: unit for n in names if (unit := problem.unit(n))}
-    return found
+    frame = pd.concat(tables, ignore_index=True)
+    names = [n for n in frame.columns if n != "experiment"]
+    frame.attrs["units"] = {n: unit for n in names if (unit := problem.unit(n))}
+    return frame
 
 
 def values_of(problem: Problem, parameters: Mapping[str, float]) -> dict[str, float]:
@@ -94,10 +94,10 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
         return ""
     q = np.array([values[n] for n in ivp.unknowns], dtype=float)
     here = rows[-1]
-    found = ivp.undefined_ahead(run.times[here], run.states[here], q, run.times[-1])
-    if found is None:
+    undefined = ivp.undefined_ahead(run.times[here], run.states[here], q, run.times[-1])
+    if undefined is None:
         return ""
-    name, time, states = found
+    name, time, states = undefined
     negative = {n: v for n, v in states.items() if v < 0} or states
     where = ", ".join(f"{n} = {v:.3g}" for n, v in [*negative.items()][:MOST_STATES])
     return (
@@ -120,12 +120,12 @@ def _value(name: str, value: Any) -> float:
 def _times(times: npt.ArrayLike) -> FloatArray:
     """Distinct increasing times. Raises ProblemError if there are none, or not all are finite."""
     try:
-        found = np.unique(np.asarray(times, dtype=float))
+        grid = np.unique(np.asarray(times, dtype=float))
     except (TypeError, ValueError):
-        found = np.array([np.nan])
-    if found.size == 0 or not np.isfinite(found).all():
+        grid = np.array([np.nan])
+    if grid.size == 0 or not np.isfinite(grid).all():
         raise ProblemError(
             f"The times are {times!r}; give one or more finite numbers, or leave them out for "
             "times spread over each experiment."
         )
-    return found
+    return grid

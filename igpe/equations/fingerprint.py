@@ -25,7 +25,7 @@ def fingerprint(problem: Problem) -> str:
 
 
 def _experiment(problem: Problem, k: int) -> Iterator[Any]:
-    """Its data, and its initial value problem as CasADi writes it."""
+    """Data of an experiment, and its initial value problem as CasADi writes it."""
     experiment = problem.experiments[k]
     ivp = compiled(problem).initial_value_problem(k, switching=True)
     yield [experiment.name, experiment.measurements, experiment.sigma_known]

@@ -29,7 +29,7 @@ from igpe.equations.switching import (
 from igpe.equations.switching import switching as make_switching
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
-from igpe.equations.time.timed import Held, Stops, TimeSymbols, as_products, stops
+from igpe.equations.timed import Held, Stops, TimeSymbols, as_products, stops
 from igpe.equations.translate import with_safe_powers
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table

@@ -14,7 +14,7 @@ import casadi as ca
 from igpe.core.errors import Unsupported
 from igpe.equations.operations import apply_to_sx
 from igpe.equations.symbols import stack
-from igpe.equations.time.timed import STATE, TIME, UNKNOWN, TimeSymbols
+from igpe.equations.timed import STATE, TIME, UNKNOWN, TimeSymbols
 
 COMPARISONS = {"LT", "LE"}
 OPPOSITE = {"LT": "LE", "LE": "LT"}

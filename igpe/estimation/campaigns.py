@@ -75,7 +75,7 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """What became of every start.
+    """Outcome of every start of several methods.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
              iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
@@ -171,8 +171,8 @@ def compare(
     def begins(name: str) -> None:
         tell(f"{name} from {len(given)} starts")
 
-    found = searched(SearchJob(problem, named), given, backend, begins=begins)
-    runs, complete = _gathered(found, problem.box.names)
+    outcomes = searched(SearchJob(problem, named), given, backend, begins=begins)
+    runs, complete = _gathered(outcomes, problem.box.names)
     order = {name: k for k, name in enumerate(named)}
     runs = runs.iloc[np.lexsort((runs["start"], runs["method"].map(order)))].reset_index(drop=True)
     arrived = runs["objective"][runs["arrived"]]
@@ -215,7 +215,7 @@ ROUNDING = 1e-10  # of the objective at the first start: what integration errors
 
 @dataclass(frozen=True, repr=False)
 class Campaign(Shown):
-    """What one estimator found from many starts.
+    """Outcomes of one estimator from many starts.
 
     table     one row for each start that was done, by its number: status, arrived (at an optimum),
               objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
@@ -234,8 +234,8 @@ class Campaign(Shown):
     @property
     def objectives(self) -> FloatArray:
         """(n,) of the runs that arrived at an optimum, ascending: the waterfall."""
-        found = self.table["objective"][self.table["arrived"]].to_numpy(dtype=float)
-        return np.sort(found[np.isfinite(found)])
+        reached = self.table["objective"][self.table["arrived"]].to_numpy(dtype=float)
+        return np.sort(reached[np.isfinite(reached)])
 
     @property
     def best(self) -> Estimate:
@@ -277,10 +277,11 @@ class Campaign(Shown):
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         ends = [(Status[name].value, str(count)) for name, count in self.counts.items()]
-        lines, found = [], self.objectives
-        if len(found):
-            near = sum(is_same_objective(found[0], one) for one in found)
-            lines.append(f"Best objective {found[0]:.8g}, from {near} of {len(self.table)} starts.")
+        lines, reached = [], self.objectives
+        if len(reached):
+            near = sum(is_same_objective(reached[0], one) for one in reached)
+            count = len(self.table)
+            lines.append(f"Best objective {reached[0]:.8g}, from {near} of {count} starts.")
         if not self.complete:
             lines.append(f"Interrupted: {len(self.table)} of {len(self.starts)} starts were done.")
         return [[("", "starts"), *ends]], [*lines, *self.notes]
@@ -361,7 +362,7 @@ def campaign(
 
 
 def _require_true(
-    found: Campaign, problem: Problem, estimator: Estimator, store: str | Path
+    campaign: Campaign, problem: Problem, estimator: Estimator, store: str | Path
 ) -> None:
     """Compute the best again: what a file says of it may not be so.
 
@@ -371,11 +372,11 @@ def _require_true(
     raises DataError if neither is as good as the file says
     """
     try:
-        best = found.best
+        best = campaign.best
     except EstimationFailed:
         return
     residuals = SingleShooting().prepare(problem).residuals
-    first = residuals(found.starts.iloc[0].to_numpy(dtype=float))
+    first = residuals(campaign.starts.iloc[0].to_numpy(dtype=float))
     at = residuals(problem.box.vector(best.parameters))
     rounding = 0.0 if first is None else ROUNDING * abs(first.cost)
 

@@ -44,11 +44,11 @@ class Settings(Suggesting):
 
     @property
     def seed(self) -> int:
-        """Of every random choice."""
+        """Seed of every random choice."""
         return self.complement.seed
 
     def seeded(self, seed: int) -> "Settings":
-        """The same settings with another seed."""
+        """Return the settings with another seed."""
         ladder: Any = [
             replace(s, seed=seed) if is_dataclass(s) and hasattr(s, "seed") else s
             for s in self.ladder

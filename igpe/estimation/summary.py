@@ -55,7 +55,7 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
 
 def passed(count: int) -> list[str]:
-    """What step 3 found and the later steps did not follow."""
+    """Values of step 3 that the later steps did not follow."""
     return [
         f"{count} more local optima of step 3 are nearly as good as its best and were not "
         "corrected; Routes(most=...) in the settings takes more."
@@ -375,7 +375,7 @@ def _held(problem: Problem, structure: Structure) -> list[Parameter]:
 
 
 def _criterion(problem: Problem) -> str:
-    """What the objective is; empty where it is a sum of squares."""
+    """Name of the objective; empty for a sum of squares."""
     if problem.sigma_estimated:
         return "-2 log likelihood, but for a constant,"
     return problem.loss.criterion
@@ -401,7 +401,7 @@ def _certificates(problem: Problem, first: Algebraic) -> tuple[Certificate, ...]
 
 
 def _bounds(one: Box) -> tuple[float, float]:
-    """Of a box with one unknown."""
+    """Bounds of a box with one unknown."""
     return float(one.lower[0]), float(one.upper[0])
 
 
@@ -534,13 +534,13 @@ def _actions(steps: Steps) -> tuple[str, ...]:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
             # `version` would parse the whole of a long text for this line.
             lines = (distribution(name).read_text("METADATA") or "").splitlines()
             line = next((one for one in lines if one.startswith("Version: ")), None)
-            found[name] = version(name) if line is None else line.removeprefix("Version: ")
+            versions[name] = version(name) if line is None else line.removeprefix("Version: ")
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions

@@ -109,24 +109,24 @@ class DesignSearch:
         if not pool:
             return None
         begins, complete = self._begins(pool), True
-        found: list[tuple[FloatArray, SampleChoice]] = []
+        designs: list[tuple[FloatArray, SampleChoice]] = []
         try:
-            found += (one for one in map(self._improved, begins) if one is not None)
+            designs += (one for one in map(self._improved, begins) if one is not None)
             # the samples of the best design are sought from random choices as well
-            best = max(range(len(found)), key=lambda i: found[i][1].value, default=None)
-            gained = None if best is None else self.information(found[best][0])
+            best = max(range(len(designs)), key=lambda i: designs[i][1].value, default=None)
+            gained = None if best is None else self.information(designs[best][0])
             if best is not None and gained is not None:
-                found[best] = found[best][0], choose(gained, self.posed.allowed)
+                designs[best] = designs[best][0], choose(gained, self.posed.allowed)
         except KeyboardInterrupt:
             complete = False
             with finishing():  # else the first experiment that a local search would have begun with
-                each = (self._sampled(cube, thorough=False) for cube in begins if not found)
+                each = (self._sampled(cube, thorough=False) for cube in begins if not designs)
                 one = next((one for one in each if one is not None), None)
-                found = found if one is None else [one]
-        if not found:
+                designs = designs if one is None else [one]
+        if not designs:
             return None
-        best_design, chosen = max(found, key=lambda one: one[1].value)
-        return BestDesign(best_design, chosen, tuple(one[1].value for one in found), complete)
+        best_design, chosen = max(designs, key=lambda one: one[1].value)
+        return BestDesign(best_design, chosen, tuple(one[1].value for one in designs), complete)
 
     def _sampled(
         self, cube: FloatArray, *, thorough: bool
@@ -178,8 +178,8 @@ class DesignSearch:
         halves = [rng.permutation(len(pool))[: (len(pool) + 1) // 2] for _ in range(self.starts)]
         groups = [np.arange(len(pool)), *halves[1:]]
         cubes = np.array([cube for cube, _ in pool])
-        found = {self._greedy(gained, group) for group in groups}
-        return [cubes[list(members)].ravel() for members in sorted(found)]
+        choices = {self._greedy(gained, group) for group in groups}
+        return [cubes[list(members)].ravel() for members in sorted(choices)]
 
     def _greedy(self, gained: list[FloatArray], group: IntArray) -> tuple[int, ...]:
         """One experiment after the other, the one that adds most."""
@@ -219,8 +219,8 @@ class DesignSearch:
             options = {"maxiter": STEPS, "ftol": 1e-8}
             method = {"method": "SLSQP", "constraints": limits, "options": options}
         bounds = [(0.0, 1.0)] * len(cube)
-        found = minimize(loss, cube, jac=True, bounds=bounds, **method)  # type: ignore[call-overload]
-        end = np.clip(found.x, 0.0, 1.0)
+        minimum = minimize(loss, cube, jac=True, bounds=bounds, **method)  # type: ignore[call-overload]
+        end = np.clip(minimum.x, 0.0, 1.0)
         return end if loss(end)[0] <= loss(cube)[0] else cube
 
     def loss(self, weights: FloatArray) -> Callable[[FloatArray], tuple[float, FloatArray]]:
@@ -249,7 +249,7 @@ class DesignSearch:
         return of
 
     def information(self, design: FloatArray) -> DesignInformation | None:
-        """What a design tells in each scenario; None where it cannot be integrated."""
+        """Information of a design in each scenario; None where it cannot be integrated."""
         rows = [[outputs.rows(one) for one in design] for outputs in self.outputs]
         if any(r is None for scenario in rows for r in scenario):
             return None
@@ -306,15 +306,15 @@ TRACE = 1e-3  # of the largest value: a smaller one is hardly measured as exactl
 TAKES_PART = 1e-3  # of a direction's largest part: smaller ones are rounding
 
 
-def report(posed: DesignProblem, search: DesignSearch, found: BestDesign) -> Plan:
+def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan:
     """The plan of the best design.
 
     raises  ProblemError if it does not determine what the criterion looks at
     """
     judge, box, plan = posed.judge, posed.full.box, posed.plan
-    gained = search.information(found.design)
+    gained = search.information(best.design)
     assert gained is not None, "the search returns what can be integrated"
-    taken = gained.taken_rows(found.chosen.taken)
+    taken = gained.taken_rows(best.chosen.taken)
     each = [determined(np.vstack(pair)) for pair in zip(search.before, taken, strict=True)]
     ends = determined(search.before[0]), each[0]
     value = float(np.mean([judge.exact(one) for one in each]))
@@ -326,7 +326,7 @@ def report(posed: DesignProblem, search: DesignSearch, found: BestDesign) -> Pla
     with np.errstate(invalid="ignore"):
         errors = {"before": before, "after": after, "ratio": before / after}
     known = {"value": box.vector(posed.values), "unit": [posed.full.unit(n) for n in box.names]}
-    experiments = tuple(_experiment(posed, found, k) for k in range(len(found.design)))
+    experiments = tuple(_experiment(posed, best, k) for k in range(len(best.design)))
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
     relative = [float(np.exp(-judge.exact(one) / 2)) for one in ends]
     return Plan(
@@ -338,7 +338,7 @@ def report(posed: DesignProblem, search: DesignSearch, found: BestDesign) -> Pla
         criterion=posed.criterion,
         before=relative[0],
         after=relative[1],
-        efficiency=found.chosen._replace(value=value).efficiency,
+        efficiency=best.chosen._replace(value=value).efficiency,
         courses=courses,
         units={
             n: posed.full.unit(n)
@@ -350,7 +350,7 @@ def report(posed: DesignProblem, search: DesignSearch, found: BestDesign) -> Pla
         },
         sigma_known=posed.sigma_known,
         deviations=posed.deviations,
-        starts=tuple(sorted(float(np.exp(-v / 2)) for v in found.values)),
+        starts=tuple(sorted(float(np.exp(-v / 2)) for v in best.values)),
         seed=search.seed,
         notes=(*_not_estimable(posed, each[0]), *_notes(posed, courses)),
     )
@@ -394,8 +394,8 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
     return lines
 
 
-def _experiment(posed: DesignProblem, found: BestDesign, k: int) -> PlannedExperiment:
-    taken, numbers = found.chosen.taken[k], found.design[k]
+def _experiment(posed: DesignProblem, best: BestDesign, k: int) -> PlannedExperiment:
+    taken, numbers = best.chosen.taken[k], best.design[k]
     pairs = zip(posed.plan.choices, numbers, strict=True)
     return PlannedExperiment(
         planned_name(posed.full, k),
@@ -519,13 +519,13 @@ def design(
     )  # fmt: skip
     points = [posed.values, *scenarios(samples, posed, seed)]
     search = DesignSearch(posed, points, pool, starts, seed)
-    found = search.run(posed.as_before())
-    if found is None:
+    best = search.run(posed.as_before())
+    if best is None:
         raise EstimationFailed(
             f"None of {pool} experiments within the bounds of free={{...}} could be integrated; "
             "narrow the bounds to what is possible, and try one: igpe.simulate.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():
-        plan = report(posed, search, found)
-    return plan if found.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))
+        plan = report(posed, search, best)
+    return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))

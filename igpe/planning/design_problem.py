@@ -45,7 +45,7 @@ Values: TypeAlias = Result | Estimate | Mapping[str, float]
 
 @dataclass(frozen=True)
 class DesignProblem:
-    """What a design is made of.
+    """Template, choices and criterion of a design.
 
     full      the problem with the existing experiments;  template: the one the plan resembles
     plan      the planned experiment, its choices open
@@ -212,9 +212,9 @@ def _values(problem: Problem, parameters: Any) -> dict[str, float]:
             + f"; {unknown_names} are no unknowns" * bool(unknown_names)
             + ". Give the result of igpe.estimate, or your best guess."
         )
-    found = {n: float(given[n]) for n in problem.box.names}
-    require_inside(problem.box, found, "parameters")
-    return found | dict(problem.fixed)
+    values = {n: float(given[n]) for n in problem.box.names}
+    require_inside(problem.box, values, "parameters")
+    return values | dict(problem.fixed)
 
 
 def require_inside(box: Box, values: Mapping[str, float], role: str) -> None:
@@ -288,7 +288,7 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
 def _conditions(
     problem: Problem, template: Experiment, given: Mapping[str, Any], sampling: Sampling
 ) -> ExperimentConditions:
-    """Those of the template, but for what is given."""
+    """Conditions of the template, replaced where values are given."""
     i, begin, end = problem.instance, template.start_time, sampling.times[-1]
     if sampling.times[0] < begin or end <= begin:
         raise ProblemError(

@@ -219,7 +219,7 @@ SAME = 0.01  # standard deviations that differ by less than this share are the s
 
 
 class PriorInformation(NamedTuple):
-    """What measurements and priors determine of relative unknowns.
+    """Information of measurements and priors about relative unknowns.
 
     rows      (m, n) sensitivities by standard deviations; the information is rows' rows
     variance  of a residual of weight 1: of a measurement if no standard deviations are given
@@ -242,7 +242,7 @@ class ExistingExperiments:
         self.weights = Weights(problem, problem, integrator) if follows else None
 
     def at(self, values: Mapping[str, float], sizes: FloatArray) -> PriorInformation:
-        """What they tell where the unknowns have these values.
+        """Information at these values of the unknowns.
 
         sizes   (n,) to which unknowns are relative
         raises  EstimationFailed if an existing experiment cannot be integrated there
@@ -263,22 +263,22 @@ class ExistingExperiments:
                 replace(run, measurements=replace(run.measurements, sigma=s))
                 for run, s in zip(residuals.runs, sigma, strict=True)
             )
-        found = residuals(box.vector(values))
-        if found is None:
+        linearised = residuals(box.vector(values))
+        if linearised is None:
             broken = residuals.broken
             raise EstimationFailed(
                 "The existing experiments cannot be integrated at the parameters given, so their "
                 f"information is unknown. {broken.sentence if broken else ''}",
                 broken.status if broken else Status.INTEGRATION_BROKE,
             )
-        scaled = found.jacobian * sizes
+        scaled = linearised.jacobian * sizes
         variance = 1.0
         if not (self.problem.sigma_known or self.problem.sigma_estimated):
-            variance = self._variance(found.residual, scaled)
+            variance = self._variance(linearised.residual, scaled)
         return PriorInformation(scaled / np.sqrt(variance), variance)
 
     def _variance(self, residual: FloatArray, scaled: FloatArray) -> float:
-        """Of a measurement, from residuals whose standard deviations are unknown."""
+        """Variance of a measurement, from residuals of unknown standard deviation."""
         norm = np.linalg.norm(scaled, axis=0)
         rank = len(directions(scaled / np.where(norm > 0, norm, 1.0)).known)
         degrees, squares = len(residual) - rank, float(residual @ residual)
@@ -330,7 +330,7 @@ def read_noise(
             f"measure is {given!r}; wanted names, measure=['A', 'B'], or with their standard "
             "deviations, measure={'A': 0.01, 'B': igpe.Noise(relative=0.02)}."
         )
-    found: dict[str, Deviation] = {}
+    noises: dict[str, Deviation] = {}
     for name in given:
         one: Any = given[name] if isinstance(given, Mapping) else None
         if problem.instance.over_time(name) is None:
@@ -340,19 +340,19 @@ def read_noise(
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):
-            found[name] = one
+            noises[name] = one
         elif isinstance(given, Mapping):
             if not (is_finite(one) and one > 0):
                 raise ProblemError(
                     f"measure has {shown(one)} for '{name}'. Give a standard deviation above 0, "
                     "igpe.Noise(...) or igpe.EstimatedSigma(...)."
                 )
-            found[name] = Noise(float(one))
+            noises[name] = Noise(float(one))
         elif name in template.measured and counted:
-            found[name] = noise_of(template, name, variance)
+            noises[name] = noise_of(template, name, variance)
         else:
             raise ProblemError(
                 f"No measurement error is given for '{name}'. Pass "
                 f"measure={{'{name}': igpe.Noise(absolute=0.01)}}."
             )
-    return found
+    return noises

@@ -162,9 +162,9 @@ class UnknownSpace:
     def full(self, informations: FloatArray, experiment: int) -> FloatArray:
         """(..., n_p, n_p) of one planned experiment as (..., n, n)."""
         n, place = len(self.names), self.places[experiment]
-        found = np.zeros((*informations.shape[:-2], n, n))
-        found[..., place[:, None], place] = informations
-        return found
+        padded = np.zeros((*informations.shape[:-2], n, n))
+        padded[..., place[:, None], place] = informations
+        return padded
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,12 @@ class RegularisedCriterion:
         """(n, n) dΦ/dF = -C E (dΦ/dC) E' C."""
         full = covariance(information)
         columns = full[:, self.interest]
-        found = -columns @ self.criterion.slope(self._of_interest(full)) @ columns.T
-        return np.asarray(found + RIDGE * np.diag(np.diag(found)))
+        full_slope = -columns @ self.criterion.slope(self._of_interest(full)) @ columns.T
+        return np.asarray(full_slope + RIDGE * np.diag(np.diag(full_slope)))
 
-    def exact(self, found: "Determined") -> float:
+    def exact(self, determined: "Determined") -> float:
         """Φ without the search's regularisation; -inf if what it looks at is not estimable."""
-        own = self._of_interest(found.covariance)
+        own = self._of_interest(determined.covariance)
         return float(self.criterion.log_information(own)) if np.isfinite(own).all() else -np.inf
 
     def _of_interest(self, full: FloatArray) -> FloatArray:
@@ -225,11 +225,11 @@ def determined(root: FloatArray) -> Determined:
     norm = np.where(norm > 0, norm, 1.0)
     split = directions(root / norm, SINGULAR)
     half = (split.known.T / split.singular) / norm[:, None]
-    found = half @ half.T
+    covariance = half @ half.T
     lost = split.lost / norm
     gone = np.sum(split.lost**2, axis=0) > RANK
-    found[gone, :] = found[:, gone] = np.inf
-    return Determined(found, lost)
+    covariance[gone, :] = covariance[:, gone] = np.inf
+    return Determined(covariance, lost)
 
 
 @dataclass(frozen=True)
@@ -253,11 +253,11 @@ class DesignInformation:
 
     def informations(self, weights: FloatArray) -> list[FloatArray]:
         """(n, n) for each scenario, of measurements taken so often."""
-        found = []
+        totals = []
         for known, rows in zip(self.known, self.rows, strict=True):
             own = np.einsum("etmrp,etm,etmrq->epq", rows, weights, rows)
-            found.append(known + sum(self.space.full(one, e) for e, one in enumerate(own)))
-        return found
+            totals.append(known + sum(self.space.full(one, e) for e, one in enumerate(own)))
+        return totals
 
     def value(self, weights: FloatArray) -> float:
         """Φ of measurements taken so often, weights (n_experiments, n_times, n_measured)."""
@@ -265,11 +265,11 @@ class DesignInformation:
 
     def gains(self, weights: FloatArray) -> FloatArray:
         """dΦ/dweights, of the same shape: what one more of each measurement would tell."""
-        found, places = [], self.space.places
+        gained, places = [], self.space.places
         for information, rows in zip(self.informations(weights), self.rows, strict=True):
             own = self.judge.slope(information)[places[:, :, None], places[:, None, :]]
-            found.append(np.einsum("etmrp,epq,etmrq->etm", rows, own, rows))
-        return np.asarray(np.mean(found, axis=0))
+            gained.append(np.einsum("etmrp,epq,etmrq->etm", rows, own, rows))
+        return np.asarray(np.mean(gained, axis=0))
 
     def samples(self, quantities: BoolArray) -> list[FloatArray]:
         """(n_experiments, n_times, n, n) for each scenario: a sample's information."""
@@ -279,11 +279,11 @@ class DesignInformation:
 
     def taken_rows(self, taken: BoolArray) -> list[FloatArray]:
         """(m, n) for each scenario: the rows of the samples taken."""
-        found = []
+        stacked = []
         for rows in self.rows:
             parts = [rows[e][taken[e]].reshape(-1, len(p)) for e, p in enumerate(self.space.places)]
             wide = [np.zeros((len(part), len(self.space.names))) for part in parts]
             for table, part, place in zip(wide, parts, self.space.places, strict=True):
                 table[:, place] = part
-            found.append(np.vstack(wide))
-        return found
+            stacked.append(np.vstack(wide))
+        return stacked

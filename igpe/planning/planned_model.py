@@ -161,10 +161,10 @@ class PlannedSensitivities:
         sigma = np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
         model = h[:, self.deviation]
         sigma = np.where(self.estimated, np.where(model > 0, model, np.nan), sigma)
-        found = [s[:, :m]]
+        columns = [s[:, :m]]
         if self.estimated.any():
-            found.append(np.where(self.estimated[:, None], ROOT * s[:, self.deviation], 0.0))
-        rows = np.stack(found, axis=2) / sigma[..., None, None]
+            columns.append(np.where(self.estimated[:, None], ROOT * s[:, self.deviation], 0.0))
+        rows = np.stack(columns, axis=2) / sigma[..., None, None]
         return rows[self._replicates] if np.isfinite(rows).all() else None
 
     def rows_and_slopes(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
@@ -181,7 +181,7 @@ class PlannedSensitivities:
 
 
 class ExperimentConditions(NamedTuple):
-    """What is the same in all planned experiments.
+    """Conditions that all planned experiments share.
 
     start, inputs  as for `Experiment`;  begin, end: when it starts, and the last candidate time
     """
@@ -377,15 +377,15 @@ def _choices(
 ) -> list[DesignNumber]:
     (experiment,) = alone.experiments
     tabulated = [n for n, given in experiment.inputs.items() if isinstance(given, Table)]
-    found = []
+    numbers = []
     for name, f in free.items():
         if name in tabulated:
             labels = [f"{name} at {b:g}" for b in f.breaks] or [name]
             profiles = [(tabulated.index(name), shape) for shape in f.shapes(begin)]
             pairs = zip(labels, profiles, strict=True)
-            found += [DesignNumber(n, f.lower, f.upper, profile=one) for n, one in pairs]
+            numbers += [DesignNumber(n, f.lower, f.upper, profile=one) for n, one in pairs]
         else:
             is_start = name in alone.instance.states
             unknown = alone.start_unknown(name, experiment) if is_start else name
-            found.append(DesignNumber(unknown, f.lower, f.upper, unknown=unknown))
-    return found
+            numbers.append(DesignNumber(unknown, f.lower, f.upper, unknown=unknown))
+    return numbers

@@ -162,12 +162,12 @@ def _mixed(gained: DesignInformation, choices: FloatArray, start: FloatArray) ->
 
     n = len(choices)
     begin = 0.9 * start + 0.1 / n
-    found = minimize(  # type: ignore[call-overload]  # the stubs know no gradient with a value
+    minimum = minimize(  # type: ignore[call-overload]  # the stubs know no gradient with a value
         loss, begin, jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * n,
         constraints={"type": "eq", "fun": lambda s: s.sum() - 1, "jac": lambda s: np.ones(n)},
         options={"maxiter": 60, "ftol": 1e-9},
     )  # fmt: skip
-    shares = np.clip(found.x, 0.0, None)
+    shares = np.clip(minimum.x, 0.0, None)
     shares = shares / shares.sum() if np.isfinite(shares).all() and shares.sum() > 0 else begin
     return shares if loss(shares)[0] <= loss(begin)[0] else begin
 

@@ -1,8 +1,12 @@
-"""What is minimised: how residuals count."""
+"""What is minimised: how residuals count, and priors.
 
-from collections.abc import Iterable
+A prior by another law than the normal one adds minus twice the logarithm of its density to the
+objective: a residual with the right gradient and a curvature that is never negative, and an offset.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -10,7 +14,6 @@ from scipy.special import ndtr
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
-from igpe.problem.priors import Bend, Prior
 
 __all__ = ["L1", "Huber", "LeastSquares", "Loss", "NormalPrior", "PiecewiseConstant", "Prior"]
 
@@ -97,9 +100,16 @@ class Huber(Checked, Loss):
         return (self.delta,)
 
 
+class Bend(NamedTuple):
+    """Minus the logarithm of a density at one place: its slope, and a curvature of 0 or more."""
+
+    slope: float
+    curvature: float
+
+
 @dataclass(frozen=True)
 class NormalPrior(Checked):
-    """What is known of a parameter beforehand: a mean and a standard deviation.
+    """Prior knowledge of a parameter: a mean and a standard deviation.
 
     lower, upper  where the density is cut off, which changes its constant alone
     raises ProblemError unless mean and deviation are finite and the deviation is positive
@@ -156,3 +166,133 @@ class PiecewiseConstant:
         """When each piece begins that an experiment from `first` to `last` sees."""
         rounding = ROUNDING * (last - first)
         return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))
+
+
+def stats() -> Any:
+    """SciPy's distributions, which take longer to import than an estimate takes."""
+    import scipy.stats  # noqa: PLC0415
+
+    return scipy.stats
+
+
+def _laplace(x: float, m: float, b: float) -> Bend:
+    return Bend(np.sign(x - m) / b, 1 / (b * max(abs(x - m), KINK * b)))
+
+
+def _cauchy(x: float, m: float, s: float) -> Bend:
+    weight = 2 / (s**2 + (x - m) ** 2)
+    return Bend(weight * (x - m), weight)
+
+
+def _gamma(x: float, k: float, scale: float) -> Bend:
+    slope = 1 / scale - (k - 1) / x
+    return Bend(slope, max((k - 1) / x**2, slope**2))
+
+
+def _of_logarithm(bend: Callable[..., Bend]) -> Callable[..., Bend]:
+    def of(x: float, *given: float) -> Bend:
+        there = bend(np.log(x), *given)
+        return Bend((there.slope + 1) / x, there.curvature / x**2)
+
+    return of
+
+
+def _normal(x: float, m: float, s: float) -> Bend:
+    return Bend((x - m) / s**2, 1 / s**2)
+
+
+class Density(NamedTuple):
+    """A family of densities: SciPy's distribution, and the bend, both of the law's parameters.
+
+    size  how many parameters there are
+    """
+
+    distribution: Callable[..., Any]
+    bend: Callable[..., Bend]
+    size: int
+
+
+KINK = 1e-3  # of Laplace's scale: so near its mean it counts as round
+LAWS = {
+    "normal": Density(lambda m, s: stats().norm(m, s), _normal, 2),
+    "laplace": Density(lambda m, b: stats().laplace(m, b), _laplace, 2),
+    "log-normal": Density(
+        lambda m, s: stats().lognorm(s, scale=np.exp(m)), _of_logarithm(_normal), 2
+    ),
+    "log-laplace": Density(
+        lambda m, b: stats().loglaplace(1 / b, scale=np.exp(m)), _of_logarithm(_laplace), 2
+    ),
+    "cauchy": Density(lambda m, s: stats().cauchy(m, s), _cauchy, 2),
+    "chisquare": Density(lambda k: stats().chi2(k), lambda x, k: _gamma(x, k / 2, 2.0), 1),
+    "exponential": Density(
+        lambda scale: stats().expon(scale=scale), lambda x, s: Bend(1 / s, 1 / s**2), 1
+    ),
+    "gamma": Density(lambda k, scale: stats().gamma(k, scale=scale), _gamma, 2),
+    "log-uniform": Density(
+        lambda a, b: stats().loguniform(a, b), lambda x, a, b: Bend(1 / x, 1 / x**2), 2
+    ),
+    "rayleigh": Density(
+        lambda s: stats().rayleigh(scale=s),
+        lambda x, s: Bend(x / s**2 - 1 / x, 1 / s**2 + 1 / x**2),
+        1,
+    ),
+}
+SCALES = {"lin": 0.0, "log": 1.0, "log10": float(np.log(10.0))}
+
+
+@dataclass(frozen=True)
+class Prior(Checked):
+    """Prior knowledge of a parameter, by another law than the normal one.
+
+    law         "normal", "laplace", "log-normal", "log-laplace" (of natural logarithms), "cauchy",
+                "chisquare", "exponential", "gamma" (shape, scale), "log-uniform", "rayleigh"
+    parameters  of the law, in the order of PEtab 2
+    scale       "log" or "log10": the law is one of the parameter's logarithm; its density too
+    lower, upper  where the density is cut off, which changes its constant alone
+    raises      ProblemError for another law, or numbers that it does not have
+    """
+
+    law: Annotated[str, Rule(lambda v: v in LAWS, f"one of {', '.join(LAWS)}")]
+    parameters: Annotated[
+        tuple[float, ...], Rule(lambda v: isinstance(v, tuple) and is_finite(*v), "numbers")
+    ]
+    scale: Annotated[str, Rule(lambda v: v in SCALES, f"one of {', '.join(SCALES)}")] = "lin"
+    lower: float = -np.inf
+    upper: float = np.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sound = len(self.parameters) == LAWS[self.law].size
+        if not sound or not np.isfinite(self._distribution.logpdf(self._distribution.median())):
+            raise ProblemError(
+                f"A {self.law} prior has the parameters {self.parameters}; wanted "
+                f"{LAWS[self.law].size} numbers, those of its width being positive."
+            )
+
+    @property
+    def _distribution(self) -> Any:
+        return LAWS[self.law].distribution(*self.parameters)
+
+    @property
+    def mean(self) -> float:
+        """The median, of the parameter itself."""
+        middle = float(self._distribution.median())
+        return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
+
+    def log_density(self, x: float) -> float:
+        """Natural logarithm of the density at x, on the prior's scale."""
+        law, there = self._distribution, self._there
+        inside = law.cdf(there(self.upper)) - law.cdf(there(self.lower))
+        return float(law.logpdf(there(x)) - np.log(inside))
+
+    def bend(self, x: float) -> Bend:
+        """See `Bend`, by the parameter itself."""
+        base, given = SCALES[self.scale], self.parameters
+        by = 1 / (base * x) if base else 1.0
+        slope, curvature = LAWS[self.law].bend(self._there(x), *given)
+        return Bend(slope * by, curvature * by**2)
+
+    def _there(self, x: float) -> float:
+        if not SCALES[self.scale]:
+            return x
+        return float(np.log(x) / SCALES[self.scale]) if x > 0 else -np.inf

@@ -312,7 +312,7 @@ class ModelStarts:
 
 
 def model_starts(instance: Instance) -> ModelStarts:
-    """What the model says about the start of its states."""
+    """Start values of the states that the model gives."""
     initial = {name: series[instance.first] for name, series in instance.states.items()}
     fixed = {name: float(x.value) for name, x in initial.items() if x.fixed and x.value is not None}
     state_of = {id(x): name for name, x in initial.items()}

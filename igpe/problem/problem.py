@@ -1,4 +1,11 @@
-"""The estimation problem: a model, its experiments, and the parameters to be found."""
+"""The estimation problem: a model, its experiments, and the unknown parameters.
+
+Also Pyomo's own convention for estimation, parmest's labelled models. A
+`pyomo.contrib.parmest.experiment.Experiment` returns from `get_labeled_model()` a model with the
+suffixes `experiment_outputs` (measured variable -> value), `unknown_parameters`,
+`measurement_error` (variable -> standard deviation) and `experiment_inputs`. Such a model brings
+its own times, and often its own discretisation, which is kept.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,24 +14,21 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+from pyomo.dae import ContinuousSet
 
 from igpe.core.arguments import is_finite, require_mapping
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
-from igpe.core.errors import ProblemError
+from igpe.core.errors import ModelError, ProblemError
 from igpe.core.names import Suggesting
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Unknown
-from igpe.problem.labelled import read_labelled
-from igpe.problem.losses import (
-    ROUNDING,
-    LeastSquares,
-    Loss,
-    NormalPrior,
-    PiecewiseConstant,
-    Prior,
-)
-from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts
+from igpe.problem.inputs import Table, linear_input, step_input
+from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts, read
+from igpe.problem.noise.sigma import Sigma
 from igpe.problem.problem_checks import (
     Bounds,
     bounds_of,
@@ -44,7 +48,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Problem(Suggesting):
-    """What is to be estimated, from which measurements.
+    """An estimation problem: model, unknowns with bounds, and measurements.
 
     model         the user's builder: `model(times)` or `model(times, experiment)` returns an
                   ordinary pyomo.dae model; it is called afresh for every use and never changed
@@ -192,7 +196,7 @@ class Problem(Suggesting):
         return {n: p for n, p in self.priors.items() if isinstance(p, Prior) and n in names}
 
     def fixing(self, values: Mapping[str, float]) -> "Problem":
-        """The same problem with some unknowns held at given values.
+        """Return the problem with some unknowns held at given values.
 
         raises ProblemError for names that are no unknowns, and values that are not finite
         """
@@ -209,34 +213,34 @@ class Problem(Suggesting):
         return smaller
 
     def weighted(self, sigma: Sequence[FloatArray], *, relative: bool = False) -> "Problem":
-        """The same problem with standard deviations held at numbers, whatever they followed.
+        """Return the problem with standard deviations held at numbers.
 
         sigma     for each experiment (n,), in the order and unit of its `measurements.value`
         relative  whether only their ratios are known
         raises    ProblemError unless there is a positive number for each measurement
         """
-        found = self._copied()
+        copy = self._copied()
         held = held_sigma(self.experiments, sigma)
-        found._weights = held, relative
+        copy._weights = held, relative
         pairs = zip(self.experiments, held, strict=True)
-        found.experiments = tuple(e.weighted(s, relative=relative) for e, s in pairs)
-        return found
+        copy.experiments = tuple(e.weighted(s, relative=relative) for e, s in pairs)
+        return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
-        """The same problem, with these unknowns sought in logarithms as well."""
-        found = self._copied()
+        """Return the problem with these unknowns also estimated in logarithms."""
+        copy = self._copied()
         every = self.unknowns.logarithmic.union(names)
-        found.unknowns = replace(self.unknowns, logarithmic=every)
-        return found
+        copy.unknowns = replace(self.unknowns, logarithmic=every)
+        return copy
 
     def _copied(self) -> "Problem":
-        """The same problem, to be changed: it shares the equations that were read."""
-        found = object.__new__(Problem)
-        found.__dict__.update(self.__dict__, compiled=None)
-        return found
+        """Return a copy to be changed, which shares the equations that were read."""
+        copy = object.__new__(Problem)
+        copy.__dict__.update(self.__dict__, compiled=None)
+        return copy
 
     def with_data(self, data: Data) -> "Problem":
-        """The same problem with other measurements, under the same conditions.
+        """Return the problem with other measurements, under the same conditions.
 
         data    a table or its path; with several experiments it has a column `experiment`
         raises  DataError if the table does not fit
@@ -247,13 +251,13 @@ class Problem(Suggesting):
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
     def reporting(self, names: Sequence[str]) -> "Problem":
-        """The same problem; simulations report these quantities too, of which nothing is measured.
+        """Return the problem with further quantities that simulations report, without measurements.
 
         names  of quantities of the model over time
         """
-        found = self._copied()
-        found.experiments = tuple(e.reporting(names) for e in self.experiments)
-        return found
+        copy = self._copied()
+        copy.experiments = tuple(e.reporting(names) for e in self.experiments)
+        return copy
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
         """The unknown that a model parameter is in one experiment."""
@@ -269,13 +273,13 @@ class Problem(Suggesting):
         A break that is a measured time but for rounding is that time.
         """
         first, times = experiment.start_time, experiment.times
-        found = {}
+        nearest_starts = {}
         for begin in self.time_varying[name].begins(first, float(times[-1])):
             nearest = float(times[np.argmin(np.abs(times - begin))])
             is_same = abs(nearest - begin) <= ROUNDING * (float(times[-1]) - first)
             unknown = f"{name}({repr(float(begin)).removesuffix('.0')})"
-            found[self._own(unknown, experiment)] = nearest if is_same else begin
-        return found
+            nearest_starts[self._own(unknown, experiment)] = nearest if is_same else begin
+        return nearest_starts
 
     @property
     def varying(self) -> dict[str, str]:
@@ -306,21 +310,21 @@ class Problem(Suggesting):
 
     def _unknowns(self, parameters: Sequence[str] | Mapping[str, Bounds]) -> Box:
         overrides = parameters if isinstance(parameters, Mapping) else {}
-        found: dict[str, Bounds] = {}
+        bounds: dict[str, Bounds] = {}
         for name in self.parameters:
             given = overrides.get(name, overrides.get(name.split("[")[0]))
             models: dict[str, list[Instance]] = {}
             for e, instance in zip(self.experiments, self.instances, strict=True):
                 models.setdefault(self.unknown_of(name, e), []).append(instance)
-            found |= {u: bounds_of(name, given, of) for u, of in models.items()}
+            bounds |= {u: bounds_of(name, given, of) for u, of in models.items()}
         for e in self.experiments:
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
-                    found[self.start_unknown(state, e)] = (start.lower, start.upper)
+                    bounds[self.start_unknown(state, e)] = (start.lower, start.upper)
         for unknown, name in self.varying.items():
-            found[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
-        lower, upper = (np.array([b[i] for b in found.values()], dtype=float) for i in (0, 1))
-        return Box(tuple(found), lower, upper)
+            bounds[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
+        lower, upper = (np.array([b[i] for b in bounds.values()], dtype=float) for i in (0, 1))
+        return Box(tuple(bounds), lower, upper)
 
     def _repr_html_(self) -> str:
         return problem_html(self)
@@ -372,3 +376,126 @@ def _kind(given: Any) -> str:
         return f"the function `{given.__name__}`"
     kind = type(given).__name__
     return f"{'an' if kind[:1] in 'AEIO' else 'a'} {kind}"
+
+
+FEW = 0.25  # an input with fewer distinct values than this share of its times is read as steps
+
+
+def read_labelled(experiments: Any) -> tuple[Builder, list[str], list[Experiment]]:
+    """Builder, unknown parameters and measurements of parmest experiments.
+
+    raises ModelError if one has no labelled model, is not dynamic, or lacks outputs or parameters
+    """
+    given = list(experiments) if isinstance(experiments, Iterable) else [experiments]
+    others = [type(e).__name__ for e in given if not hasattr(e, "get_labeled_model")]
+    if others or not given:
+        raise ModelError(
+            f"from_parmest was given {others or 'nothing'}; wanted a list of parmest experiments, "
+            "each with a method get_labeled_model()."
+        )
+    runs: list[Experiment] = []
+    parameters: list[str] = []
+    for number, source in enumerate(given, start=1):
+        model, inputs = _labelled_model(source)
+        names = [v.name for v in model.unknown_parameters]
+        if parameters and names != parameters:
+            raise ModelError(
+                f"Experiment {number} has the unknown parameters {names}, the first has "
+                f"{parameters}; all must have the same."
+            )
+        parameters = names
+        runs.append(_experiment(str(number), read(model), inputs))
+    sources = {run.name: source for run, source in zip(runs, given, strict=True)}
+    return _Labelled(sources), parameters, runs
+
+
+class _Labelled:
+    """The builder of parmest experiments (pickle keeps it if it can keep their models)."""
+
+    __name__ = "get_labeled_model"
+    is_labelled = True  # unknowns may be fixed and the time discretised
+
+    def __init__(self, sources: dict[str, Any]) -> None:
+        self._sources = sources
+
+    def __call__(self, times: Sequence[float], experiment: Experiment) -> Any:
+        return _labelled_model(self._sources[experiment.name])[0]
+
+
+def _labelled_model(source: Any) -> tuple[Any, dict[str, Table]]:
+    """A copy of a labelled model, and the inputs that it tabulates."""
+    try:
+        model = source.get_labeled_model().clone()
+    except Exception as error:
+        raise ModelError(
+            f"get_labeled_model of a {type(source).__name__} failed: {type(error).__name__}: "
+            f"{error}. It must return a labelled Pyomo model."
+        ) from error
+    missing = [s for s in ("experiment_outputs", "unknown_parameters") if not hasattr(model, s)]
+    if missing:
+        raise ModelError(
+            f"The labelled model lacks the suffixes {missing}; parmest's convention needs "
+            "experiment_outputs and unknown_parameters."
+        )
+    for objective in model.component_objects(pyo.Objective, active=True):
+        objective.deactivate()
+    for design, value in getattr(model, "experiment_inputs", {}).items():
+        if design.is_variable_type():  # what the experimenter set is known
+            design.fix(design.value if value is None else value)
+    return model, _varying_inputs(model)
+
+
+def _experiment(name: str, instance: Instance, inputs: dict[str, Table]) -> Experiment:
+    place = {
+        id(data): (quantity, float(t))
+        for family in (instance.states, instance.series, instance.expressions)
+        for quantity, series in family.items()
+        for t, data in series.items()
+    }
+    outputs = list(instance.model.experiment_outputs.items())
+    if constant := [v.name for v, _ in outputs if id(v) not in place]:
+        raise ModelError(f"The experiment_outputs {constant[:5]} do not vary with time.")
+    errors = getattr(instance.model, "measurement_error", pyo.Suffix())
+    rows = [(*place[id(v)], float(value), errors.get(v)) for v, value in outputs]
+    long = pd.DataFrame(rows, columns=["name", "time", "value", "sigma"]).astype({"sigma": float})
+    table = long.pivot_table(index="time", columns="name", values="value", sort=True).reset_index()
+    sigma: Sigma = "equal"  # as in parmest's sum of squared errors
+    if long["sigma"].notna().all():
+        spread = long.pivot_table(index="time", columns="name", values="sigma", dropna=False)
+        sigma = {n: spread[n].fillna(1.0).to_numpy() for n in table.columns if n != "time"}
+    return Experiment(table, name=name, start_time=instance.first, inputs=inputs, sigma=sigma)
+
+
+def _varying_inputs(model: Any) -> dict[str, Table]:
+    """Make immutable Params over time mutable, so that the equations show them, and tabulate them.
+
+    Their rules baked numbers into the constraints; these are written again by their own rules.
+    """
+    times = list(model.component_objects(ContinuousSet))
+    tables = {}
+    for parameter in list(model.component_objects(pyo.Param, active=True)):
+        if parameter.mutable or not any(parameter.index_set() is t for t in times):
+            continue
+        values = {float(t): float(parameter[t]) for t in parameter.index_set()}
+        tables[parameter.name] = _table(values)
+        block, name, index = parameter.parent_block(), parameter.local_name, parameter.index_set()
+        block.del_component(parameter)
+        block.add_component(name, pyo.Param(index, initialize=values, mutable=True))
+    if tables:  # the constraints over time are written again
+        for constraint in list(model.component_objects(pyo.Constraint, active=True)):
+            index, rule, name = constraint.index_set(), constraint.rule, constraint.local_name
+            over_time = any(s is t for s in index.subsets() for t in times)
+            if rule is not None and over_time and not name.endswith("_disc_eq"):
+                block = constraint.parent_block()
+                block.del_component(constraint)
+                block.add_component(name, pyo.Constraint(index, rule=rule))
+    return tables
+
+
+def _table(values: dict[float, float]) -> Table:
+    times = np.array(sorted(values))
+    numbers = np.array([values[t] for t in times])
+    if len(np.unique(numbers)) > max(1, FEW * len(numbers)):
+        return linear_input(times, numbers)
+    jumps = np.append(True, np.diff(numbers) != 0)
+    return step_input(times[jumps], numbers[jumps])

@@ -43,23 +43,23 @@ def expanded(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str,
         raise ProblemError(f"{role} is {shown(names)}; wanted names: {role}=['k1', 'k2'].")
 
     def is_known(name: str) -> bool:
-        found = [i.scalars[name] for i in instances if name in i.scalars]
-        return all(c.is_variable_type() and c.fixed for c in found)
+        members = [i.scalars[name] for i in instances if name in i.scalars]
+        return all(c.is_variable_type() and c.fixed for c in members)
 
     scalars = list(dict.fromkeys(s for i in instances for s in i.scalars))
-    found: list[str] = []
+    every: list[str] = []
     for name in listed:
         members = [s for s in scalars if s.startswith(f"{name}[")]
         free = [s for s in members if not is_known(s)]
-        found += free if free and name not in scalars else members or [name]
-    if twice := sorted({n for n in found if found.count(n) > 1}):
+        every += free if free and name not in scalars else members or [name]
+    if twice := sorted({n for n in every if every.count(n) > 1}):
         raise ProblemError(f"Parameters {twice} are listed more than once; list each once.")
-    return tuple(found)
+    return tuple(every)
 
 
 def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) -> Bounds:
     """What lies within the bounds of a parameter in these models, or the bounds that are given."""
-    found: list[Bounds] = []
+    every: list[Bounds] = []
     for component in (instance.scalars[name] for instance in instances):
         pair = given if given is not None else getattr(component, "bounds", (None, None))
         try:
@@ -76,14 +76,14 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
                 f"Parameter '{name}' has bounds [{low:g}, {high:g}]; wanted lower < upper. Fix the "
                 "variable in the model if it is known; exchange the bounds if they are crossed."
             )
-        found.append((low, high))
-        if not max(b[0] for b in found) < min(b[1] for b in found):
+        every.append((low, high))
+        if not max(b[0] for b in every) < min(b[1] for b in every):
             raise ProblemError(
-                f"Parameter '{name}' has bounds {found[0]} in one experiment's model and "
-                f"{found[-1]} in another's, which do not overlap; give it the same bounds, or make "
+                f"Parameter '{name}' has bounds {every[0]} in one experiment's model and "
+                f"{every[-1]} in another's, which do not overlap; give it the same bounds, or make "
                 "it local."
             )
-    return max(b[0] for b in found), min(b[1] for b in found)
+    return max(b[0] for b in every), min(b[1] for b in every)
 
 
 def with_logarithms(box: Box, names: Iterable[str]) -> Box:
@@ -92,19 +92,19 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     raises ProblemError if one is no unknown, or its bounds are not positive and finite
     """
     wanted = set(names)
-    found = frozenset(n for n in box.names if n.split("@", maxsplit=1)[0] in wanted)
-    if unknown := sorted(wanted - {n.split("@", maxsplit=1)[0] for n in found}):
+    chosen = frozenset(n for n in box.names if n.split("@", maxsplit=1)[0] in wanted)
+    if unknown := sorted(wanted - {n.split("@", maxsplit=1)[0] for n in chosen}):
         raise ProblemError(
             f"logarithmic names {unknown}, which are not among the unknowns {list(box.names)}."
         )
-    inside = box.select(found)
+    inside = box.select(chosen)
     rows = zip(inside.names, inside.lower, inside.upper, strict=True)
     if loose := [n for n, low, high in rows if not (low > 0 and np.isfinite(high))]:
         raise ProblemError(
             f"{loose} are sought in logarithms, but their bounds are not positive and finite; give "
             f"them: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
-    return replace(box, logarithmic=found)
+    return replace(box, logarithmic=chosen)
 
 
 def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Experiment]:

@@ -175,8 +175,8 @@ def read_workbook(path: Path) -> pd.DataFrame:
     packed = zipfile.is_zipfile(path)
     rows = last_row(path) if packed else None  # rows below are empty, though a sheet may say so
     engine: Any = "openpyxl" if packed or path.suffix.lower() == ".xlsx" else "xlrd"
-    found = pd.read_excel(BytesIO(read(path)), sheet_name=None, nrows=rows, engine=engine)
-    sheets = {name: table for name, table in found.items() if not table.dropna(how="all").empty}
+    frames = pd.read_excel(BytesIO(read(path)), sheet_name=None, nrows=rows, engine=engine)
+    sheets = {name: table for name, table in frames.items() if not table.dropna(how="all").empty}
     if len(sheets) <= 1:
         return next(iter(sheets.values()), pd.DataFrame())
     if len({str(table.columns[0]).strip() for table in sheets.values()}) > 1:
@@ -229,9 +229,9 @@ def read_table(data: Data) -> pd.DataFrame:
 def _read_file(data: str | Path) -> pd.DataFrame:
     table = open_file(data, READERS)
     nameless = [c for c in table.columns if str(c).startswith("Unnamed:") and table[c].isna().all()]
-    found = table.drop(columns=nameless).dropna(how="all", ignore_index=True)
-    found.attrs[SOURCE] = checksum(Path(data))
-    return found
+    frame = table.drop(columns=nameless).dropna(how="all", ignore_index=True)
+    frame.attrs[SOURCE] = checksum(Path(data))
+    return frame
 
 
 def checksum(path: Path) -> str:
@@ -284,12 +284,12 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     columns  column of the table -> its name in the model
     raises   DataError if there is neither, or two columns would get one name
     """
-    found = list(table.columns)
-    if missing := [c for c, new in columns.items() if not {c, new} & {*found, "experiment"}]:
+    present = list(table.columns)
+    if missing := [c for c, new in columns.items() if not {c, new} & {*present, "experiment"}]:
         raise DataError(
             f"The table has no columns {missing}, which columns={{...}} names; its columns are "
-            f"{found}.{closest(missing[0], found)} Mend the names in columns={{...}}, or in the "
-            "table's first line."
+            f"{present}.{closest(missing[0], present)} Mend the names in columns={{...}}, or in "
+            "the table's first line."
         )
     return read_table(table.rename(columns=dict(columns)))
 

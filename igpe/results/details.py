@@ -41,7 +41,7 @@ class Details:
 
     @property
     def html(self) -> str:
-        """The same for notebooks and pages."""
+        """Return the details as HTML, for notebooks and pages."""
         return "".join(
             f"<h3>{escape(c.title)}</h3>"
             + (wide(table(c.rows[0], c.rows[1:], c.title), c.title) if c.rows else "")
@@ -79,7 +79,7 @@ def details(result: ResultData) -> Details:
 
 
 def word(result: ResultData) -> str:
-    """What is minimised."""
+    """Name of the objective."""
     return "objective" if result.criterion else "sum of squares"
 
 
@@ -155,7 +155,7 @@ def fit(result: ResultData) -> Iterator[str]:
 
 
 def intervals(result: ResultData) -> Iterator[str]:
-    """What the intervals are, and what they assume."""
+    """Describe the intervals and their assumptions."""
     if not any(math.isfinite(p.lower) and not p.remark for p in result.estimates):
         return
     cut = any(
@@ -180,7 +180,7 @@ def _search(result: ResultData) -> Iterator[str]:
 
 
 def proofs(result: ResultData) -> Iterator[str]:
-    """What is proved of the algebraic problems and of the dynamic one."""
+    """Describe the proofs of the algebraic problems and of the dynamic one."""
     yield from (f"Step 3: {c.sentence}" for c in result.certificates)
     if result.proof is None:
         yield "Nothing is proved of the fit to the measurements (igpe.certify)."

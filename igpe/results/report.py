@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.markup import folded, number, paragraph, preformatted, table, wide
-from igpe.core.mathml import mathml
+from igpe.problem.card import mathml
 from igpe.results.answer import front
 from igpe.results.details import details, word
 from igpe.results.dynamic_certificate import Certificate
@@ -235,7 +235,7 @@ def candidates(result: ResultData) -> Section:
     ends = series([c.objective for c in every], [c.status.usable for c in every])
     drawn = []
     if np.isfinite(ends.objectives).sum() > 1:  # one is no waterfall
-        draw = partial(draw_waterfall, found={"": ends})
+        draw = partial(draw_waterfall, searches={"": ends})
         drawn.append(figure("Where the ways ended", words(ends), draw))
     heads = ("", "from", word(result), "how it ended")
     return Section(

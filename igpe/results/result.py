@@ -51,7 +51,7 @@ class Result(ResultData, Stored, name="result", number=1):
                   likelihood ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     what the objective is, where it is not a sum of squares
     time_unit     of the times; empty if it is not known
-    equations     of the first experiment's model, as `igpe.core.mathml` typesets them
+    equations     of the first experiment's model, as `igpe.problem.card` typesets them
     sources       experiment -> file of its data, and its SHA-256 checksum
     combined      unknowns of which perfect measurements determine functions only
     """

@@ -25,12 +25,13 @@ from scipy.linalg import eigh
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, noise
-from igpe.smoothing.basis import DEGREE, band_of
 from igpe.smoothing.penalised import (
+    DEGREE,
     NOTHING,
     CurveData,
     Smoothed,
     SmoothingProblem,
+    band_of,
     choose,
     prepare,
     scaled_problem,

@@ -7,8 +7,14 @@ from scipy.interpolate import make_interp_spline
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.smoothing.base import Smooth, noise
-from igpe.smoothing.basis import CubicBasis, LocalPolynomials, band_of, inverse_band
-from igpe.smoothing.penalised import CurveData, prepare
+from igpe.smoothing.penalised import (
+    CubicBasis,
+    CurveData,
+    LocalPolynomials,
+    band_of,
+    inverse_band,
+    prepare,
+)
 
 
 @dataclass(frozen=True)

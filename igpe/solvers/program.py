@@ -3,7 +3,7 @@
 A run ends its children and keeps its time limit. `.sol` files come from a foreign program: nothing
 in them is taken for granted.
 
-Known programs are SCIP, Couenne and Bonmin; SCIP also comes as a wheel. Couenne's AMPL interface:
+Known programs are SCIP and Couenne; SCIP also comes as a wheel. Couenne's AMPL interface:
 BonAmplTMINLP.cpp (solve codes 3, 220, 300, 421 or 410 at a limit, 422 or 411 if interrupted, 500)
 and BonCouenne.cpp.
 """
@@ -425,20 +425,6 @@ def Couenne(
         bound_label="Lower bound",
         margin=MARGIN + CUTOFF,
         how=f"Couenne is a program, on PATH or in the IDAES folder: {IDAES}",
-    )
-
-
-def Bonmin() -> AmplProgram:
-    """Bonmin as a program: a local solver, as its bounds hold for convex problems only.
-
-    Bonami et al., "An algorithmic framework for convex mixed integer nonlinear programs", Discrete
-    Optim. 5 (2008).
-    """
-    return AmplProgram(
-        "bonmin",
-        files=(("bonmin.opt", ""),),
-        time_line="bonmin.time_limit {}",
-        how=f"Bonmin is a program, on PATH or in the IDAES folder: {IDAES}",
     )
 
 

@@ -97,8 +97,8 @@ def _map(reduced: ReducedSystem, slopes: Mapping[str, Any], reach: Mapping[str, 
     known = [j for j, n in enumerate(names) if n in posed.data_names]
 
     def pairs(pattern: Any, columns: Iterable[int]) -> tuple[tuple[int, int], ...]:
-        found = pattern[every][:, list(columns)].tocoo()
-        return tuple(sorted(zip(found.row.tolist(), found.col.tolist(), strict=True)))
+        entries = pattern[every][:, list(columns)].tocoo()
+        return tuple(sorted(zip(entries.row.tolist(), entries.col.tolist(), strict=True)))
 
     algebraic = {i for i, n in enumerate(posed.q_names) if reach[n] == "algebraic"}
     sources = [
@@ -349,18 +349,18 @@ class _Judge:
 
     def _smoothed(self, name: str) -> tuple[str, ...]:
         """The measured quantities whose curves begin with this start value, or give it."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for _, posed, states in self.runs:
             state = posed.single_starts.get(name, "")
             if state in posed.data_names:
-                found[state] = None
+                names[state] = None
             elif state in states:
                 expression = stack([states[state]])
                 q = incidence(expression, posed.q).col
                 if all(posed.q_names[i] in self.group for i in q):
                     data = np.unique(incidence(expression, posed.data).col)
-                    found |= dict.fromkeys(posed.data_names[j] for j in data)
-        return tuple(found)
+                    names |= dict.fromkeys(posed.data_names[j] for j in data)
+        return tuple(names)
 
     def _measure(self, name: str) -> tuple[tuple[str, ...], ...]:
         """What else to measure; where that differs between experiments it says in which."""

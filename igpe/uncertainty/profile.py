@@ -165,33 +165,33 @@ def _cells(p: ParameterProfile, linearised: tuple[float, float]) -> tuple[str, .
     error = (p.upper - p.lower) / 4
     error = error if math.isfinite(error) else math.nan
 
-    def told(pair: tuple[float, float]) -> str:
+    def text(pair: tuple[float, float]) -> str:
         low, high = (number(v, error) or "?" for v in pair)
         return f"[{low}, {high}]"
 
     value = number(p.estimate, error)
-    return p.name, value, told((p.lower, p.upper)), told(linearised), p.unit, p.remark
+    return p.name, value, text((p.lower, p.upper)), text(linearised), p.unit, p.remark
 
 
 def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
     """What is not determined in practice, in words."""
-    found = []
+    lines = []
     for p in profiles:
         sides = {"below": p.lower_end, "above": p.upper_end}
         flat = [side for side, end in sides.items() if end == End.OPEN.value]
         broken = [side for side, end in sides.items() if end == End.BROKEN.value]
         if flat:
-            found.append(
+            lines.append(
                 f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate the "
                 "fit hardly becomes worse, whatever the value."
             )
         if broken:
-            found.append(
+            lines.append(
                 f"The profile of {p.name} could not be followed to its end "
                 f"({' and '.join(broken)}): further away the model breaks down, or its constraints "
                 "cannot be kept."
             )
-    return found
+    return lines
 
 
 INCREMENTS = 4  # of the sum of squares, on each side
@@ -315,7 +315,7 @@ def profile(
     measurements well enough.
     """
     require_confidence("profile", confidence)
-    asked, values = chosen(problem, names), values_of(problem, estimate)
+    requested, values = chosen(problem, names), values_of(problem, estimate)
     problem = held_weights(problem, estimate)
     backend, job = Backend(executor, store, timeout), ProfileJob(problem, method, confidence)
     equations = "" if store is None else fingerprint(problem)
@@ -323,7 +323,7 @@ def profile(
     for turn in range(AGAIN + 1):
         series = "" if store is None else digest("profile", equations, job[1:], values)
         work = Work(partial(_prepared, values), job, series)
-        rows, complete = _rows(work, asked, backend, teller(progress), most_integrations)
+        rows, complete = _rows(work, requested, backend, teller(progress), most_integrations)
         single = [Profiles.from_dict(row["profiles"]) for row in rows]
         integrations += rows[0]["setup"] + sum(one.integrations for one in single)
         better = min((r["better"] for r in rows if r["better"]), key=lambda b: b[1], default=None)
@@ -336,7 +336,7 @@ def profile(
             break
         values = there
     profiles = _widened([p for one in single for p in one.profiles], single[0])
-    lost = [n for n in asked if n not in [p.name for p in profiles]]
+    lost = [n for n in requested if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
     return replace(

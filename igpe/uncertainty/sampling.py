@@ -94,7 +94,6 @@ EACH = 4  # walkers for each unknown, by default
 LEAST = 16  # walkers, by default
 LONG = 50.0  # autocorrelation times that a chain should be long (emcee's documentation)
 BURNT = 2.0  # autocorrelation times at the beginning that are left out; at least 10 % of the steps
-MIXED = 1.05  # R-hat up to which chains agree
 TELL = 100  # steps between two sentences
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from command_line import refused, run
 
-from igpe.cli.options import load_problem
+from igpe.cli.model_file import load_problem
 from igpe.formats.workbooks.words import deviation_of, identifier, is_time, meant, split_header
 
 TIMES = np.array([0.0, 5, 10, 20, 30, 45, 60, 90])

@@ -127,7 +127,7 @@ def test_the_optimum_is_that_of_the_pyomo_program(builder):
         program.prepare(Ipopt(), [start_of(problem)])
         answer = program.solve(None, ())
         assert answer.status is Status.CONVERGED
-        courses = [c.states["x"] for c in program.courses()]
+        courses = [c.states["x"] for c in program.trajectories()]
         found.append((answer.objective, program.parameters(), np.concatenate(courses)))
     (cost, values, x), (other_cost, other_values, other_x) = found
     assert cost == pytest.approx(other_cost, rel=1e-7)

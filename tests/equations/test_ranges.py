@@ -4,7 +4,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.equations.time.known_times import RULES, Enclosure, Range, point
+from igpe.equations.known_times import RULES, Enclosure, Range, point
 
 UNARY = [
     "exp", "log", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from igpe.core.errors import ModelError
-from igpe.equations.time import known_times
-from igpe.equations.time.timed import Held, TimeSymbols, as_products, stops
+from igpe.equations import known_times
+from igpe.equations.timed import Held, TimeSymbols, as_products, stops
 from igpe.problem.inputs import Table, linear_input
 
 T, X, Q = (ca.SX.sym(n) for n in ("t", "x", "q"))

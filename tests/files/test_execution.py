@@ -13,7 +13,7 @@ import pytest
 import igpe
 from igpe.core import markup
 from igpe.dynamics.integrators import compiler
-from igpe.formats.draft.draft import draft
+from igpe.formats.draft import draft
 from igpe.formats.workbooks.words import identifier, known_unit
 from igpe.problem.units import conversion
 from igpe.solvers.ipopt import Ipopt

@@ -5,7 +5,7 @@ import pytest
 from scipy.interpolate import BSpline
 from scipy.linalg import cholesky_banded, solveh_banded
 
-from igpe.smoothing.basis import CubicBasis, inverse_band, inverse_bands, multiply
+from igpe.smoothing.penalised import CubicBasis, inverse_band, inverse_bands, multiply
 
 UNEVEN = np.array([0.0, 0.01, 0.2, 0.25, 0.6, 0.61, 1.0])
 

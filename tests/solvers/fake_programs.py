@@ -22,7 +22,7 @@ import pyomo.environ as pyo
 from igpe.core.status import Status
 from igpe.solvers import program as process
 from igpe.solvers.base import Answer
-from igpe.solvers.program import AmplProgram, Bonmin, Couenne, ScipProgram
+from igpe.solvers.program import AmplProgram, Couenne, ScipProgram
 
 POINT = (1.0, 2.0)
 HEAD = """#!{python} -IS
@@ -297,7 +297,7 @@ FAKES: dict[str, Fake] = {
 SOLVERS = {
     "scip": ScipProgram(),
     "couenne": Couenne(),
-    "bonmin": Bonmin(),
+    "bonmin": AmplProgram("bonmin", files=(("bonmin.opt", ""),), time_line="bonmin.time_limit {}"),
     "ipopt": AmplProgram("ipopt", time_option="max_wall_time"),
 }
 

@@ -1,5 +1,6 @@
 """Branch and bound over the nonlinear parameters of a regression, with a proven lower bound.
 
-`separate` brings a regression into the form of `separable`; `columns` encloses columns on cells,
-`bound` bounds the sum of squares on a box, `search` branches. Uses `taylor`.
+`separate` brings a regression into the form of `separable`; `bound` encloses columns on
+cells and bounds the sum of squares on a box, `search` branches. Taylor models (`taylor`) and
+expressions on them (`graph`) enclose; a new function is one `Univariate` and one rule in `graph`.
 """

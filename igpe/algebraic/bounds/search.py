@@ -35,10 +35,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.bounds.bound import Bounded, BoundedColumn, Hull, Ranges, bound, minimum
-from igpe.algebraic.bounds.columns import Cells, ColumnCells, Open, SearchBox, root, subcells
+from igpe.algebraic.bounds.bound import (
+    Bounded,
+    BoundedColumn,
+    Cells,
+    ColumnCells,
+    Hull,
+    Open,
+    Ranges,
+    SearchBox,
+    bound,
+    minimum,
+    root,
+    subcells,
+)
 from igpe.algebraic.bounds.separable import Separable
-from igpe.algebraic.bounds.taylor.taylor import UNIT, pairs, peak
+from igpe.algebraic.bounds.taylor import UNIT, pairs, peak
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.deadline import interruptible
 from igpe.core.status import Status

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.algebraic.bounds.taylor import functions
-from igpe.algebraic.bounds.taylor.graph import Leaf, TaylorGraph
-from igpe.algebraic.bounds.taylor.taylor import UNIT, Taylor, variable
+from igpe.algebraic.bounds import taylor
+from igpe.algebraic.bounds.graph import Leaf, TaylorGraph
+from igpe.algebraic.bounds.taylor import UNIT, Taylor, variable
 from igpe.core.arrays import FloatArray, IntArray
 
 DECADES = np.log(1e3)  # a: how much finer the scale is at zero than at the upper bound
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Its share of the axis."""
+        """Share of the axis that the span covers."""
         return self.cells * 0.5**self.level
 
     def parts(self, halvings: int) -> "list[Span]":
@@ -261,7 +261,7 @@ def _leaf(lower: FloatArray, upper: FloatArray, j: int, logarithmic: bool) -> Le
         j,
         count,
     )
-    return Leaf(functions.exp(log), log)
+    return Leaf(taylor.exp(log), log)
 
 
 def _joined(parts: list[Taylor], sizes: list[int], shape: tuple[int, int]) -> Taylor:

@@ -29,7 +29,7 @@ from igpe.dynamics.collocation.element import (
 )
 from igpe.dynamics.collocation.guess import (
     NO_IDEA,
-    Course,
+    CollocatedTrajectory,
     guess,
     largest,
     objective_size,
@@ -50,7 +50,7 @@ from igpe.solvers.nl import Scaled
 
 @dataclass(frozen=True)
 class Part:
-    """What one experiment's program is made of on any mesh.
+    """Parts of one experiment's program that do not depend on the mesh.
 
     index      (n_q,) places of its unknowns among the problem's
     linear, residuals   measured quantity -> what it is
@@ -86,13 +86,13 @@ def parts(problem: Problem, radau: Radau) -> list[Part] | None:
         return None
     if not all(system.any_times for system in equations.systems):
         return None
-    found = []
+    every = []
     for k in range(len(problem.experiments)):
         part = _part(problem, k, equations.initial_value_problem(k), radau)
         if part is None:
             return None
-        found.append(part)
-    return found
+        every.append(part)
+    return every
 
 
 FREE = (-np.inf, np.inf)
@@ -100,14 +100,14 @@ FREE = (-np.inf, np.inf)
 
 def _bounds(series: Any) -> tuple[float, float] | None:
     """At all times; None if they change."""
-    found = set()
+    bounds = set()
     for variable in series.values():
         if variable.is_variable_type():
             lower, upper = variable.bounds
-            found.add((-np.inf if lower is None else lower, np.inf if upper is None else upper))
-    if not found:
+            bounds.add((-np.inf if lower is None else lower, np.inf if upper is None else upper))
+    if not bounds:
         return FREE
-    return found.pop() if len(found) == 1 else None
+    return bounds.pop() if len(bounds) == 1 else None
 
 
 def _part(problem: Problem, k: int, ivp: InitialValueProblem, radau: Radau) -> Part | None:
@@ -171,12 +171,12 @@ class Run:
 
     def inputs(self, elements: IntArray, times: FloatArray) -> FloatArray:
         """(n_u, n) at times in elements: what jumps at an element's end has not done so yet."""
-        found = np.zeros((len(self.part.ivp.tables), len(times)))
+        rows = np.zeros((len(self.part.ivp.tables), len(times)))
         segments = {e: self.part.ivp.input_segment(self.mesh.edges[e]) for e in set(elements)}
         for k, (e, t) in enumerate(zip(elements, times, strict=True)):
             a, b = segments[e]
-            found[:, k] = a + b * t
-        return found
+            rows[:, k] = a + b * t
+        return rows
 
     def equations(self) -> Copies:
         """The equations of all elements."""
@@ -185,10 +185,10 @@ class Run:
         times = self.mesh.times[points]
         elements = np.repeat(np.arange(count), self.mesh.radau.points)
         inputs = self.inputs(elements, times.ravel()).reshape(-1, *times.shape)
-        courses = self.states[:, members], self.implicit[:, points - 1]
+        trajectories = self.states[:, members], self.implicit[:, points - 1]
         return Copies(
             self.part.element,
-            np.vstack([*map(_by_element, courses), self._unknowns(count)]),
+            np.vstack([*map(_by_element, trajectories), self._unknowns(count)]),
             np.vstack([times.T, _by_element(inputs), np.diff(self.mesh.edges)]),
         )
 
@@ -213,7 +213,7 @@ class Run:
 
     def residuals(self) -> list[Copies]:
         """The squares that are not of something linear."""
-        m, found = self.part.experiment.measurements, []
+        m, predicted = self.part.experiment.measurements, []
         for k, of in self.part.residuals.items():
             mine = m.column == k
             times = m.times[m.row[mine]]
@@ -221,10 +221,10 @@ class Run:
             x, y = self.states[:, at], self.implicit[:, np.maximum(at - 1, 0)]
             elements = np.maximum(np.searchsorted(self.mesh.edges, times) - 1, 0)
             numbers = [times, *self.inputs(elements, times), m.value[mine], 1 / m.sigma[mine]]
-            found.append(
+            predicted.append(
                 Copies(of, np.vstack([x, y, self._unknowns(len(times))]), np.vstack(numbers))
             )
-        return found
+        return predicted
 
     def squares(self, n: int) -> Squares:
         """Linear residuals, of n variables."""
@@ -278,12 +278,12 @@ class Assembled:
             profile, ivp, times = profiles[k] if profiles else None, run.part.ivp, run.mesh.times
             for i, name in enumerate(ivp.states):
                 otherwise = np.full(len(times), run.part.values[i])
-                found = guess(name, run.part.experiment, times, profile, otherwise)
-                self.values[run.states[i]] = found
+                values = guess(name, run.part.experiment, times, profile, otherwise)
+                self.values[run.states[i]] = values
             for i, name in enumerate(ivp.implicit):
                 otherwise = np.full(len(times) - 1, ivp.guess[i])
-                found = guess(name, run.part.experiment, times[1:], profile, otherwise)
-                self.values[run.implicit[i]] = found
+                values = guess(name, run.part.experiment, times[1:], profile, otherwise)
+                self.values[run.implicit[i]] = values
             at = ca.Function("start", [ivp.q], [ivp.start])(self.values[run.part.index])
             self.values[run.states[:, 0]] = np.asarray(at).ravel()
 
@@ -296,8 +296,8 @@ class Assembled:
         lower[: len(box)], upper[: len(box)] = box.lower, box.upper
         for run in self.runs:
             part, ivp = run.part, run.part.ivp
-            courses = {n: self.values[run.states[i]] for i, n in enumerate(ivp.states)}
-            sizes = state_sizes(part.experiment, courses).values()
+            trajectories = {n: self.values[run.states[i]] for i, n in enumerate(ivp.states)}
+            sizes = state_sizes(part.experiment, trajectories).values()
             size[run.states] = np.array(list(sizes))[:, None]
             for side, k in ((lower, 0), (upper, 1)):
                 side[run.states[:, 1:]] = part.states[k][:, None]
@@ -354,12 +354,12 @@ class Assembled:
         """The free unknowns' present values."""
         return self.problem.box.mapping(self.values[: len(self.problem.box)])
 
-    def courses(self) -> list[Course]:
+    def trajectories(self) -> list[CollocatedTrajectory]:
         """As the variables now stand."""
-        found = []
+        trajectories = []
         for run in self.runs:
             ivp, y = run.part.ivp, self.values[run.implicit]
             states = dict(zip(ivp.states, self.values[run.states], strict=True))
             implicit = dict(zip(ivp.implicit, np.hstack([y[:, :1], y]), strict=True))
-            found.append(Course(run.mesh, states, implicit))
-        return found
+            trajectories.append(CollocatedTrajectory(run.mesh, states, implicit))
+        return trajectories

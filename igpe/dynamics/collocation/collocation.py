@@ -219,8 +219,8 @@ class _Correction:
         method, status = self.method, Status.ITERATION_LIMIT
         most = [most_elements(m.n_elements) for m in fit.meshes]
         for _ in range(method.max_refinements):
-            courses = [list(states.values()) for states in fit.states]
-            pairs = list(zip(fit.meshes, courses, strict=True))
+            trajectories = [list(states.values()) for states in fit.states]
+            pairs = list(zip(fit.meshes, trajectories, strict=True))
             fine = RESOLVED * method.tolerance
             if fit.answer.status is Status.CONVERGED and all(m.resolves(c, fine) for m, c in pairs):
                 return self._estimate(fit, Status.CONVERGED)
@@ -287,11 +287,11 @@ def _solve(
     known: Sequence[KnownOptimum] = (),
 ) -> CollocationFit:
     answer = program.solve(left, known)
-    courses = program.courses()
+    trajectories = program.trajectories()
     return CollocationFit(
         answer,
         program.parameters() if answer.status.usable else dict(start),
         program.meshes,
-        tuple(c.states for c in courses),
-        tuple(c.profile for c in courses),
+        tuple(c.states for c in trajectories),
+        tuple(c.profile for c in trajectories),
     )

@@ -201,8 +201,8 @@ class Assembly:
 
     def _values(self, x: Any) -> Any:
         unscaled = x * ca.DM(self.size)
-        found = [ca.vec(_called(c, c.piece.values, unscaled)) for c in self.constraints]
-        return ca.vertcat(*found) * ca.DM(self.rows)
+        every = [ca.vec(_called(c, c.piece.values, unscaled)) for c in self.constraints]
+        return ca.vertcat(*every) * ca.DM(self.rows)
 
     def _gradient(self, x: Any) -> Any:
         n, unscaled = len(self.size), x * ca.DM(self.size)
@@ -283,7 +283,7 @@ def _gathering(to: IntArray, size: int) -> Any:
 
 
 def _dm(matrix: Any) -> Any:
-    found = sparse.csc_matrix(matrix)
-    found.sort_indices()
-    sparsity = ca.Sparsity(*found.shape, found.indptr.tolist(), found.indices.tolist())
-    return ca.DM(sparsity, found.data)
+    columns = sparse.csc_matrix(matrix)
+    columns.sort_indices()
+    sparsity = ca.Sparsity(*columns.shape, columns.indptr.tolist(), columns.indices.tolist())
+    return ca.DM(sparsity, columns.data)

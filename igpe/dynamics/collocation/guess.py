@@ -1,4 +1,4 @@
-"""Where collocation begins: courses guessed from profiles, measurements or the model."""
+"""Where collocation begins: trajectories guessed from profiles, measurements or the model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LEAST = 1e-6  # of its largest bound: an unknown's size if it starts at next to 
 
 
 @dataclass(frozen=True)
-class Course:
+class CollocatedTrajectory:
     """The polynomials of one experiment, as the variables stand. Values at the mesh's times."""
 
     mesh: Mesh
@@ -72,26 +72,26 @@ def first_meshes(
 
 def unknown_sizes(problem: Problem, starts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Magnitudes of the free unknowns: where solves begin, or a little of their bounds."""
-    box, found = problem.box, {}
+    box, sizes = problem.box, {}
     for name, lower, upper in zip(box.names, box.lower, box.upper, strict=True):
         begins = largest([s[name] for s in starts if name in s])
-        found[name] = max(begins, LEAST * largest([lower, upper])) or NO_IDEA
-    return found
+        sizes[name] = max(begins, LEAST * largest([lower, upper])) or NO_IDEA
+    return sizes
 
 
 def state_sizes(experiment: Experiment, values: Mapping[str, FloatArray]) -> dict[str, float]:
-    """Magnitudes of the states, whose courses begin at `values`.
+    """Magnitudes of the states, whose trajectories begin at `values`.
 
     Those that nothing is known of are as large as the others.
     """
-    found = {}
-    for name, course_of in values.items():
+    sizes = {}
+    for name, trajectory in values.items():
         if name in experiment.measured:
-            found[name] = largest(experiment.measurements.of(name)[1])
-        found[name] = found.get(name) or largest(course_of)
-    known = [s for s in found.values() if s > 0]
+            sizes[name] = largest(experiment.measurements.of(name)[1])
+        sizes[name] = sizes.get(name) or largest(trajectory)
+    known = [s for s in sizes.values() if s > 0]
     typical = float(np.median(known)) if known else NO_IDEA
-    return {n: s or typical for n, s in found.items()}
+    return {n: s or typical for n, s in sizes.items()}
 
 
 def objective_size(problem: Problem) -> float:
@@ -147,9 +147,9 @@ def guess(
 
     All are values at the times.
     """
-    found = profile(name, times) if profile is not None else None
-    if found is not None and np.isfinite(found).all():
-        return np.asarray(found, dtype=float)
+    own = profile(name, times) if profile is not None else None
+    if own is not None and np.isfinite(own).all():
+        return np.asarray(own, dtype=float)
     if name in experiment.measured:
         return _between_measurements(name, experiment, times)
     given = experiment.start.get(name)

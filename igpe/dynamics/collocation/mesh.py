@@ -54,8 +54,8 @@ class Radau:
         nodes = self.nodes if from_start else self.nodes[1:]
         degree = len(nodes) - 1
         to_modes = np.linalg.inv(legendre.legvander(2 * nodes - 1, degree))
-        found = legendre.legvander(2 * places - 1, degree) @ to_modes
-        return found if from_start else np.column_stack([np.zeros(len(places)), found])
+        integrals = legendre.legvander(2 * places - 1, degree) @ to_modes
+        return integrals if from_start else np.column_stack([np.zeros(len(places)), integrals])
 
     def last_mode(self, values: FloatArray) -> FloatArray:
         """(n_elements,) how far the polynomials' Legendre coefficients still are from zero.
@@ -98,8 +98,8 @@ class Mesh:
 
     def evaluate(self, values: FloatArray, times: FloatArray, *, state: bool) -> FloatArray:
         """(n,) the polynomials through `values` (one for each of `self.times`) at any times."""
-        found = np.searchsorted(self.edges, times, side="left") - 1
-        element = np.clip(found, 0, self.n_elements - 1)
+        place = np.searchsorted(self.edges, times, side="left") - 1
+        element = np.clip(place, 0, self.n_elements - 1)
         left, right = self.edges[element], self.edges[element + 1]
         weights = self.radau.weights((times - left) / (right - left), from_start=state)
         return np.asarray((weights * values[self.members[element]]).sum(axis=1))
@@ -118,23 +118,23 @@ class Mesh:
         ]
         return Mesh(np.concatenate([*parts, self.edges[-1:]]), self.radau)
 
-    def refined(self, courses: list[FloatArray], tolerance: float) -> "Mesh":
+    def refined(self, trajectories: list[FloatArray], tolerance: float) -> "Mesh":
         """Smaller elements where a state's polynomial is not resolved; all halved if all are.
 
-        courses    states' values at `times`
+        trajectories    states' values at `times`
         tolerance  relative accuracy asked at the ends of elements
         """
-        pieces = self._needed(courses, tolerance)
+        pieces = self._needed(trajectories, tolerance)
         return self.split(pieces if (pieces > 1).any() else np.full(self.n_elements, 2))
 
-    def resolves(self, courses: list[FloatArray], tolerance: float) -> bool:
+    def resolves(self, trajectories: list[FloatArray], tolerance: float) -> bool:
         """Whether no element is too large for the states' polynomials; see `refined`."""
-        return bool((self._needed(courses, tolerance) == 1).all())
+        return bool((self._needed(trajectories, tolerance) == 1).all())
 
-    def _needed(self, courses: list[FloatArray], tolerance: float) -> IntArray:
+    def _needed(self, trajectories: list[FloatArray], tolerance: float) -> IntArray:
         """(n_elements,) pieces that each element should be cut into."""
         error = np.zeros(self.n_elements)
-        for values in courses:
+        for values in trajectories:
             scale = np.ptp(values) or 1.0
             error = np.maximum(error, self.radau.last_mode(values[self.members]) / scale)
         return _pieces(error, tolerance, self.radau.points)
@@ -146,10 +146,10 @@ def most_elements(n_first: int) -> int:
 
 
 def first_mesh(stops: FloatArray, guesses: list[Curve], radau: Radau, tolerance: float) -> Mesh:
-    """Elements between all stops, small enough that polynomials follow the guessed courses.
+    """Elements between all stops, small enough that polynomials follow the guessed trajectories.
 
     stops    increasing times that must be edges: start, measurements, jumps of inputs
-    guesses  guessed courses of states, as far as there are any
+    guesses  guessed trajectories of states, as far as there are any
     """
     span = stops[-1] - stops[0]
     mesh = Mesh(stops, radau)

@@ -23,7 +23,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import Unsupported
 from igpe.dynamics.collocation.guess import (
     NO_IDEA,
-    Course,
+    CollocatedTrajectory,
     guess,
     largest,
     objective_size,
@@ -161,11 +161,13 @@ class Transcription:
         """The free unknowns' present values."""
         return {n: float(self.unknowns[n][0].value) for n in self.problem.box.names}
 
-    def courses(self) -> list[Course]:
+    def trajectories(self) -> list[CollocatedTrajectory]:
         """As the variables now stand."""
         families = ((run.mesh, run.states, run.algebraics) for run in self.runs)
         return [
-            Course(mesh, *({n: _values(v) for n, v in family.items()} for family in both))
+            CollocatedTrajectory(
+                mesh, *({n: _values(v) for n, v in family.items()} for family in both)
+            )
             for mesh, *both in families
         ]
 

@@ -12,7 +12,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import refused
-from igpe.equations.time.timed import Stops
+from igpe.equations.timed import Stops
 
 CLOSEST = 1e-6  # outputs closer than this fraction of a piece begin a new one
 

@@ -48,7 +48,7 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.problem.experiment import Experiment, Measurements
-from igpe.problem.priors import Prior
+from igpe.problem.losses import Prior
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 

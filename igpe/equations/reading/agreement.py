@@ -218,11 +218,11 @@ class _Comparison:
     ) -> bool:
         """Whether a difference is about what sides change by if every quantity is rounded."""
         random = np.random.default_rng(1)
-        found = []
+        residuals = []
         for factor in (0.0, *[ROUNDING] * SHAKEN):
             self._set(point, 1 + factor * random.uniform(-1, 1, len(self.table)), at=at)
-            found.append(_number(sides[0]) - _number(sides[1]))
-        changes = np.abs(np.array(found) - found[0])
+            residuals.append(_number(sides[0]) - _number(sides[1]))
+        changes = np.abs(np.array(residuals) - residuals[0])
         return bool(abs(difference) <= AMPLIFIED * np.max(changes))
 
     def _quantities(self, row: int, point: int) -> set[int]:
@@ -346,7 +346,7 @@ def _width(lower: float, upper: float, nominal: float) -> float:
 
 
 def _number(node: Any) -> float:
-    """What Pyomo computes; NaN where that is no number."""
+    """Number that Pyomo computes; NaN where the result is no number."""
     try:
         return float(_evaluated(node))
     except (ArithmeticError, ValueError):

@@ -145,10 +145,10 @@ class Instant(NumericValue):  # type: ignore[misc]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Element by element, as Pyomo does it; comparisons of arrays are true or false."""
-        found = NumericValue.__array_ufunc__(self, ufunc, method, *inputs, **options)
-        if not isinstance(found, np.ndarray):
-            return found
-        plain = found.view(np.ndarray)
+        result = NumericValue.__array_ufunc__(self, ufunc, method, *inputs, **options)
+        if not isinstance(result, np.ndarray):
+            return result
+        plain = result.view(np.ndarray)
         return plain.astype(bool) if ufunc in COMPARISONS else plain
 
     def is_fixed(self) -> bool:
@@ -160,7 +160,7 @@ class Instant(NumericValue):  # type: ignore[misc]
         return False
 
     def is_potentially_variable(self) -> bool:
-        """Nothing to solve for."""
+        """Return False: the time is never solved for."""
         return False
 
     def is_expression_type(self, expression_system: Any = None) -> bool:
@@ -168,7 +168,7 @@ class Instant(NumericValue):  # type: ignore[misc]
         return False
 
     def to_string(self, *arguments: Any, **options: Any) -> str:
-        """Its name in printed expressions."""
+        """Name of the time in printed expressions."""
         return "t" if self.expression is None else str(self.expression)
 
     __str__ = to_string

@@ -52,7 +52,7 @@ Ask = Callable[[float], tuple[Any, set[float]]]
 
 
 class Pieces(NamedTuple):
-    """What is written before, at and after each cut.
+    """Expressions before, at and after each cut.
 
     cuts     (n,) times at which it may change, increasing
     answers  (2 n + 1,) before the first cut, at it, between it and the second, ...
@@ -195,7 +195,7 @@ def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
 
     raises ModelError where what decides about such a jump is no comparison that can be followed
     """
-    found = bool(system.events) or experiment.steady is not None
+    is_moved = bool(system.events) or experiment.steady is not None
     for name, condition in system.jumps:
         causes = list(_moved_by(problem, experiment, system, condition))
         if causes and not _is_followed(system, condition):
@@ -210,8 +210,8 @@ def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
                 "comparison, an igpe.Event, or a smooth transition, for example "
                 "1/(1 + pyo.exp(-(a - b)/width))."
             )
-        found |= bool(causes)
-    return found
+        is_moved |= bool(causes)
+    return is_moved
 
 
 def _is_followed(system: System, condition: Any) -> bool:

@@ -38,7 +38,7 @@ def conservation_laws(species: Sequence[str], equations: Iterable[Equation]) -> 
     matrix = [[c.get(s, Fraction(0)) for c in columns] for s in species]
     simple = sorted(_without_signs(matrix), key=lambda r: (sum(map(bool, r)), sum(r)))
     rows = [*simple, *_null_space(matrix)]
-    return tuple(Law(_whole(species, rows[i])) for i in _independent(rows))
+    return tuple(Law(_smallest_integers(species, rows[i])) for i in _independent(rows))
 
 
 def laws_for(wanted: Sequence[str], laws: Sequence[Law]) -> tuple[Law, ...]:
@@ -110,7 +110,7 @@ def _reduced(rows: Sequence[Row]) -> tuple[list[list[Fraction]], list[int]]:
     return table, pivots
 
 
-def _whole(species: Sequence[str], row: Row) -> dict[str, int]:
+def _smallest_integers(species: Sequence[str], row: Row) -> dict[str, int]:
     scale = lcm(*(n.denominator for n in row))
     whole = [int(n * scale) for n in row]
     shared = gcd(*whole) * (-1 if next(n for n in whole if n) < 0 else 1)

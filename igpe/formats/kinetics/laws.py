@@ -27,7 +27,7 @@ _TERM = re.compile(r"(?:(?P<count>\d+/\d+|\d+(?:\.\d+)?|\.\d+)\s*\*?\s*)?(?P<nam
 
 @dataclass(frozen=True)
 class Equation:
-    """What reacts to what.
+    """Stoichiometry of one reaction: reactants and products.
 
     left, right  species -> stoichiometric coefficient, positive
     reversible   whether the arrow points both ways
@@ -395,7 +395,7 @@ def plain(power: Fraction | float) -> int | float:
 
 @dataclass(frozen=True)
 class Reaction:
-    """What reacts to what, and how fast.
+    """One reaction: its stoichiometry and its rate law.
 
     text  "A + 2 B -> C"; "<->" for a reaction that goes back
     rate  by default mass action with the constants k1, or k1f and k1r, 1 its place in the list

@@ -19,8 +19,7 @@ from igpe.core.errors import ModelError
 from igpe.core.markup import table
 from igpe.formats.kinetics.conservation import Law, conservation_laws, laws_for
 from igpe.formats.kinetics.laws import TEMPERATURE, Arrhenius, OwnLaw, Reaction, numbered, plain
-from igpe.problem.card import typeset
-from igpe.problem.written import equations
+from igpe.problem.card import equations, typeset
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ class Reactor:
 
     @cached_property
     def conservation(self) -> tuple[Law, ...]:
-        """What no reaction changes: `print(*reactor.conservation)`."""
+        """Sums that no reaction changes: `print(*reactor.conservation)`."""
         return conservation_laws(self.species, (r.equation for r in self.steps))
 
     @property

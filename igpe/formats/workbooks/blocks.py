@@ -204,11 +204,11 @@ def _blocks(
     starts = [c for c, _ in labels] or [0, *(part[0] for part in parts[1:])]
     shared = [rows[r] for r in range(above, first)]
     shared += [rows[r][lists:] for r in data] if lists else []
-    found = []
+    blocks = []
     for part, begin, following in zip(parts, starts, [*starts[1:], None], strict=True):
         own = [rows[r][begin:following] for r in range(first, header)]
         mine = [r for r in data if any(rows[r][c].kind is not Kind.EMPTY for c in part)]
-        found.append(
+        blocks.append(
             SheetTable(
                 grid,
                 tuple(part),
@@ -221,7 +221,7 @@ def _blocks(
                 bool(labels),
             )
         )
-    return found
+    return blocks
 
 
 def _is_unit_row(row: Row) -> bool:

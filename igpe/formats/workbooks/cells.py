@@ -92,7 +92,7 @@ class CellGrid:
 
 
 class Question(DataError):
-    """What a file leaves open.
+    """An ambiguity of a file, with the choices that resolve it.
 
     choices  what the user may mean -> arguments of `read_workbook` that say so
     """

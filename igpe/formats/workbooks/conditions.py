@@ -72,21 +72,23 @@ def conditions_above(block: SheetTable) -> dict[str, Condition]:
 
     raises  DataError if they give several temperatures
     """
-    found: dict[str, Condition] = {}
+    conditions: dict[str, Condition] = {}
     for text in (block.grid.sheet, block.title):
-        _put(found, words.TEMPERATURE, degrees_in(text), block)
+        _put(conditions, words.TEMPERATURE, degrees_in(text), block)
     for row in block.above:
         cells = [c for c in row if c.kind is not Kind.EMPTY]
         for k, cell in enumerate(cells):
             if cell.kind is Kind.TEXT:
-                _put(found, words.TEMPERATURE, _one_temperature(_AT, cell.text), block)
+                _put(conditions, words.TEMPERATURE, _one_temperature(_AT, cell.text), block)
                 for entry in _entries(cell.text, [*cells[k + 1 :], EMPTY, EMPTY]):
-                    _put(found, *_condition(*entry), block)
-    return found
+                    _put(conditions, *_condition(*entry), block)
+    return conditions
 
 
-def _put(found: dict[str, Condition], name: str, one: Condition | None, block: SheetTable) -> None:
-    before = found.get(name, one)
+def _put(
+    conditions: dict[str, Condition], name: str, one: Condition | None, block: SheetTable
+) -> None:
+    before = conditions.get(name, one)
     if one is None or before is None:
         return
     if name == words.TEMPERATURE and one.unit and abs(before.value - one.value) > ROUNDED:
@@ -95,7 +97,7 @@ def _put(found: dict[str, Condition], name: str, one: Condition | None, block: S
             f"{before.written} and {one.written}, in its title, in the lines above it or in the "
             "name of its sheet. Remove the one that does not hold."
         )
-    found[name] = one
+    conditions[name] = one
 
 
 def _entries(text: str, following: Sequence[Cell]) -> Iterator[tuple[str, float | None, str]]:
@@ -140,13 +142,13 @@ def table_of_conditions(block: SheetTable, names: Iterable[str]) -> dict[str, di
         cells = block.cells(number)
         if not {c.text for c in cells} & known or len(set(c.text for c in cells)) < len(cells):
             continue
-        found: dict[str, dict[str, Condition]] = {}
+        conditions: dict[str, dict[str, Condition]] = {}
         for other, title in enumerate(block.headers):
             written, unit = split_header(title)
             unit = unit or words.unit_below(block.units[other])
             for run, cell in zip(cells, block.cells(other), strict=True):
                 if other != number and cell.kind is Kind.NUMBER and run.text in known and header:
-                    own = found.setdefault(run.text, {})
+                    own = conditions.setdefault(run.text, {})
                     own[condition_name(written, unit)] = condition(cell.value, unit)
-        return found
+        return conditions
     return {}

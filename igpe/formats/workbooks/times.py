@@ -26,7 +26,7 @@ ORDERS = ("day first", "month first")
 
 @dataclass(frozen=True)
 class Options:
-    """What the user says of a file.
+    """Arguments with which the user describes a file.
 
     roles    header -> what the column is;  names: header -> name in the model
     units    header -> unit;  dates: "day first" or "month first" or ""

@@ -71,7 +71,7 @@ class Workbook:
         return sum(int(r.table.reindex(columns=names).notna().to_numpy().sum()) for r in self.runs)
 
     def table(self) -> pd.DataFrame:
-        """What was understood: a row for each column of each run, and for each condition."""
+        """Reading of the workbook: a row for each column of each run, and for each condition."""
         rows = []
         for run in self.runs:
             rows += [[run.name, *self._row(q, role, [run])] for q, role in self._columns([run])]
@@ -100,7 +100,7 @@ class Workbook:
         return [q.header, q.name, kind, q.unit, size, f"{len(values)}", cells]
 
     def summary(self) -> str:
-        """What was understood of all runs, in lines of at most 80 characters."""
+        """Summary of all runs, in lines of at most 80 characters."""
         rows = [HEADS, *(self._row(q, role, self.runs) for q, role in self._columns(self.runs))]
         given: dict[tuple[str, str], dict[str, str]] = {
             (n, c.unit): {} for run in self.runs for n, c in run.conditions.items()

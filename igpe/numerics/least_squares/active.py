@@ -96,7 +96,7 @@ class Direction(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What it means for the user."""
+        """Sentence that explains the direction to the user."""
         if len(self.names) == 1:
             return f"The measurements do not determine {self.names[0]}."
         parts = " ".join(

@@ -147,7 +147,7 @@ class Logarithms:
         return in_logarithms
 
     def back(self, fit: Fit) -> Fit:
-        """What was found, in x."""
+        """Solution in terms of x."""
         x, at = self.home(fit.x), fit.at
         if at is not None:
             at = at._replace(jacobian=at.jacobian / self._slope(x))

@@ -113,8 +113,8 @@ class Curvature:
         jacobian = at.jacobian * reach
         if not self.believed:
             return bounded_solution(jacobian, -at.residual, lower, upper) * reach
-        whole = jacobian.T @ jacobian + reach[:, None] * self.matrix * reach
-        values, vectors = np.linalg.eigh(whole)
+        curvature = jacobian.T @ jacobian + reach[:, None] * self.matrix * reach
+        values, vectors = np.linalg.eigh(curvature)
         root = np.sqrt(np.maximum(values, FLAT * max(float(values.max()), NEGLIGIBLE)))
         right = -(vectors.T @ (jacobian.T @ at.residual)) / root
         return bounded_solution(root[:, None] * vectors.T, right, lower, upper) * reach

@@ -177,8 +177,10 @@ def _relative(residuals: FitResiduals, floor: float) -> FloatArray:
     """(m,) fitted values as shares of the quantity's largest, with a floor."""
     largest = np.zeros(int(residuals.quantity.max()) + 1)
     np.maximum.at(largest, residuals.quantity, residuals.size)
-    whole = largest[residuals.quantity]
-    share = np.divide(residuals.size, whole, out=np.ones_like(whole), where=whole > 0)
+    largest_of = largest[residuals.quantity]
+    share = np.divide(
+        residuals.size, largest_of, out=np.ones_like(largest_of), where=largest_of > 0
+    )
     return np.asarray(np.hypot(floor, share))
 
 
@@ -317,8 +319,8 @@ def ljung_box(residual: FloatArray) -> Tested:
     """Autocorrelation of neighbours in time (Ljung & Box 1978)."""
     n, centred = len(residual), residual - residual.mean()
     lags = np.arange(1, max(1, min(LAGS, n // 5)) + 1)
-    whole = float(centred @ centred)
-    part = np.array([centred[k:] @ centred[:-k] for k in lags]) / (whole or 1.0)
+    total = float(centred @ centred)
+    part = np.array([centred[k:] @ centred[:-k] for k in lags]) / (total or 1.0)
     q = float(n * (n + 2) * np.sum(part**2 / (n - lags)))
     says = "neighbouring residuals are alike: the model or the error model misses something"
     return Tested("autocorrelation", q, float(special.chdtrc(len(lags), q)), says)

@@ -24,7 +24,7 @@ class EstimatedSigma:
 
     @property
     def follows(self) -> bool:
-        """Whether it is computed with the predictions: always."""
+        """Return True: the predictions always enter."""
         return True
 
     @property

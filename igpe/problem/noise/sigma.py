@@ -81,12 +81,12 @@ def deviations(
 
     models  column -> its noise model; other columns keep `sigma`
     """
-    found = sigma.copy()
+    result = sigma.copy()
     for number, model in models.items():
         mine = column == number
         sizes = np.maximum(np.abs(predicted[mine]), model.least(value[mine]))
-        found[mine] = model.deviation(sizes)
-    return found
+        result[mine] = model.deviation(sizes)
+    return result
 
 
 def deviation_slopes(

@@ -203,7 +203,7 @@ def slabs(outer: BoxNode, inner: BoxNode) -> Iterator[tuple[Corner, Corner]]:
 
 
 def _fault(node: BoxNode, children: list[BoxNode]) -> str:
-    """What is wrong with a node and its children; empty if nothing is."""
+    """Fault of a node and its children; empty if there is none."""
     if any(a > b for a, b in zip(node.low, node.high, strict=True)):
         return "its bounds are crossed"
     if node.reason in ("bound", "open"):

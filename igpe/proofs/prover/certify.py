@@ -45,7 +45,7 @@ GROWTH = 1.5
 
 
 class SearchTask(NamedTuple):
-    """What a worker needs to search a part of the tree."""
+    """Everything that a worker needs to search a part of the tree."""
 
     problem: Problem
     gap: float

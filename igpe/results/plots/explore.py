@@ -91,13 +91,13 @@ class Explorer:
     @property
     def parameters(self) -> dict[str, float]:
         """Unknown -> value of its slider; as it was estimated, if the browser has rounded it."""
-        found = {name: float(slider.value) for name, slider in self.sliders.items()}
+        values = {name: float(slider.value) for name, slider in self.sliders.items()}
         for name, exact in self._exact.items():
             slider = self.sliders[name]
-            pair = np.array([found[name], exact])
+            pair = np.array([values[name], exact])
             apart = np.ptp(np.log10(pair) if hasattr(slider, "base") else pair)
-            found[name] = exact if apart <= ROUNDED * slider.step else found[name]
-        return found
+            values[name] = exact if apart <= ROUNDED * slider.step else values[name]
+        return values
 
     @property
     def line(self) -> str:
@@ -218,9 +218,9 @@ def _points(problem: Problem) -> pd.DataFrame:
         known = e.sigma_known and not e.error_models
         sigma = e.measurements.sigma if known else np.nan
         tables.append(e.measurements.table(e.name).assign(sigma=sigma))
-    found = pd.concat(tables, ignore_index=True)
-    units = {n: problem.unit(n) for n in found["name"].unique()}
-    return found.assign(unit=found["name"].map(units))
+    frame = pd.concat(tables, ignore_index=True)
+    units = {n: problem.unit(n) for n in frame["name"].unique()}
+    return frame.assign(unit=frame["name"].map(units))
 
 
 def _slider(widgets: Any, problem: Problem, name: str, value: float) -> Any:

@@ -145,12 +145,12 @@ def experiment_handles(every: Mapping[str, Any], **changes: Any) -> dict[str, An
     """Experiment -> its mark and line in a legend; a single one needs none."""
     from matplotlib.lines import Line2D  # noqa: PLC0415 - slow to import
 
-    found = {}
+    marks = {}
     for name, look in every.items() if len(every) > 1 else ():
         mark: dict[str, Any] = {"color": look.color, "marker": look.marker}
         mark |= {"linestyle": look.line, "markersize": 4, "markerfacecolor": "none"}
-        found[label(name)] = Line2D([], [], **mark | changes)
-    return found
+        marks[label(name)] = Line2D([], [], **mark | changes)
+    return marks
 
 
 def draw_residuals(

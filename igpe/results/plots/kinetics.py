@@ -170,11 +170,11 @@ def _line(result: ResultData, constant: Any, t: FloatArray) -> tuple[FloatArray,
 
 def _temperatures(problem: Problem) -> list[float]:
     """Those of the experiments, K; of a programme its least and greatest."""
-    found: list[float] = []
+    degrees: list[float] = []
     for e in problem.experiments:
         given = e.inputs.get(TEMPERATURE, getattr(problem.model, "temperature", None))
         if isinstance(given, Table):
-            found += [float(np.min(given.values)), float(np.max(given.values))]
+            degrees += [float(np.min(given.values)), float(np.max(given.values))]
         elif isinstance(given, (int, float)):
-            found.append(float(given))
-    return found
+            degrees.append(float(given))
+    return degrees

@@ -69,27 +69,27 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     return Plot([ax])
 
 
-def draw_waterfall(ax: Any, found: Mapping[str, Series], *, rounding: float = 0.0) -> None:
+def draw_waterfall(ax: Any, searches: Mapping[str, Series], *, rounding: float = 0.0) -> None:
     """One line for each series.
 
     Objectives on a logarithmic scale, or how far they are above the best where some are not
     positive. Where an end is no optimum its mark is hollow; what failed is counted in the legend.
-    found     name -> series
+    searches  name -> series
     rounding  sums of squares below it are as good as zero, and drawn there
     """
     from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - slow to import
 
-    known = np.concatenate([s.objectives[np.isfinite(s.objectives)] for s in found.values()])
+    known = np.concatenate([s.objectives[np.isfinite(s.objectives)] for s in searches.values()])
     least = rounding if (known >= 0).all() else -np.inf
     known = np.maximum(known, least)
     shift = 0.0 if (known > 0).all() else 1.0 - float(known.min(initial=0.0))
-    for k, (name, one) in enumerate(found.items()):
+    for k, (name, one) in enumerate(searches.items()):
         good = np.isfinite(one.objectives)
         failed = f"{np.sum(~good)} of {len(good)} failed" * bool(np.sum(~good))
         ends = Series(np.maximum(one.objectives[good], least) + shift, one.arrived[good])
         _line(ax, ends, ": ".join(filter(None, (name, failed))), k)
         steps = sorted(_steps(ends.objectives), key=lambda s: s.start - s.stop)[:MOST]
-        for step in steps if len(found) == 1 else ():
+        for step in steps if len(searches) == 1 else ():
             if len(step) > 2:  # noqa: PLR2004 - shorter than the words
                 middle = (step.start + 1 + step.stop) / 2
                 ax.annotate(

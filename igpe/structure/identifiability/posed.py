@@ -25,7 +25,7 @@ from igpe.equations.operations import UnknownOperation
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.symbols import stack
 from igpe.equations.system import System
-from igpe.equations.time.timed import Held, TimeSymbols, as_products
+from igpe.equations.timed import Held, TimeSymbols, as_products
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem

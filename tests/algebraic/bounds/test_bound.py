@@ -7,8 +7,7 @@ from brute_force import Case, Setting
 from repeated import repeated
 from scipy.optimize import linprog
 
-from igpe.algebraic.bounds.bound import BoundedColumn, Hull, Ranges, bound, farthest
-from igpe.algebraic.bounds.columns import Cells
+from igpe.algebraic.bounds.bound import BoundedColumn, Cells, Hull, Ranges, bound, farthest
 from igpe.algebraic.bounds.separable import Span
 
 MODELS = (

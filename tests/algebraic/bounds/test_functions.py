@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from exactly import EXTREMES, escape, finite, offsets, place
 
-from igpe.algebraic.bounds.taylor import functions
-from igpe.algebraic.bounds.taylor.taylor import Taylor, constant, variable
+from igpe.algebraic.bounds import taylor
+from igpe.algebraic.bounds.taylor import Taylor, constant, variable
 
 EXACT = {
-    "exp": (functions.exp, exactly.exp, (-600.0, 600.0)),
-    "log": (functions.log, exactly.log, (1e-12, 1e12)),
-    "reciprocal": (functions.reciprocal, lambda x: 1 / x, (1e-12, 1e12)),
-    "negative reciprocal": (functions.reciprocal, lambda x: 1 / x, (-1e12, -1e-12)),
-    "sigmoid": (functions.sigmoid, exactly.sigmoid, (-60.0, 60.0)),
-    "softplus": (functions.softplus, exactly.softplus, (-60.0, 60.0)),
-    "absolute": (functions.absolute, abs, (-1e3, 1e3)),
-    "sine": (functions.sine, exactly.sin, (-40.0, 40.0)),
-    "cosine": (functions.cosine, exactly.cos, (-40.0, 40.0)),
+    "exp": (taylor.exp, exactly.exp, (-600.0, 600.0)),
+    "log": (taylor.log, exactly.log, (1e-12, 1e12)),
+    "reciprocal": (taylor.reciprocal, lambda x: 1 / x, (1e-12, 1e12)),
+    "negative reciprocal": (taylor.reciprocal, lambda x: 1 / x, (-1e12, -1e-12)),
+    "sigmoid": (taylor.sigmoid, exactly.sigmoid, (-60.0, 60.0)),
+    "softplus": (taylor.softplus, exactly.softplus, (-60.0, 60.0)),
+    "absolute": (taylor.absolute, abs, (-1e3, 1e3)),
+    "sine": (taylor.sine, exactly.sin, (-40.0, 40.0)),
+    "cosine": (taylor.cosine, exactly.cos, (-40.0, 40.0)),
 } | {
     f"power {a}": (
-        functions.power(a),
+        taylor.power(a),
         lambda x, a=a: exactly.power(x, Fraction(a)),
         (1e-6, 1e6),
     )

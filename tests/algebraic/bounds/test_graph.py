@@ -4,9 +4,9 @@ import casadi as ca
 import numpy as np
 import pytest
 
+from igpe.algebraic.bounds.graph import Leaf, TaylorGraph
 from igpe.algebraic.bounds.separable import _leaf
-from igpe.algebraic.bounds.taylor.graph import Leaf, TaylorGraph
-from igpe.algebraic.bounds.taylor.taylor import pairs, variable
+from igpe.algebraic.bounds.taylor import pairs, variable
 from igpe.equations.operations import UnknownOperation
 
 K, P = ca.SX.sym("k", 2), ca.SX.sym("p", 2)

@@ -9,8 +9,7 @@ from scipy.optimize import least_squares
 
 from igpe.algebraic.base import Contribution, Regression
 from igpe.algebraic.bounds import search as search_module
-from igpe.algebraic.bounds.bound import best_linear
-from igpe.algebraic.bounds.columns import root
+from igpe.algebraic.bounds.bound import best_linear, root
 from igpe.algebraic.bounds.search import ProjectedSearch, SearchLimits
 from igpe.algebraic.bounds.separable import Axis, ParameterPair
 from igpe.algebraic.bounds.separate import separate

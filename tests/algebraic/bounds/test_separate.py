@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.base import Contribution
-from igpe.algebraic.bounds.separate import separate
-from igpe.algebraic.bounds.taylor.terms import exchanges, product_bounds, sum_bounds
+from igpe.algebraic.bounds.separate import exchanges, product_bounds, separate, sum_bounds
 from igpe.core.box import Box
 from igpe.equations.operations import UnknownOperation
 

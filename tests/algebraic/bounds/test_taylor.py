@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from exactly import escape, offsets, place
 
-from igpe.algebraic.bounds.taylor.taylor import Taylor, constant, pairs, peak, variable
+from igpe.algebraic.bounds.taylor import Taylor, constant, pairs, peak, variable
 
 
 class Twin:

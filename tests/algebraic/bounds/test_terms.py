@@ -4,7 +4,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from igpe.algebraic.bounds.taylor.terms import MOST, terms_of
+from igpe.algebraic.bounds.separate import MOST, terms_of
 
 K, P = ca.SX.sym("k", 2), ca.SX.sym("p", 4)
 A, T = K[0], K[1]

@@ -110,27 +110,27 @@ class BackwardLifting(Checked):
         watch(point, at)
         now, near = _Now(point, at, 0, 1), 0
         while True:
-            whole = _whole(now.at)
+            full = _full(now.at)
             now = now._replace(evaluations=now.evaluations + 1)
-            if whole is None:
+            if full is None:
                 return Outcome(now.point, None, Status.STALLED, now.iterations, now.evaluations)
-            step = proposal(whole, now.point, space)
-            ended, after = rests(self.tolerance, self.decrease, whole, step, MEET), now
+            step = proposal(full, now.point, space)
+            ended, after = rests(self.tolerance, self.decrease, full, step, MEET), now
             if not ended and now.iterations < self.max_iterations:
-                promise = abs(whole.cost - step.promised)
-                near = near + 1 if promise <= NEAR * whole.cost else 0
+                promise = abs(full.cost - step.promised)
+                near = near + 1 if promise <= NEAR * full.cost else 0
                 after = _Descent(self, evaluate, space, step).run(now, watch, near)
             if after.iterations == now.iterations:
                 break
             now = after
-        hidden = whole.cost - step.promised <= NOISE * whole.cost
-        meets = gap_length(whole, step.size) <= MEET
+        hidden = full.cost - step.promised <= NOISE * full.cost
+        meets = gap_length(full, step.size) <= MEET
         status = Status.CONVERGED if ended or (hidden and meets) else Status.STALLED
         if not ended and now.iterations >= self.max_iterations:
             status = Status.ITERATION_LIMIT
         elif not ended and any(held.any() for held in step.limited):
-            return self._on_bounds(evaluate, after, whole, space, watch)
-        outcome = Outcome(now.point, whole, status, now.iterations, after.evaluations)
+            return self._on_bounds(evaluate, after, full, space, watch)
+        outcome = Outcome(now.point, full, status, now.iterations, after.evaluations)
         return outcome._replace(held=step.inverse.held, limited=step.limited)
 
     def _on_bounds(
@@ -142,10 +142,10 @@ class BackwardLifting(Checked):
         """
         known = [here]
 
-        def whole(point: Point) -> Chained | None:
+        def full(point: Point) -> Chained | None:
             if known:
                 return known.pop()
-            return None if (at := evaluate(point)) is None else _whole(at)
+            return None if (at := evaluate(point)) is None else _full(at)
 
         def watch_others(point: Point, at: Chained) -> None:
             if at is not here:
@@ -153,7 +153,7 @@ class BackwardLifting(Checked):
 
         left = max(self.max_iterations - now.iterations, 1)
         search = GeneralisedGaussNewton(self.tolerance, self.decrease, max_iterations=left)
-        end = search.fit(whole, now.point, space, watch_others)
+        end = search.fit(full, now.point, space, watch_others)
         return end._replace(
             iterations=now.iterations + end.iterations,
             evaluations=now.evaluations + end.evaluations - 1,
@@ -273,12 +273,12 @@ def _closed(at: Chained) -> float:
     return at.free.cost + sum(squares)
 
 
-def _whole(at: Chained) -> Chained | None:
-    """The same with all derivatives."""
+def _full(at: Chained) -> Chained | None:
+    """Chains with all derivatives; None if one cannot be computed."""
     chains: list[Chain | Reduced] = []
     for chain in at.of(Lifted):
-        if (whole := chain.whole()) is None:
+        if (one := chain.whole()) is None:
             return None
-        chains.append(whole)
+        chains.append(one)
     full = at._replace(chains=tuple(chains))
     return full if full.is_tame else None

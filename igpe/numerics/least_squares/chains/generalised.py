@@ -90,11 +90,11 @@ class Outcome(NamedTuple):
         """
         if self.at is None:
             return None
-        whole, n = condensed(self.at).at, len(self.at.free.residual)
-        residual, jacobian = self.at.loss.squared(whole.residual[n:], whole.jacobian[n:])
+        reduced, n = condensed(self.at).at, len(self.at.free.residual)
+        residual, jacobian = self.at.loss.squared(reduced.residual[n:], reduced.jacobian[n:])
         return Linearised(
-            np.concatenate([whole.residual[:n], residual]),
-            np.vstack([whole.jacobian[:n], jacobian]),
+            np.concatenate([reduced.residual[:n], residual]),
+            np.vstack([reduced.jacobian[:n], jacobian]),
         )
 
     def after(self, step: Proposal) -> "Outcome":

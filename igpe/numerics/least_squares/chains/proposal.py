@@ -271,7 +271,7 @@ class Proposal(NamedTuple):
 
     @property
     def promised(self) -> float:
-        """What the linear problem would cost after the whole step."""
+        """Cost of the linear problem after the full step."""
         left = self.whole.at.residual + self.whole.at.jacobian @ self.move.unknowns
         return _worth(self.at, left)
 

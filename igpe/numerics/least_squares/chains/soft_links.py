@@ -80,14 +80,14 @@ class Normal(NamedTuple):
         parts = zip(at.of(Chain), weights, size.nodes, strict=True)
         blocks = [_block(chain, at.loss, w, s) for chain, w, s in parts]
         free = np.column_stack([at.free.jacobian, at.free.residual])
-        whole = free.T @ free + sum((b.corner for b in blocks), start=np.zeros((n + 1, n + 1)))
-        slope, box = whole[:n, n], space.box
+        normal = free.T @ free + sum((b.corner for b in blocks), start=np.zeros((n + 1, n + 1)))
+        slope, box = normal[:n, n], space.box
         keep = _stays(point.unknowns, slope, box.lower, box.upper).astype(float)
         sides = zip(blocks, point.nodes, space.lower, space.upper, strict=True)
         kept = tuple(_kept(b, s, low, high, keep) for b, s, low, high in sides)
         # Rows and columns that are taken out become those of a unit matrix, by sizes.
         taken_out = np.diag((1 - keep) / size.unknowns**2)
-        corner = whole[:n, :n] * np.outer(keep, keep) + taken_out
+        corner = normal[:n, :n] * np.outer(keep, keep) + taken_out
         return cls(kept, corner, slope * keep, size.unknowns)
 
     def step(self, damping: float) -> Point | None:

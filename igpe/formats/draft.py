@@ -153,7 +153,7 @@ class Draft:
 
     @property
     def remarks(self) -> list[str]:
-        """What was read, and what was assumed, in sentences."""
+        """Sentences on what was read and what was assumed."""
         book, names = self.book, ", ".join(q.name for q in self.book.measured)
         runs = f"{len(book.runs)} experiment{'s' * (len(book.runs) > 1)}"
         limits = ", ".join(f"'{m.text}' in {m.place}" for m in book.marks)
@@ -246,7 +246,7 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
 
 
 def _unused(book: Workbook) -> dict[str, str]:
-    """What the model does not use -> why."""
+    """Map each name that the model does not use to the reason."""
     partial = {} if len(book.sigma) == len(book.measured) else book.sigma
     incomplete = dict.fromkeys(partial.values(), "not all measured columns have such deviations")
     given = dict.fromkeys(n for r in book.runs for n in (*r.conditions, *r.inputs))

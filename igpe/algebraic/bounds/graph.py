@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from igpe.algebraic.bounds.taylor import functions
-from igpe.algebraic.bounds.taylor.taylor import Taylor, constant
+from igpe.algebraic.bounds import taylor
+from igpe.algebraic.bounds.taylor import Taylor, constant
 from igpe.core.arrays import FloatArray
 from igpe.equations.operations import Graph, Node, UnknownOperation
 
@@ -125,10 +125,10 @@ class _Evaluation:
         node = self.nodes[k]
         if _is_variable(node):
             leaf = self.leaves[node.place[1]]
-            return functions.log(leaf.value) if leaf.log is None else leaf.log
+            return taylor.log(leaf.value) if leaf.log is None else leaf.log
         if node.name in _LOGARITHMS:
             return _LOGARITHMS[node.name](self, *node.arguments)
-        return functions.log(self.value(k))
+        return taylor.log(self.value(k))
 
     def product(self, a: int, b: int) -> Taylor:
         """a b, as a quotient where one of them is a reciprocal."""
@@ -144,7 +144,7 @@ class _Evaluation:
             through_logs = self._sigmoid(top, bottom).outward()
             if np.isfinite(through_logs.e).all():
                 return through_logs
-        inverse = functions.reciprocal(self.value(bottom))
+        inverse = taylor.reciprocal(self.value(bottom))
         plain = inverse if top is None else self.value(top) * inverse
         return plain if through_logs is None else _narrower(plain, through_logs)
 
@@ -164,12 +164,12 @@ class _Evaluation:
             rest = self.log(terms[0])
             for k in terms[1:]:
                 rest = _log_of_sum(rest, self.log(k))
-            return functions.sigmoid(self.log(top) - rest)
+            return taylor.sigmoid(self.log(top) - rest)
         if top is None:
-            return functions.exp(-self.log(bottom))
+            return taylor.exp(-self.log(bottom))
         if self._has_logarithm(top):
-            return functions.exp(self.log(top) - self.log(bottom))
-        return self.value(top) * functions.exp(-self.log(bottom))
+            return taylor.exp(self.log(top) - self.log(bottom))
+        return self.value(top) * taylor.exp(-self.log(bottom))
 
     def _terms(self, k: int) -> list[int]:
         node = self.nodes[k]
@@ -182,7 +182,7 @@ class _Evaluation:
         node = self.nodes[exponent]
         if node.name == "CONST":
             return self._constant_power(base, node.value)
-        result = functions.exp(self.value(exponent) * self.log(base))
+        result = taylor.exp(self.value(exponent) * self.log(base))
         if not self.value(base).is_constant:
             return result
         zero = (self.value(base).c == 0) & (self.value(base).e == 0)
@@ -195,8 +195,8 @@ class _Evaluation:
             f = result = self.value(base)
             for _ in range(int(abs(exponent)) - 1):
                 result = result * f
-            return result if exponent > 0 else functions.reciprocal(result)
-        return functions.power(exponent)(self.value(base))
+            return result if exponent > 0 else taylor.reciprocal(result)
+        return taylor.power(exponent)(self.value(base))
 
 
 ONE = Node("CONST", value=1.0)
@@ -209,7 +209,7 @@ def _is_variable(node: Node) -> bool:
 
 def _log_of_sum(a: Taylor, b: Taylor) -> Taylor:
     """ln(exp a + exp b)."""
-    return a + functions.softplus(b - a)
+    return a + taylor.softplus(b - a)
 
 
 def _narrower(a: Taylor, b: Taylor) -> Taylor:
@@ -227,7 +227,7 @@ def _full(part: FloatArray | None) -> FloatArray:
 
 def _tanh(run: _Evaluation, a: int) -> Taylor:
     two = constant(2.0)
-    return two * functions.sigmoid(two * run.value(a)) - constant(1.0)
+    return two * taylor.sigmoid(two * run.value(a)) - constant(1.0)
 
 
 _RULES: Mapping[str, Callable[..., Taylor]] = {
@@ -242,13 +242,13 @@ _RULES: Mapping[str, Callable[..., Taylor]] = {
     "SQ": lambda run, a: run.value(a).square(),
     "POW": lambda run, a, b: run.power(a, b),
     "CONSTPOW": lambda run, a, b: run.power(a, b),
-    "SQRT": lambda run, a: functions.power(0.5)(run.value(a)),
-    "EXP": lambda run, a: functions.exp(run.value(a)),
-    "LOG": lambda run, a: _narrower(run.log(a), functions.log(run.value(a))),
+    "SQRT": lambda run, a: taylor.power(0.5)(run.value(a)),
+    "EXP": lambda run, a: taylor.exp(run.value(a)),
+    "LOG": lambda run, a: _narrower(run.log(a), taylor.log(run.value(a))),
     "TANH": _tanh,
-    "SIN": lambda run, a: functions.sine(run.value(a)),
-    "COS": lambda run, a: functions.cosine(run.value(a)),
-    "FABS": lambda run, a: functions.absolute(run.value(a)),
+    "SIN": lambda run, a: taylor.sine(run.value(a)),
+    "COS": lambda run, a: taylor.cosine(run.value(a)),
+    "FABS": lambda run, a: taylor.absolute(run.value(a)),
 }
 """Values, by CasADi's name of the operation."""
 
@@ -258,7 +258,7 @@ _LOGARITHMS: Mapping[str, Callable[..., Taylor]] = {
     "MUL": lambda run, a, b: run.log(a) + run.log(b),
     "DIV": lambda run, a, b: run.log(a) - run.log(b),
     "INV": lambda run, a: -run.log(a),
-    "TWICE": lambda run, a: functions.log(constant(2.0)) + run.log(a),
+    "TWICE": lambda run, a: taylor.log(constant(2.0)) + run.log(a),
     "SQ": lambda run, a: constant(2.0) * run.log(a),
     "POW": lambda run, a, b: run.value(b) * run.log(a),
     "CONSTPOW": lambda run, a, b: run.value(b) * run.log(a),

@@ -17,8 +17,8 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
+from igpe.equations.known_times import Changing, Segments, abrupt, stretches, switched
 from igpe.equations.operations import Graph, apply_to_sx
-from igpe.equations.time.known_times import Changing, Segments, abrupt, stretches, switched
 from igpe.problem.inputs import SAME, Table
 
 TIME, UNKNOWN, STATE = 1, 2, 4  # what an expression depends on, as bits

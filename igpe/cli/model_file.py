@@ -1,0 +1,94 @@
+"""Loading a problem and settings from a Python file; a problem from PEtab too."""
+
+import runpy
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from igpe.core.errors import IgpeError, ProblemError
+from igpe.core.names import closest_file
+from igpe.estimation.settings import Settings
+from igpe.formats.petab.read import read_petab
+from igpe.problem.problem import Problem
+
+
+def load_problem(path: Path) -> Problem:
+    """The `Problem` that the file's `problem()` returns, or that a PEtab YAML file describes.
+
+    raises ProblemError if the file is missing, fails, or has no such function; what `read_petab`
+           raises
+    """
+    if is_petab(path):
+        return read_petab(path)
+    problem: Problem = _returned(path, "problem", Problem, "an igpe.Problem")
+    return problem
+
+
+def load_design(path: Path) -> dict[str, Any]:
+    """The settings for `igpe.design` that the file's `design()` returns.
+
+    raises ProblemError if the file is missing, fails, or has no such function
+    """
+    wanted = "the settings of igpe.design as a dict: {'free': {...}, 'times': [...]}"
+    settings = _returned(path, "design", Mapping, wanted)
+    return {str(name): value for name, value in settings.items()}
+
+
+def load_settings(path: Path) -> Settings | None:
+    """The settings of `igpe.estimate` that the file's `settings()` returns; None if it has none.
+
+    raises ProblemError if the file is missing, fails, or returns something else; SolverMissing if
+           they choose a solver that is not installed
+    """
+    if is_petab(path):
+        return None
+    settings: Settings | None = _returned(path, "settings", Settings, "igpe.Settings(...)")
+    if settings is not None:
+        settings.require_solvers()
+    return settings
+
+
+def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
+    """What a function of the file returns, of this kind; None where settings() is not there."""
+    if not path.is_file():
+        raise ProblemError(
+            f"There is no model file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
+        )
+    before = list(sys.path)
+    sys.path.insert(0, str(path.parent.resolve()))  # as if the file were run by Python
+    try:
+        function = runpy.run_path(str(path)).get(name)
+        returned = function() if callable(function) else None
+    except IgpeError:
+        raise
+    except Exception as error:
+        raise ProblemError(f"The model file '{path}' failed{_reason(path, error)}") from error
+    finally:
+        sys.path[:] = before
+    is_optional = name == "settings"
+    if not callable(function) and not is_optional:
+        raise ProblemError(f"'{path}' has no function {name}(); write one that returns {wanted}.")
+    if not isinstance(returned, kind) and not (is_optional and returned is None):
+        raise ProblemError(
+            f"{name}() in '{path}' returned a value of type {type(returned).__name__}; wanted "
+            f"{wanted}."
+        )
+    return returned
+
+
+def is_petab(path: Path) -> bool:
+    """Whether a model file is a PEtab problem, by its suffix."""
+    return path.suffix.lower() in {".yaml", ".yml"}
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """The last line of the model file itself on the way to the error, and the error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    text = str(error)
+    if isinstance(error, SyntaxError):
+        lines += [error.lineno] if error.filename == str(path) else []
+        text = f"{error.msg}: {error.text.strip()}" if error.text else text
+    return f"{f' in line {lines[-1]}' if lines else ''}: {type(error).__name__}: {text}"

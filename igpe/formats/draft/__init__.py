@@ -1,1 +1,0 @@
-"""A problem file to start from, written from the user's own tables: `igpe new`."""
