@@ -258,21 +258,24 @@ class _Course:
         raises BrokenError
         """
         self.rows, since, due = self.rows[:0], self.t, self._next()
+        self.horizon = float(lengths[0])
         for length in lengths:
-            self.horizon, stop = float(length), min(self.t + float(length), due)
-            seen = self._watch(stop, since)
+            stop = min(self.t + float(length), due)
+            seen = self._watch(stop, (since, float(length)))
             crossing = self._first(seen)
             if crossing is not None:
                 self._cross(crossing)
                 return True
             if seen.why:
                 raise BrokenError(seen.why)
-            if stop == due:
+            if self.pending and stop == due:
                 self._advance(due, is_after=False)
                 self._act(due)
                 return True
             if not self.pending:  # what waits will move it
                 yield Stage(seen.states[-1, : self.n_x])
+            if stop == self.end:
+                break
             since = stop
         return False
 
@@ -551,13 +554,13 @@ class _Course:
 
     # Crossings
 
-    def _watch(self, stop: float, since: float | None = None) -> Seen:
+    def _watch(self, stop: float, seen: tuple[float, float] | None = None) -> Seen:
         """States and gaps up to `stop`, at places that are close enough to see crossings.
 
-        since  the time up to which they were seen before
+        seen  the time up to which they were seen before, and of what places are parts
         """
-        begin = self.t if since is None else since
-        count = FEWEST + math.ceil(WATCHED * (stop - begin) / self.horizon)
+        begin, horizon = (self.t, self.horizon) if seen is None else seen
+        count = FEWEST + math.ceil(WATCHED * (stop - begin) / horizon)
         times = self.of.cut.times[self.rows]
         grid = np.linspace(begin, stop, count + 1)
         grid = np.union1d(grid, times[(times > begin) & (times < stop)])

@@ -114,13 +114,15 @@ def events():
 
 
 def steady():
-    """Steady starts, one with a dose after it, and one experiment that starts elsewhere."""
+    """Steady starts, one with a dose after it, one with an event that is followed before it too."""
     feed = igpe.step_input([0, 1], [1.0, 2.0])
     dose = [igpe.Event(at=1.5, add={"A": 1.0})]
+    cut = [igpe.Event(when=lambda m, t: m.A[t] > 0.9, set={"B": lambda m, t: m.k1}, before=True)]
     runs = [
         run("x", start={"A": 1.0, "B": 1.0}, inputs={"feed": feed}, steady={"feed": 0.5}),
         run("y", start={"A": 1.0, "B": 1.0}, inputs={"feed": 0.3}, steady=True, events=dose),
         run("z", start={"A": 1.0}, inputs={"feed": 0.3}),
+        run("w", start={"A": 0.1, "B": 1.0}, inputs={"feed": feed}, steady=True, events=cut),
     ]
     return igpe.Problem(plain, parameters=["k1", "k2"], local=["k2"], experiments=runs)
 
