@@ -158,7 +158,10 @@ def _experiments(
         experiments.append(_experiment(data, sigma, models[name], meaning.timeline))
     scales = {column: reader.scale(key[0]) for key, column in columns.items()}
     scales = {c: s for c, s in scales.items() if s in LOGARITHMS}
-    listed = tuple(PetabRow(r.timeline, columns[r.key], r.key[0], r.time) for r in rows)
+    listed = tuple(
+        PetabRow(r.timeline, columns[r.key], r.time, given)
+        for r, given in zip(rows, tables.rows, strict=True)
+    )
     return experiments, models, scales, listed
 
 

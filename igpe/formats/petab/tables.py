@@ -42,6 +42,7 @@ class Tables(NamedTuple):
                   `observableParameters`, `noiseParameters`
     observables   by observableId, columns as in version 1
     parameters    by parameterId, columns as in version 1
+    rows          of the measurement table, with its own columns and times
     """
 
     document: Any
@@ -49,6 +50,7 @@ class Tables(NamedTuple):
     measurements: pd.DataFrame
     observables: pd.DataFrame
     parameters: pd.DataFrame
+    rows: tuple[Mapping[str, Any], ...]
 
 
 def read_tables(path: Path, config: Mapping[str, Any]) -> Tables:
@@ -118,7 +120,12 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         else:
             timelines.append(Timeline(timeline, (own,)))
     return Tables(
-        petab.model.sbml_document, tuple(timelines), table, petab.observable_df, petab.parameter_df
+        petab.model.sbml_document,
+        tuple(timelines),
+        table,
+        petab.observable_df,
+        petab.parameter_df,
+        _rows(petab.measurement_df),
     )
 
 
@@ -205,7 +212,18 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
         measurements,
         _frame({one.id: _observable(one) for one in petab.observables}),
         _frame({p.id: _version2_parameter(p) for p in petab.parameters}),
+        _rows(petab.measurement_df.drop(columns=["modelId", "index"], errors="ignore")),
     )
+
+
+def _rows(measurements: pd.DataFrame) -> tuple[Mapping[str, Any], ...]:
+    """The rows of a measurement table, without columns in which nothing is written."""
+    used = [c for c in measurements if measurements[c].map(_is_written).any()]
+    return tuple(measurements[used].to_dict("records"))
+
+
+def _is_written(value: Any) -> bool:
+    return bool(value) if isinstance(value, str | list) else bool(pd.notna(value))
 
 
 def _timeline(name: str, experiment: Any, conditions: Mapping[str, Any]) -> Timeline:

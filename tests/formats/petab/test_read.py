@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import small
+from petab_suite import SUITES
 from scipy.stats import laplace, lognorm, norm
 
 import igpe
@@ -219,6 +220,33 @@ def test_simulations_are_written_in_the_order_of_the_measurements(tmp_path):
     of_a = table["observableId"] == "oA"
     assert table["simulation"].to_numpy() == pytest.approx(np.where(of_a, a, b), rel=1e-6, abs=1e-9)
     assert "measurement" not in table
+
+
+@pytest.mark.parametrize("case", ["v1.0.0/sbml/0009", "v2.0.0/sbml/0023", "v2.0.0/sbml/0003"])
+def test_simulations_have_the_columns_of_the_measurement_table(case):
+    """Conditions before and after, times that are infinite, placeholders."""
+    folder = SUITES / case
+    problem = igpe.petab.read_petab(folder / f"_{folder.name}.yaml")
+    simulated = igpe.petab.petab_simulations(problem)
+    table = pd.read_csv(folder / "_measurements.tsv", sep="\t").dropna(axis=1, how="all")
+    names = [n for n in table if n != "measurement"]
+    assert {*names, "simulation"} == set(simulated)
+    ids = [n for n in names if not n.endswith("Parameters")]
+    pd.testing.assert_frame_equal(simulated[ids], table[ids], check_dtype=False)
+
+
+def test_petab_plots_simulations():
+    visualize = pytest.importorskip("petab.v1.visualize")
+    petab = pytest.importorskip("petab.v1")
+    path = SUITES / "v1.0.0" / "sbml" / "0009" / "_0009.yaml"
+    simulated = igpe.petab.petab_simulations(igpe.petab.read_petab(path))
+    given = petab.Problem.from_yaml(str(path))
+    axes = visualize.plot_without_vis_spec(
+        given.condition_df, measurements_df=given.measurement_df, simulations_df=simulated
+    )
+    lines = [line.get_ydata() for line in axes["plot1"].get_lines()]
+    expected = simulated["simulation"].to_numpy()
+    assert any(len(y) == len(expected) and np.allclose(y, expected) for y in lines)
 
 
 @pytest.mark.parametrize(
