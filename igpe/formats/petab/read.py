@@ -166,8 +166,10 @@ def _experiments(
 
 
 def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> None:
-    values = measurements["measurement"].astype(float)
-    if lost := measurements.index[~np.isfinite(values)].tolist():
+    if measurements.empty:
+        raise DataError("The measurement table has no rows. Give the measurements.")
+    times, values = (measurements[n].astype(float) for n in ("time", "measurement"))
+    if lost := np.flatnonzero(~np.isfinite(values) | np.isnan(times)).tolist():
         raise DataError(
             f"The measurement table has no number in its rows {[n + 1 for n in lost[:5]]}. Remove "
             "these rows."
@@ -252,6 +254,11 @@ class _MeasurementReader:
         if scale in LOGARITHMS:
             formulas = tuple(log(f) / (1 if scale == "log" else log(10)) for f in formulas)
         if noises[-1].is_number and all(n == noises[-1] for n in noises):
+            if not float(noises[-1]) > 0:
+                raise DataError(
+                    f"A measurement of '{observable}' has the standard deviation {noises[-1]} by "
+                    "noiseFormula and noiseParameters. Give a positive one."
+                )
             return formulas, float(noises[-1])
         return formulas, noises
 
