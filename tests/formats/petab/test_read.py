@@ -116,6 +116,16 @@ def test_a_jump_in_time_is_an_input(tmp_path, condition):
     assert told["A"].to_numpy() == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_condition_that_is_chosen_by_another(tmp_path):
+    """A decays down to 0.9, waits, and goes on from 8."""
+    document = small.decay()
+    small.law(document.getModel(), "V * piecewise(k, !(A < 0.9) || time > 8, 0) * A")
+    problem = igpe.petab.read_petab(small.write(tmp_path, document))
+    told = igpe.simulate(problem, VALUES, [0.5, 4.0, 10.0])
+    expected = [2.0 * np.exp(-0.35), 0.9, 0.9 * np.exp(-1.4)]
+    assert told["A"].to_numpy() == pytest.approx(expected, rel=1e-6)
+
+
 def test_normal_priors_count(tmp_path):
     parameters = small.PARAMETERS.assign(
         objectivePriorType=["", "normal", ""], objectivePriorParameters=["", "2.5;0.5", ""]
@@ -285,6 +295,7 @@ def test_other_priors_count(tmp_path, kind, numbers, density):
         (lambda m: small.law(m, "V * k * delay(A, 1)"), "delay"),
         (lambda m: m.getReaction(0).unsetKineticLaw(), "'r1' without kinetic law"),
         (lambda m: small.law(m, "V * k * factorial(A)"), "factorial"),
+        (lambda m: small.law(m, "V * piecewise(k, A == 1, 0)"), "^The model branches on Eq"),
     ],
 )
 def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
