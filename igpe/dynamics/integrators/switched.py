@@ -207,6 +207,7 @@ class _Course:
     x, by   states (n_x,), and their derivatives (n_x, n_d) by its start and the unknowns
     true    (n_gaps,) whether each gap is positive
     size    (n_gaps,) how large each gap is: by the sizes of its states, and the largest met so far
+    off     (n_gaps,) what gaps at 0 are off it by errors of integration, with the wrong sign
     horizon what is looked at: places are parts of it, and a gap that hardly moves in it is grazing
     """
 
@@ -225,6 +226,7 @@ class _Course:
         self.size = np.zeros(self.given.gaps.numel())
         self.x, self.by = np.zeros(0), np.zeros((0, 0))
         self.true = np.zeros(len(self.size), dtype=bool)
+        self.off = np.zeros(len(self.size))
         self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
 
     def run(self, start: FloatArray, rest: Rest | None) -> None:
@@ -386,7 +388,8 @@ class _Course:
 
     def _slopes(self, *, after: bool) -> Rates:
         found = self.local.slopes(*self._point(after=after))
-        return Rates(*(np.asarray(v).ravel() for v in found))
+        f, gaps, rates = (np.asarray(v).ravel() for v in found)
+        return Rates(f, gaps + self.off, rates)
 
     def _integrated(self, stop: float, times: FloatArray, *, derivatives: bool) -> Shots:
         return self._from(self.t, self.x, stop, times, derivatives=derivatives)
@@ -489,7 +492,11 @@ class _Course:
                 self._jump(one.jump, by)
                 jumped = True
         self._settle(by, crossed, jumped=jumped)
-        self.by = self.by - np.outer(self._slopes(after=True).f, by)
+        after = self._slopes(after=True)
+        self.by = self.by - np.outer(after.f, by)
+        gaps = after.gaps - self.off
+        is_off = ((gaps > 0) != self.true) & (np.abs(gaps) <= GRAZING * self.size)
+        self.off = np.where(is_off, -gaps, 0.0)
 
     def _triggered(self, gap: int, by: FloatArray) -> bool:
         """Carry out or plan the jumps that wait for a gap; whether one was carried out."""
@@ -511,7 +518,7 @@ class _Course:
         if self.derivatives:
             own = np.hstack([np.zeros((self.n_x, self.n_x)), by_q])
             self.by = by_x @ self.by + np.outer(by_t, by) + own
-        self.x = after.ravel()
+        self.x, self.off = after.ravel(), np.zeros(len(self.size))
         if not np.isfinite(self.x).all():
             raise BrokenError(f"An event gives a state no finite value {at(self.t)}.")
 
@@ -579,6 +586,7 @@ class _Course:
         many = self.local.slopes(places[None], x, y, inputs, *held)
         _, gaps, rates = (np.asarray(v) for v in many)
         self.size = np.maximum(self.size, np.abs(gaps).max(axis=1, initial=0.0))
+        gaps = gaps + self.off[:, None]
         sign = np.where(self.true, 1.0, -1.0)[:, None]
         why = "" if shots.status[0].usable else shots.reason[0]
         return Seen(places, rows, sign * gaps, sign * rates, why)
@@ -623,7 +631,7 @@ class _Course:
                 here = self._moving(self._from(begin, x, time, times, derivatives=False))[0]
             x, y = np.split(here, [self.n_x])
             _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
-            return sign * float(gaps[j]), sign * float(rates[j])
+            return sign * float(gaps[j] + self.off[j]), sign * float(rates[j])
 
         low, zero = begin, ZERO * self.size[j] if begin == self.t else 0.0
         if there(begin)[0] <= zero:  # it has just crossed
