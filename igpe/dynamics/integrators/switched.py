@@ -33,7 +33,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
-from igpe.dynamics.integrators.crossings import GRAZING, HALVINGS, ZERO, bottom, candidates, root
+from igpe.dynamics.integrators.crossings import GRAZING, ZERO, crossing_with, first_crossing
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
 from igpe.dynamics.integrators.steady import (
@@ -45,6 +45,8 @@ from igpe.dynamics.integrators.steady import (
     Stage,
 )
 from igpe.dynamics.integrators.switches import (
+    DELAYED,
+    ENDLESS,
     BrokenError,
     Crossing,
     Due,
@@ -63,15 +65,6 @@ SETTLING = 20  # modes that may change one another at one time
 AHEAD = 10.0 ** np.arange(
     -6, 0
 )  # of the horizon: where a gap that is 0 without moving is looked at
-
-
-DELAYED = (
-    "An event with when= and a delay cannot be followed across the intervals of multiple shooting. "
-    "Use igpe.SingleShooting or igpe.IncrementalShooting."
-)
-
-
-ENDLESS = "{} events happened, and they go on."
 
 
 @dataclass(frozen=True)
@@ -163,10 +156,12 @@ def switched(
     resting = None
     if ivp.rest is not None:
         duration = float(pieces.nodes[-1]) - ivp.t0 or 1.0
-        ends = ivp.t0 + duration * SPANS
+        ends: FloatArray = np.asarray(ivp.t0 + duration * SPANS, dtype=float)
         before = integrator.prepare(ivp.rest, np.array([ivp.t0, ends[-1]]), ends)
-        has_switches = isinstance(before, SwitchedIntervals)
-        resting = Resting(ivp, SwitchedApproach(before) if has_switches else SmoothApproach(before))
+        if isinstance(before, SwitchedIntervals):
+            resting = Resting(ivp, SwitchedApproach(before))
+        else:
+            resting = Resting(ivp, SmoothApproach(before))
     return SwitchedIntervals(ivp, pieces, inner, resting, slow=inner.slow)
 
 
@@ -462,21 +457,9 @@ class _Course:
         g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
         if self.derivatives:
             by = -(g_x[j] @ self.by + self._wide(g_q[j])) / rate
-        same = self._with(j, found, np.hstack([g_x, g_q]))
+        near = [k for k in self.local.watched if abs(found.gaps[k]) <= ZERO * self.size[k]]
+        same = crossing_with(j, near, self.true, found.rates, np.hstack([g_x, g_q]))
         self._switch([Due(self.t, 0, by, which=k) for k in same], by, frozenset(same))
-
-    def _with(self, j: int, found: Rates, gradient: FloatArray) -> list[int]:
-        """The gaps that cross 0 with gap j, which are it, or it with another sign or size."""
-        same = []
-        for k in self.local.watched:
-            is_crossing = abs(found.gaps[k]) <= ZERO * self.size[k]
-            is_crossing &= found.rates[k] * (1 if self.true[k] else -1) < 0
-            if k == j or (
-                is_crossing
-                and np.allclose(gradient[k] / found.rates[k], gradient[j] / found.rates[j])
-            ):
-                same.append(k)
-        return same
 
     def _switch(
         self, due: Sequence[Due], by: FloatArray, crossed: frozenset[int] = frozenset()
@@ -601,51 +584,15 @@ class _Course:
 
     def _first(self, seen: Seen) -> Crossing | None:
         """The first time at which a gap changes its sign."""
-        found: Crossing | None = None
-        for j in self.local.watched:
-            rows = seen.gaps[j], seen.rates[j], self.size[j]
-            for p, q, is_end in candidates(seen.times, *rows):
-                if found is not None and seen.times[p] > found.time:
-                    break
-                one = self._zero(j, seen.times[[p, q]], seen.states[p], is_end=is_end)
-                if one is not None:
-                    found = one if found is None else min(found, one)
-                    break
-        return found
+        return first_crossing(seen, self.local.watched, self.size, self._gap, self.t)
 
-    def _zero(  # noqa: C901 - each way to cross or to touch is a case
-        self, j: int, between: FloatArray, first: FloatArray, *, is_end: bool
-    ) -> Crossing | None:
-        """Where gap j crosses 0 between two times, from states and implicit variables at the first.
-
-        is_end  whether it has at the second; else it may dip below 0 between them
-        """
-        begin, end = between.tolist()
-        sign, (a, b) = (1.0 if self.true[j] else -1.0), self._segment()
-
-        def there(time: float) -> tuple[float, float]:
-            """The gap and its rate."""
-            here = first
-            if time > begin:
-                x, times = first[: self.n_x], np.array([time])
-                here = self._moving(self._from(begin, x, time, times, derivatives=False))[0]
-            x, y = np.split(here, [self.n_x])
-            _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
-            return sign * float(gaps[j] + self.off[j]), sign * float(rates[j])
-
-        low, zero = begin, ZERO * self.size[j] if begin == self.t else 0.0
-        if there(begin)[0] <= zero:  # it has just crossed
-            later = (begin + (end - begin) * 0.5**k for k in range(HALVINGS, -1, -1))
-            low = next((time for time in later if there(time)[0] > 0), begin)
-            if low == begin:
-                return Crossing(begin, j)
-        if not is_end:
-            if low >= end or not there(low)[1] < 0:
-                return None
-            end = bottom(lambda time: there(time)[1], low, end)
-            least = there(end)[0]
-            if abs(least) <= GRAZING * self.size[j]:
-                return Crossing(end, j, grazes=True)
-            if least > 0:
-                return None
-        return Crossing(root(there, low, end), j) if low < end else None
+    def _gap(self, j: int, begin: float, first: FloatArray, time: float) -> tuple[float, float]:
+        """A gap and its rate at a time, from states and implicit variables where it begins."""
+        (a, b), here = self._segment(), first
+        if time > begin:
+            x, times = first[: self.n_x], np.array([time])
+            here = self._moving(self._from(begin, x, time, times, derivatives=False))[0]
+        x, y = np.split(here, [self.n_x])
+        _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
+        sign = 1.0 if self.true[j] else -1.0
+        return sign * float(gaps[j] + self.off[j]), sign * float(rates[j])

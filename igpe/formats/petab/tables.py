@@ -287,7 +287,8 @@ def _rows(measurements: pd.DataFrame | None) -> tuple[Mapping[str, Any], ...]:
         for c in measurements
         if c not in ("modelId", "index") and measurements[c].map(_is_written).any()
     ]
-    return tuple(measurements[used].to_dict("records"))
+    records = measurements[used].to_dict("records")
+    return tuple({str(name): value for name, value in row.items()} for row in records)
 
 
 def _is_written(value: Any) -> bool:
