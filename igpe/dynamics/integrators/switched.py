@@ -61,6 +61,7 @@ from igpe.problem.inputs import Table
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
 MOST = 1_000  # switches in one interval
+MOST_BEFORE = 200  # on the way to rest
 SETTLING = 20  # modes that may change one another at one time
 AHEAD = 10.0 ** np.arange(
     -6, 0
@@ -185,11 +186,11 @@ class SwitchedApproach(Approach):
             if not np.isfinite(start).all():
                 raise BrokenError(NO_START)
             course.begin(start)
-            for _ in range(MOST):
+            for _ in range(MOST_BEFORE):
                 yield Stage(course.x, course.by @ below, course.true.copy())
                 if not (yield from course.stages(self.lengths)):
                     return
-            raise BrokenError(ENDLESS.format(MOST))
+            raise BrokenError(ENDLESS.format(MOST_BEFORE))
         except BrokenError as error:
             yield Stage(course.x, why=str(error))
         finally:

@@ -213,7 +213,7 @@ class Drawn:
             events = [
                 igpe.Event(at=round(rng.uniform(1.1, 2.9), 2), add={self.fed: dose}),
                 igpe.Event(at="k0", set={self.lost: lambda m, t: 0.5 * m.component(self.lost)[t]}),
-                igpe.Event(when=lambda m, t: m.total[t] >= 1.9, add={self.lost: -0.1}),
+                igpe.Event(when=lambda m, t: m.total[t] >= 1.9, set={self.lost: 0.1}),
             ]
             starts = {
                 n: float(v) for n, v in zip(self.states, rng.uniform(0.2, 1, 4), strict=False)
