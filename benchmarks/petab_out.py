@@ -1,12 +1,13 @@
 """Problems written as PEtab with SBML, simulated by another program.
 
-    python benchmarks/petab_out.py [again] [simulated] [--peer PYTHON] [--json FILE]
+    python benchmarks/petab_out.py [again] [drawn] [simulated] [--peer PYTHON] [--json FILE]
 
 The problems of models/, and those of tests/formats/petab/problems.py: several experiments, inputs,
 local parameters, events, steady starts.
 
 again      the negative log-likelihood of the problem and of what is read again: their relative
            difference near nominal values; what PEtab's linter remarks
+drawn      the same of 40 random problems (Drawn in tests/formats/petab/problems.py)
 simulated  libRoadRunner on the very SBML files, conditions set in them: the largest difference from
            igpe on the problem itself, relative to the largest value of the quantity; without
            target where the equations are chaotic, as any two programs part there
@@ -23,7 +24,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from igpe.formats.petab.formulas import inserted, library, number, parsed, quiet
 HERE = Path(__file__).parent
 SAME = 1e-6
 INTEGRATOR = igpe.integrators.Sundials(rtol=1e-10, atol=1e-12)
+DRAWN = 40
 CHAOTIC = {"rikitake"}
 SHIFT = 1.05, 1e-3  # of nominal values: times and plus, for some are 0
 REST = 1e4  # how long before a steady start is simulated
@@ -56,17 +58,32 @@ print(json.dumps(model.simulate(times=job["times"]).tolist()))
 """
 
 
+def made() -> Any:
+    """The module of the tests' problems."""
+    sys.path.append(str(HERE.parent / "tests" / "formats" / "petab"))
+    return importlib.import_module("problems")
+
+
 def problems() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Name -> what makes the problem."""
-    sys.path.append(str(HERE.parent / "tests" / "formats" / "petab"))
     for file in sorted(MODELS.glob("*.py")):
         yield file.stem, importlib.import_module(file.stem).problem
-    yield from importlib.import_module("problems").PROBLEMS.items()
+    yield from made().PROBLEMS.items()
 
 
 def again(_: argparse.Namespace) -> Iterator[Row]:
     """Written and read again."""
-    for name, make in problems():
+    yield from read_again(problems())
+
+
+def drawn(_: argparse.Namespace) -> Iterator[Row]:
+    """Random problems, written and read again."""
+    yield from read_again((f"drawn {k}", made().Drawn(k).problem) for k in range(DRAWN))
+
+
+def read_again(given: Iterable[tuple[str, Callable[[], Any]]]) -> Iterator[Row]:
+    """Two figures of each problem."""
+    for name, make in given:
         problem = make()
         with tempfile.TemporaryDirectory() as folder:
             yaml, table = _write(problem, folder)
@@ -206,4 +223,4 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    command(__doc__ or "", "Out", {"again": again, "simulated": simulated}, options)
+    command(__doc__ or "", "Out", {"again": again, "drawn": drawn, "simulated": simulated}, options)

@@ -454,18 +454,23 @@ class _Trajectory:
 
     def _turns(self, low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
         """Of pieces on which the slope rises or falls: its first sign, and where that ends."""
-        first = np.sign(self._values(self.function.slope, low))
+        inside = low + (high - low) / 2  # at an edge the segment before it counts
+        first = np.sign(self._values(self.function.slope, low, inside))
         for _ in range(HALVINGS if len(low) else 0):
             middle = low + (high - low) / 2
-            passed = np.sign(self._values(self.function.slope, middle)) != first
+            passed = np.sign(self._values(self.function.slope, middle, inside)) != first
             low, high = np.where(passed, low, middle), np.where(passed, middle, high)
         return first.astype(np.intp), high
 
-    def _values(self, function: Any, times: FloatArray) -> FloatArray:
+    def _values(
+        self, function: Any, times: FloatArray, within: FloatArray | None = None
+    ) -> FloatArray:
+        """At times, with the inputs of the segments in which they lie, or the times `within`."""
         if len(times) == 0:
             return np.zeros(0)
         fixed = np.tile(self.numbers[:, None], len(times))
-        return np.asarray(function(times[None], self.segments.at(times).T, fixed)).ravel()
+        inputs = self.segments.at(times if within is None else within)
+        return np.asarray(function(times[None], inputs.T, fixed)).ravel()
 
     def _reached(self, begin: FloatArray, end: FloatArray) -> FloatArray:
         """(5, n) where shares of the change are done, on stretches without extrema.

@@ -276,16 +276,18 @@ def stops(clock: TimeSymbols, expressions: Iterable[Any]) -> Stops:
         return Stops(Segments(np.array([clock.first, clock.last]), np.zeros((1, 0))), ())
     found = list(_irregular(*clock.nodes(column)))
     alone = replace(clock, q=ca.SX(0, 1))
-    known = tuple(Changing(*alone.function(p.value, 2)) for p in found if not p.by_unknown)
 
-    def moved(part: _Part) -> Changing:
+    def changing(part: _Part) -> Changing:
         where = None
         if part.driver is not None:
             with suppress(ModelError):
                 where = stretches(Changing(*alone.function(part.driver, 2)), clock.segments)
-        return Changing(*clock.function(part.value, 2), stretches=where)
+        own = clock if part.by_unknown else alone
+        return Changing(*own.function(part.value, 2), stretches=where)
 
-    moving = tuple(moved(part) for part in found if part.by_unknown)
+    known, moving = (
+        tuple(changing(part) for part in found if part.by_unknown is by) for by in (False, True)
+    )
     times = _times(clock.segments, known, np.zeros(0), ())
     return Stops(clock.segments, times, known, moving)
 

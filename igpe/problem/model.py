@@ -159,6 +159,8 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     try:
         with _quiet():
             model = _call(builder, moments, experiment)
+    except ModelError:  # with a hint of its own
+        raise
     except Exception as error:
         name = getattr(builder, "__name__", type(builder).__name__)
         listed = ", ".join([

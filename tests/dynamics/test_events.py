@@ -328,3 +328,53 @@ def _plain(times):
     m.plain_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
     m.plain_b = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k * m.A[t] - m.c * m.B[t])
     return m
+
+
+HELD = {
+    "above": (lambda m, t: m.B[t] > 0, 0.0),
+    "not below": (lambda m, t: m.B[t] >= 0, 1.0),
+    "below": (lambda m, t: m.B[t] < 0, 0.0),
+    "not above": (lambda m, t: m.B[t] <= 0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("washed", [False, True])
+def test_a_condition_at_its_border_holds_as_it_is_written(name, washed):
+    """B stays 0 from the start, or from the time at which it is washed out."""
+    condition, expected = HELD[name]
+
+    def build(times):
+        m = model(times)
+        for rows in (m.of_a, m.of_b):
+            rows.deactivate()
+        m.slope = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dA[t] == pyo.Expr_if(condition(m, t), 1.0, 0.0)
+        )
+        m.decay = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == -m.k * m.B[t])
+        return m
+
+    wash, start = [Event(at=2.0, set={"B": 0.0})], {"A": 0.0, "B": 1.0 if washed else 0.0}
+    problem = posed(wash if washed else (), build=build, start=start)
+    grown = igpe.simulate(problem, TRUTH, times=[0.0, 3.0, 4.0])["A"].to_numpy()
+    assert grown[2] - grown[1] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_condition_that_leaves_its_border_slowly_holds_on_its_side():
+    """B is 0 and at rest at the start, but A makes it grow."""
+
+    def build(times):
+        m = model(times)
+        for rows in (m.of_a, m.of_b):
+            rows.deactivate()
+        m.C = pyo.Var(m.t)
+        m.dC = dae.DerivativeVar(m.C)
+        m.slope = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == 1.0)
+        m.grows = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.A[t])
+        m.counts = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dC[t] == pyo.Expr_if(m.B[t] > 0, 1.0, 0.0)
+        )
+        return m
+
+    problem = posed((), build=build, start={"A": 0.0, "B": 0.0, "C": 0.0})
+    assert igpe.simulate(problem, TRUTH, times=[0.0, 3.0])["C"].to_numpy()[1] == pytest.approx(3.0)

@@ -43,13 +43,14 @@ def binding(m, t):
     return -forth, forth, m.f * m.B[t] - m.C[t] ** 2
 
 
-def posed(slopes=binding, steady=True, u=0.5, start=None):
+def posed(slopes=binding, steady=True, u=0.5, start=None, events=()):
     table = pd.DataFrame({"time": TIMES, "A": 0.0, "C": 0.0})
     run = igpe.Experiment(
         table,
         start=start or {"A": "total", "B": 0.0, "C": 1.0},
         inputs={"u": u},
         steady=steady,
+        events=events,
         sigma=0.1,
     )
     return igpe.Problem(model(slopes), parameters=list(TRUTH), experiments=run)
@@ -65,11 +66,91 @@ def test_it_starts_at_rest_with_conserved_sums(steady, u):
     assert moved == pytest.approx(0.0, abs=1e-9) if u == 0.5 else moved < -0.1
 
 
-def test_derivatives_are_those_of_the_implicit_function():
-    residuals = Residuals(posed(steady={"u": 0.5}, u=2.0), Automatic(1e-11, 1e-13))
+def off_differences(problem):
+    """How far derivatives are off central differences, at most."""
+    residuals = Residuals(problem, Automatic(1e-11, 1e-13))
     x = np.array(list(TRUTH.values()))
     by = [(residuals(x + d).residual - residuals(x - d).residual) / 2e-5 for d in 1e-5 * np.eye(4)]
-    assert np.abs(residuals(x).jacobian - np.stack(by, 1)).max() <= 1e-6
+    return np.abs(residuals(x).jacobian - np.stack(by, 1)).max()
+
+
+def test_derivatives_are_those_of_the_implicit_function():
+    assert off_differences(posed(steady={"u": 0.5}, u=2.0)) <= 1e-6
+
+
+def first(problem):
+    """States at the start."""
+    return igpe.simulate(problem, TRUTH, times=[0.0, 1.0])[["A", "B", "C"]].to_numpy()[0]
+
+
+def eaten(m, t):
+    """A is lost at once where C is above r, B as ever; C decays from its start."""
+    lost = m.k * pyo.Expr_if(m.C[t] >= m.r, m.A[t], 0.0)
+    return -lost, -m.f * m.B[t], -m.f * m.C[t]
+
+
+def test_states_switch_equations_on_the_way_to_rest():
+    """What is left of A depends on when C fell below r: a rest that only the way there tells."""
+    problem = posed(eaten, start={"A": "total", "B": 1.0, "C": 5.0})
+    left = 2.0 * np.exp(-0.3 * np.log(5.0 / 0.2) / 3.0)
+    assert first(problem) == pytest.approx([left, 0.0, 0.0], abs=1e-7)
+    assert off_differences(problem) <= 1e-6
+
+
+LOST = {"A": lambda m, t: 0.1 * m.A[t] * m.f}
+
+
+@pytest.mark.parametrize("delay", [0.0, "r"])
+def test_an_event_on_the_way_changes_what_is_conserved(delay):
+    """A falls from 2 to its rest at 1.142; at 1.5 it is cut, or r later."""
+    cut = igpe.Event(when=lambda m, t: m.A[t] <= 7.5 * m.r, set=LOST, delay=delay, before=True)
+    problem = posed(steady={"u": 0.5}, u=2.0, events=[cut])
+    rest, late = 2 * 0.2 / 0.35, 0.0 if delay == 0.0 else 0.2
+    at = rest + (1.5 - rest) * np.exp(-0.35 * late)
+    b = (2.0 - at + 0.1 * at * 3.0) * 0.15 / 0.35
+    assert first(problem)[1:] == pytest.approx([b, np.sqrt(3.0 * b)], rel=1e-7)
+    assert off_differences(problem) <= 1e-6
+
+
+def test_events_happen_before_only_where_they_say_so():
+    cut = igpe.Event(when=lambda m, t: m.A[t] <= 1.5, set=LOST)
+    assert first(posed(events=[cut])) == pytest.approx(first(posed()), rel=1e-12)
+
+
+def dosed(added, *, steady, u, **given):
+    """An event that adds to A, and so to the conserved sum of A and B."""
+    return posed(steady=steady, u=u, events=[igpe.Event(add={"A": added}, **given)])
+
+
+def test_what_is_true_at_rest_does_not_happen_again_at_the_start():
+    given = {"when": lambda m, t: m.A[t] <= 3.0, "before": True, "at_start": True}
+    once = dosed(0.5, steady=True, u=0.5, **given)
+    assert first(once)[:2].sum() == pytest.approx(2.5, rel=1e-12)
+    assert igpe.simulate(once, TRUTH, times=[0.0, 1.0])[["A", "B"]].to_numpy()[1].sum() == (
+        pytest.approx(2.5, rel=1e-9)
+    )
+
+
+def test_what_inputs_make_true_at_the_start_happens_there():
+    given = {"when": lambda m, t: m.u[t] * m.A[t] > 1.0, "before": True, "measured": "after"}
+    there = dosed(0.5, steady={"u": 0.0}, u=0.75, **given)
+    assert first(there)[:2] == pytest.approx([2.5, 0.0], abs=1e-10)
+    never = dosed(0.5, steady={"u": 0.75}, u=0.75, **given)
+    assert first(never)[:2].sum() == pytest.approx(2.0, rel=1e-10)
+
+
+def stopped(m, t):
+    """A grows to 2 and stays there, at which an event waits for it."""
+    return pyo.Expr_if(m.A[t] <= 2.0, m.k, 0.0), -m.B[t], -m.C[t]
+
+
+@pytest.mark.parametrize("steady", [True, False])
+def test_a_switch_and_an_event_at_one_place_happen_together(steady):
+    jump = igpe.Event(when=lambda m, t: m.A[t] >= 2.0, add={"A": "f"}, before=True)
+    problem = posed(stopped, steady, start={"A": "k", "B": 1.0, "C": 1.0}, events=[jump])
+    last = igpe.simulate(problem, TRUTH, times=[0.0, 8.0])["A"].to_numpy()[-1]
+    assert last == pytest.approx(5.0, rel=1e-9)
+    assert off_differences(problem) <= 1e-6
 
 
 RESTLESS = {
@@ -81,6 +162,26 @@ RESTLESS = {
         "not isolated",
     ),
 }
+
+
+def test_events_without_end_are_said():
+    refill = igpe.Event(when=lambda m, t: m.A[t] <= 0.5, set={"A": 1.0}, before=True)
+    decay = lambda m, t: (-m.k * m.A[t], -m.B[t], -m.C[t])  # noqa: E731
+    with pytest.raises(EstimationFailed, match=r"grow or oscillate.*they go on"):
+        first(posed(decay, events=[refill]))
+
+
+def test_rest_at_the_border_of_a_condition_is_said():
+    """A comes to rest at f / k = 10, where the condition would change."""
+    to_border = lambda m, t: (m.f - m.k * m.A[t], -m.B[t], -m.C[t])  # noqa: E731
+    full = igpe.Event(when=lambda m, t: m.A[t] >= 10.0, add={"B": 1.0}, before=True)
+    read = compiled(posed(to_border, events=[full]))
+    ivp = read.initial_value_problem(0, switching=True)
+    q = np.array([TRUTH[n] for n in ivp.unknowns])
+    run = Automatic().simulation(ivp, TIMES, sensitivities=True).run(q)
+    assert "just changes" in run.reason
+    assert np.isnan(run.states).all()
+    assert not Automatic().simulation(ivp, TIMES, sensitivities=True).run(q * [0.9, 1, 1, 1]).reason
 
 
 @pytest.mark.parametrize("name", RESTLESS)

@@ -52,6 +52,9 @@ BORDER = (
 )
 
 
+CROSSES = "The model does not come to rest: a condition on states changes before it is there."
+
+
 class Rest(NamedTuple):
     """A state at rest (n_x,), its derivative (n_x, n_q), and why there is none.
 
@@ -172,6 +175,8 @@ class Resting:
             if isinstance(found, Rest):
                 return found
             why = found
+            if why == BORDER:
+                break
         return Rest(np.full(n_x, np.nan), np.full((n_x, self.size), np.nan), why.rstrip())
 
     def _rest(
@@ -185,25 +190,21 @@ class Resting:
         here, wide = self._near(x, at), np.zeros((len(x), self.size))
         right = -here.by_q, conserved @ (by / self.scale[:, None])
         own = self._solved(here.by_x, conserved, *right)
-        if self._is_on_border(x, own, at, true):
-            return BORDER
+        if self._gaps is not None:
+            gaps, by_x, by_q = (np.asarray(v) for v in self._gaps(x * self.scale, at.modes, at.q))
+            size, gap = np.abs(by_x) @ self.scale, gaps.ravel()
+            is_zero = np.abs(gap) <= GRAZING * size
+            moved = np.abs((by_x * self.scale) @ own + by_q) * np.abs(at.q)
+            if (is_zero & (moved > GRAZING * size[:, None]).any(axis=1)).any():
+                return BORDER
+            if (~is_zero & ((gap > 0) != true)).any():
+                return CROSSES
         wide[:, self.own] = own
         return Rest(x * self.scale, wide * self.scale[:, None], true=true)
 
     def _modes(self, true: BoolArray) -> FloatArray:
         """Inputs of the equations at rest: their modes."""
         return true[: self._f.numel_in(1)].astype(float)
-
-    def _is_on_border(self, x: FloatArray, by: FloatArray, at: _Point, true: BoolArray) -> bool:
-        """Whether a condition does not hold as on the way, or could change with the unknowns."""
-        if self._gaps is None:
-            return False
-        gaps, by_x, by_q = (np.asarray(v) for v in self._gaps(x * self.scale, at.modes, at.q))
-        size = np.abs(by_x) @ self.scale
-        gap, moved = gaps.ravel(), np.abs((by_x * self.scale) @ by + by_q) * np.abs(at.q)
-        is_zero = np.abs(gap) <= GRAZING * size
-        stays = (moved <= GRAZING * size[:, None]).all(axis=1)
-        return bool(((is_zero & ~stays) | (~is_zero & ((gap > 0) != true))).any())
 
     @staticmethod
     def _is_still(before: FloatArray, after: FloatArray) -> bool:

@@ -33,7 +33,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
-from igpe.dynamics.integrators.crossings import GRAZING, HALVINGS, ZERO, bottom, candidates, root
+from igpe.dynamics.integrators.crossings import GRAZING, ZERO, crossing_with, first_crossing
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
 from igpe.dynamics.integrators.steady import (
@@ -45,6 +45,8 @@ from igpe.dynamics.integrators.steady import (
     Stage,
 )
 from igpe.dynamics.integrators.switches import (
+    DELAYED,
+    ENDLESS,
     BrokenError,
     Crossing,
     Due,
@@ -59,19 +61,11 @@ from igpe.problem.inputs import Table
 WATCHED = 80  # places of the horizon at which gaps are looked at; between them by their slopes
 FEWEST = 4  # of them between two switches
 MOST = 1_000  # switches in one interval
+MOST_BEFORE = 200  # on the way to rest
 SETTLING = 20  # modes that may change one another at one time
 AHEAD = 10.0 ** np.arange(
     -6, 0
 )  # of the horizon: where a gap that is 0 without moving is looked at
-
-
-DELAYED = (
-    "An event with when= and a delay cannot be followed across the intervals of multiple shooting. "
-    "Use igpe.SingleShooting or igpe.IncrementalShooting."
-)
-
-
-ENDLESS = "{} events happened, and they go on."
 
 
 @dataclass(frozen=True)
@@ -163,10 +157,12 @@ def switched(
     resting = None
     if ivp.rest is not None:
         duration = float(pieces.nodes[-1]) - ivp.t0 or 1.0
-        ends = ivp.t0 + duration * SPANS
+        ends: FloatArray = np.asarray(ivp.t0 + duration * SPANS, dtype=float)
         before = integrator.prepare(ivp.rest, np.array([ivp.t0, ends[-1]]), ends)
-        has_switches = isinstance(before, SwitchedIntervals)
-        resting = Resting(ivp, SwitchedApproach(before) if has_switches else SmoothApproach(before))
+        if isinstance(before, SwitchedIntervals):
+            resting = Resting(ivp, SwitchedApproach(before))
+        else:
+            resting = Resting(ivp, SmoothApproach(before))
     return SwitchedIntervals(ivp, pieces, inner, resting, slow=inner.slow)
 
 
@@ -190,11 +186,11 @@ class SwitchedApproach(Approach):
             if not np.isfinite(start).all():
                 raise BrokenError(NO_START)
             course.begin(start)
-            for _ in range(MOST):
+            for _ in range(MOST_BEFORE):
                 yield Stage(course.x, course.by @ below, course.true.copy())
                 if not (yield from course.stages(self.lengths)):
                     return
-            raise BrokenError(ENDLESS.format(MOST))
+            raise BrokenError(ENDLESS.format(MOST_BEFORE))
         except BrokenError as error:
             yield Stage(course.x, why=str(error))
         finally:
@@ -207,6 +203,7 @@ class _Course:
     x, by   states (n_x,), and their derivatives (n_x, n_d) by its start and the unknowns
     true    (n_gaps,) whether each gap is positive
     size    (n_gaps,) how large each gap is: by the sizes of its states, and the largest met so far
+    off     (n_gaps,) what gaps at 0 are off it by errors of integration, with the wrong sign
     horizon what is looked at: places are parts of it, and a gap that hardly moves in it is grazing
     """
 
@@ -225,6 +222,7 @@ class _Course:
         self.size = np.zeros(self.given.gaps.numel())
         self.x, self.by = np.zeros(0), np.zeros((0, 0))
         self.true = np.zeros(len(self.size), dtype=bool)
+        self.off = np.zeros(len(self.size))
         self.horizon = float(of.cut.nodes[-1]) - of.ivp.t0
 
     def run(self, start: FloatArray, rest: Rest | None) -> None:
@@ -258,21 +256,24 @@ class _Course:
         raises BrokenError
         """
         self.rows, since, due = self.rows[:0], self.t, self._next()
+        self.horizon = float(lengths[0])
         for length in lengths:
-            self.horizon, stop = float(length), min(self.t + float(length), due)
-            seen = self._watch(stop, since)
+            stop = min(self.t + float(length), due)
+            seen = self._watch(stop, (since, float(length)))
             crossing = self._first(seen)
             if crossing is not None:
                 self._cross(crossing)
                 return True
             if seen.why:
                 raise BrokenError(seen.why)
-            if stop == due:
+            if self.pending and stop == due:
                 self._advance(due, is_after=False)
                 self._act(due)
                 return True
             if not self.pending:  # what waits will move it
                 yield Stage(seen.states[-1, : self.n_x])
+            if stop == self.end:
+                break
             since = stop
         return False
 
@@ -383,7 +384,8 @@ class _Course:
 
     def _slopes(self, *, after: bool) -> Rates:
         found = self.local.slopes(*self._point(after=after))
-        return Rates(*(np.asarray(v).ravel() for v in found))
+        f, gaps, rates = (np.asarray(v).ravel() for v in found)
+        return Rates(f, gaps + self.off, rates)
 
     def _integrated(self, stop: float, times: FloatArray, *, derivatives: bool) -> Shots:
         return self._from(self.t, self.x, stop, times, derivatives=derivatives)
@@ -456,21 +458,9 @@ class _Course:
         g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
         if self.derivatives:
             by = -(g_x[j] @ self.by + self._wide(g_q[j])) / rate
-        same = self._with(j, found, np.hstack([g_x, g_q]))
+        near = [k for k in self.local.watched if abs(found.gaps[k]) <= ZERO * self.size[k]]
+        same = crossing_with(j, near, self.true, found.rates, np.hstack([g_x, g_q]))
         self._switch([Due(self.t, 0, by, which=k) for k in same], by, frozenset(same))
-
-    def _with(self, j: int, found: Rates, gradient: FloatArray) -> list[int]:
-        """The gaps that cross 0 with gap j, which are it, or it with another sign or size."""
-        same = []
-        for k in self.local.watched:
-            is_crossing = abs(found.gaps[k]) <= ZERO * self.size[k]
-            is_crossing &= found.rates[k] * (1 if self.true[k] else -1) < 0
-            if k == j or (
-                is_crossing
-                and np.allclose(gradient[k] / found.rates[k], gradient[j] / found.rates[j])
-            ):
-                same.append(k)
-        return same
 
     def _switch(
         self, due: Sequence[Due], by: FloatArray, crossed: frozenset[int] = frozenset()
@@ -486,7 +476,11 @@ class _Course:
                 self._jump(one.jump, by)
                 jumped = True
         self._settle(by, crossed, jumped=jumped)
-        self.by = self.by - np.outer(self._slopes(after=True).f, by)
+        after = self._slopes(after=True)
+        self.by = self.by - np.outer(after.f, by)
+        gaps = after.gaps - self.off
+        is_off = ((gaps > 0) != self.true) & (np.abs(gaps) <= GRAZING * self.size)
+        self.off = np.where(is_off, -gaps, 0.0)
 
     def _triggered(self, gap: int, by: FloatArray) -> bool:
         """Carry out or plan the jumps that wait for a gap; whether one was carried out."""
@@ -508,7 +502,7 @@ class _Course:
         if self.derivatives:
             own = np.hstack([np.zeros((self.n_x, self.n_x)), by_q])
             self.by = by_x @ self.by + np.outer(by_t, by) + own
-        self.x = after.ravel()
+        self.x, self.off = after.ravel(), np.zeros(len(self.size))
         if not np.isfinite(self.x).all():
             raise BrokenError(f"An event gives a state no finite value {at(self.t)}.")
 
@@ -551,13 +545,13 @@ class _Course:
 
     # Crossings
 
-    def _watch(self, stop: float, since: float | None = None) -> Seen:
+    def _watch(self, stop: float, seen: tuple[float, float] | None = None) -> Seen:
         """States and gaps up to `stop`, at places that are close enough to see crossings.
 
-        since  the time up to which they were seen before
+        seen  the time up to which they were seen before, and of what places are parts
         """
-        begin = self.t if since is None else since
-        count = FEWEST + math.ceil(WATCHED * (stop - begin) / self.horizon)
+        begin, horizon = (self.t, self.horizon) if seen is None else seen
+        count = FEWEST + math.ceil(WATCHED * (stop - begin) / horizon)
         times = self.of.cut.times[self.rows]
         grid = np.linspace(begin, stop, count + 1)
         grid = np.union1d(grid, times[(times > begin) & (times < stop)])
@@ -576,6 +570,7 @@ class _Course:
         many = self.local.slopes(places[None], x, y, inputs, *held)
         _, gaps, rates = (np.asarray(v) for v in many)
         self.size = np.maximum(self.size, np.abs(gaps).max(axis=1, initial=0.0))
+        gaps = gaps + self.off[:, None]
         sign = np.where(self.true, 1.0, -1.0)[:, None]
         why = "" if shots.status[0].usable else shots.reason[0]
         return Seen(places, rows, sign * gaps, sign * rates, why)
@@ -590,51 +585,15 @@ class _Course:
 
     def _first(self, seen: Seen) -> Crossing | None:
         """The first time at which a gap changes its sign."""
-        found: Crossing | None = None
-        for j in self.local.watched:
-            rows = seen.gaps[j], seen.rates[j], self.size[j]
-            for p, q, is_end in candidates(seen.times, *rows):
-                if found is not None and seen.times[p] > found.time:
-                    break
-                one = self._zero(j, seen.times[[p, q]], seen.states[p], is_end=is_end)
-                if one is not None:
-                    found = one if found is None else min(found, one)
-                    break
-        return found
+        return first_crossing(seen, self.local.watched, self.size, self._gap, self.t)
 
-    def _zero(  # noqa: C901 - each way to cross or to touch is a case
-        self, j: int, between: FloatArray, first: FloatArray, *, is_end: bool
-    ) -> Crossing | None:
-        """Where gap j crosses 0 between two times, from states and implicit variables at the first.
-
-        is_end  whether it has at the second; else it may dip below 0 between them
-        """
-        begin, end = between.tolist()
-        sign, (a, b) = (1.0 if self.true[j] else -1.0), self._segment()
-
-        def there(time: float) -> tuple[float, float]:
-            """The gap and its rate."""
-            here = first
-            if time > begin:
-                x, times = first[: self.n_x], np.array([time])
-                here = self._moving(self._from(begin, x, time, times, derivatives=False))[0]
-            x, y = np.split(here, [self.n_x])
-            _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
-            return sign * float(gaps[j]), sign * float(rates[j])
-
-        low, zero = begin, ZERO * self.size[j] if begin == self.t else 0.0
-        if there(begin)[0] <= zero:  # it has just crossed
-            later = (begin + (end - begin) * 0.5**k for k in range(HALVINGS, -1, -1))
-            low = next((time for time in later if there(time)[0] > 0), begin)
-            if low == begin:
-                return Crossing(begin, j)
-        if not is_end:
-            if low >= end or not there(low)[1] < 0:
-                return None
-            end = bottom(lambda time: there(time)[1], low, end)
-            least = there(end)[0]
-            if abs(least) <= GRAZING * self.size[j]:
-                return Crossing(end, j, grazes=True)
-            if least > 0:
-                return None
-        return Crossing(root(there, low, end), j) if low < end else None
+    def _gap(self, j: int, begin: float, first: FloatArray, time: float) -> tuple[float, float]:
+        """A gap and its rate at a time, from states and implicit variables where it begins."""
+        (a, b), here = self._segment(), first
+        if time > begin:
+            x, times = first[: self.n_x], np.array([time])
+            here = self._moving(self._from(begin, x, time, times, derivatives=False))[0]
+        x, y = np.split(here, [self.n_x])
+        _, gaps, rates = self.local.slopes(time, x, y, a + b * time, b, self.q)
+        sign = 1.0 if self.true[j] else -1.0
+        return sign * float(gaps[j] + self.off[j]), sign * float(rates[j])

@@ -12,6 +12,14 @@ from igpe.dynamics.integrators.limits import at
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 
+DELAYED = (
+    "An event with when= and a delay cannot be followed across the intervals of multiple shooting. "
+    "Use igpe.SingleShooting or igpe.IncrementalShooting."
+)
+
+
+ENDLESS = "{} events happened, and they go on."
+
 
 class BrokenError(Exception):
     """An interval cannot be integrated; the message is the reason."""

@@ -554,12 +554,15 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 class PetabRow(NamedTuple):
-    """A row of the measurement table, and the column of the experiment that it became."""
+    """A row of the measurement table, and the column of the experiment that it became.
+
+    time    in the experiment;  given: column of the table -> what is written there
+    """
 
     experiment: str
     column: str
-    observable: str
     time: float
+    given: Mapping[str, Any]
 
 
 class PetabParameter(NamedTuple):

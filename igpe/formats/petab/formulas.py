@@ -278,6 +278,9 @@ def boolean(condition: Any) -> Any:
         for other in others:
             first = sympy.Or(sympy.And(first, sympy.Not(other)), sympy.And(sympy.Not(first), other))
         return first
+    if kind == "ITE":  # SymPy's piecewise of conditions
+        case, then, otherwise = map(boolean, condition.args)
+        return sympy.Or(sympy.And(case, then), sympy.And(sympy.Not(case), otherwise))
     if kind in {"And", "Or", "Not"}:
         return condition.func(*map(boolean, condition.args))
     return condition

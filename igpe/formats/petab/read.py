@@ -158,13 +158,18 @@ def _experiments(
         experiments.append(_experiment(data, sigma, models[name], meaning.timeline))
     scales = {column: reader.scale(key[0]) for key, column in columns.items()}
     scales = {c: s for c, s in scales.items() if s in LOGARITHMS}
-    listed = tuple(PetabRow(r.timeline, columns[r.key], r.key[0], r.time) for r in rows)
+    listed = tuple(
+        PetabRow(r.timeline, columns[r.key], r.time, given)
+        for r, given in zip(rows, tables.rows, strict=True)
+    )
     return experiments, models, scales, listed
 
 
 def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> None:
-    values = measurements["measurement"].astype(float)
-    if lost := measurements.index[~np.isfinite(values)].tolist():
+    if measurements.empty:
+        raise DataError("The measurement table has no rows. Give the measurements.")
+    times, values = (measurements[n].astype(float) for n in ("time", "measurement"))
+    if lost := np.flatnonzero(~np.isfinite(values) | np.isnan(times)).tolist():
         raise DataError(
             f"The measurement table has no number in its rows {[n + 1 for n in lost[:5]]}. Remove "
             "these rows."
@@ -249,6 +254,11 @@ class _MeasurementReader:
         if scale in LOGARITHMS:
             formulas = tuple(log(f) / (1 if scale == "log" else log(10)) for f in formulas)
         if noises[-1].is_number and all(n == noises[-1] for n in noises):
+            if not float(noises[-1]) > 0:
+                raise DataError(
+                    f"A measurement of '{observable}' has the standard deviation {noises[-1]} by "
+                    "noiseFormula and noiseParameters. Give a positive one."
+                )
             return formulas, float(noises[-1])
         return formulas, noises
 

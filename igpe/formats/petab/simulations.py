@@ -27,8 +27,9 @@ def petab_simulations(
 
     parameters  unknown -> value; by default the nominal ones of the parameter table
     integrator  that simulates
-    returns     columns `experiment`, `observableId`, `time`, `simulation`: what is observed itself,
-                also where its logarithm is compared; NaN where the model cannot be integrated
+    returns     the measurement table with its own columns, `simulation` in place of `measurement`:
+                what is observed itself, also where its logarithm is compared; NaN where the model
+                cannot be integrated
     raises      ProblemError if the problem is none of `read_petab`
     """
     model = petab_model(problem)
@@ -43,12 +44,10 @@ def petab_simulations(
                 shown = np.exp(LOGARITHMS[model.transformations[name]] * shown)
             keys = ((experiment.name, name, time) for time in experiment.times.tolist())
             simulated |= dict(zip(keys, shown.tolist(), strict=False))
-    rows = [
-        (row.experiment, row.observable, row.time,
-         simulated.get((row.experiment, row.column, row.time), np.nan))
-        for row in model.rows
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["experiment", "observableId", "time", "simulation"])
+    table = pd.DataFrame([row.given for row in model.rows])
+    at = ((row.experiment, row.column, row.time) for row in model.rows)
+    table["measurement"] = [simulated.get(key, np.nan) for key in at]
+    return table.rename(columns={"measurement": "simulation"})
 
 
 def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: str | Path) -> None:

@@ -16,7 +16,15 @@ import pandas as pd
 
 from igpe.core.errors import DataError
 from igpe.formats.petab.conditions import Period, Timeline
-from igpe.formats.petab.formulas import inserted, library, parsed, plain, quiet, symbol
+from igpe.formats.petab.formulas import (
+    inserted,
+    library,
+    named,
+    parsed,
+    plain,
+    quiet,
+    symbol,
+)
 
 DECADES = 1e3  # ratio of positive bounds from which on logarithms are searched
 UNNAMED = "model"  # the experiment of measurements that name none: the model as it is
@@ -30,6 +38,8 @@ DISTRIBUTIONS = {
 """noiseDistribution of version 2 -> that of version 1, and the transformation."""
 NEEDED = ("model", "measurement_df", "observable_df", "parameter_df")
 CONDITION, BEFORE = "simulationConditionId", "preequilibrationConditionId"
+PLACEHOLDERS = ("observableParameters", "noiseParameters")
+CRASHED = "Validation task"  # how messages begin of a check that itself failed
 TIMELINE = "timeline"  # column of the measurements: which timeline a row belongs to
 
 
@@ -42,6 +52,7 @@ class Tables(NamedTuple):
                   `observableParameters`, `noiseParameters`
     observables   by observableId, columns as in version 1
     parameters    by parameterId, columns as in version 1
+    rows          of the measurement table, with its own columns and times
     """
 
     document: Any
@@ -49,6 +60,7 @@ class Tables(NamedTuple):
     measurements: pd.DataFrame
     observables: pd.DataFrame
     parameters: pd.DataFrame
+    rows: tuple[Mapping[str, Any], ...]
 
 
 def read_tables(path: Path, config: Mapping[str, Any]) -> Tables:
@@ -92,7 +104,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         with quiet():
             petab = library("petab.v1").Problem.from_yaml(dict(config), base_path=str(path.parent))
     except Exception as error:  # pydantic's, pandas', petab's
-        raise DataError(f"'{path}' is no PEtab problem of version 1 or 2: {error}") from error
+        raise _unread(path, config, "1 or 2", error) from error
     missing = [name for name in NEEDED if getattr(petab, name) is None]
     if missing or not hasattr(petab.model, "sbml_document"):
         raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
@@ -100,7 +112,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
     with _heard(logging.getLogger("petab")) as messages, quiet():
         failed = lint.lint_problem(petab)
     if failed:
-        _refuse(messages, path)
+        _refuse(messages, path, config)
     table = petab.measurement_df.copy()
     before = table[BEFORE] if BEFORE in table else pd.Series("", index=table.index)
     before = before.astype(object).fillna("").astype(str)
@@ -118,7 +130,12 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         else:
             timelines.append(Timeline(timeline, (own,)))
     return Tables(
-        petab.model.sbml_document, tuple(timelines), table, petab.observable_df, petab.parameter_df
+        petab.model.sbml_document,
+        tuple(timelines),
+        table,
+        petab.observable_df,
+        petab.parameter_df,
+        _rows(petab.measurement_df),
     )
 
 
@@ -137,10 +154,59 @@ def _heard(logger: logging.Logger) -> Iterator[list[str]]:
         logger.propagate = before
 
 
-def _refuse(messages: Iterable[str], path: Path) -> None:
+def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> None:
     """Raise what PEtab's own check finds wrong as one error."""
     kept = [" ".join(m.split()) for m in messages if not m.startswith("Not OK")]
-    raise DataError(f"PEtab's check of '{path}' says: {' '.join(kept)} Correct the files.")
+    kept = [m for m in kept if not m.startswith(CRASHED)] or [
+        m.split(" Traceback")[0] for m in kept
+    ]
+    said = " ".join(m if m.endswith(".") else f"{m}." for m in dict.fromkeys(kept))
+    raise DataError(
+        f"PEtab's check of '{path}' says: {said} {_without_numbers(path, config)}Correct the files."
+    )
+
+
+def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exception) -> DataError:
+    """What kept PEtab's library from reading the files, without what is only for its makers."""
+    said = str(error)
+    if hasattr(error, "errors"):  # pydantic's
+        each = ((".".join(map(str, e["loc"])), e["msg"]) for e in error.errors())
+        of = f"in the {getattr(error, 'title', '')} table, "
+        said = of + "; ".join(f"{place}: {what}" if place else what for place, what in each)
+    said = " ".join(said.split()).rstrip(".")
+    return DataError(
+        f"'{path}' is no PEtab problem of version {version}: {said}. "
+        f"{_without_numbers(path, config)}Correct the files."
+    )
+
+
+def _without_numbers(path: Path, config: Mapping[str, Any]) -> str:
+    """Which rows of the measurement tables have no numbers; empty if all have."""
+    found = ""
+    for name in (n for key, n in named(config) if key == "measurement_files"):
+        table = pd.read_csv(path.parent / name, sep="\t", dtype=str)
+        for column in table.columns.intersection(["time", "measurement"]):
+            lost = table.index[pd.to_numeric(table[column], errors="coerce").isna()]
+            if len(lost):
+                rows = [int(n) + 1 for n in lost[:5]]
+                found += f"'{name}' has no number in column '{column}' of its rows {rows}. "
+    return found
+
+
+def _overlooked(petab: Any, experiments: Mapping[str, Any]) -> list[str]:
+    """What is wrong in tables of version 2 without a word of PEtab's check."""
+    found = []
+    used = {m.experiment_id for m in petab.measurements if m.experiment_id}
+    if lost := sorted(used - experiments.keys()):
+        found.append(
+            f"The measurement table names the experiments {lost}, which are not in the experiment "
+            f"table: it has {sorted(experiments)}."
+        )
+    for condition in petab.conditions:
+        targets = [c.target_id for c in condition.changes]
+        if twice := sorted({t for t in targets if targets.count(t) > 1}):
+            found.append(f"The condition '{condition.id}' sets {twice} more than once.")
+    return found
 
 
 def _names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -172,20 +238,22 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
         with quiet():
             petab = library("petab.v2").Problem.from_yaml(dict(config), base_path=path.parent)
     except Exception as error:  # pydantic's, pandas', petab's
-        raise DataError(f"'{path}' is no PEtab problem of version 2: {error}") from error
+        raise _unread(path, config, "2", error) from error
     _refuse_version2(petab)
     bad = library("petab.v2.lint").ValidationIssueSeverity.ERROR
     with quiet():
         wrong = [issue.message for issue in petab.validate() if issue.level >= bad]
-    if wrong:
-        _refuse(wrong, path)
     conditions = {c.id: c for c in petab.conditions}
     experiments = {e.id: e for e in petab.experiments}
+    wrong += _overlooked(petab, experiments)
+    if wrong:
+        _refuse(wrong, path, config)
     unnamed = UNNAMED
     while unnamed in experiments:
         unnamed += "_"
     written = library("petab.v1.math").petab_math_str
-    measurements = pd.DataFrame([
+    columns = ["observableId", TIMELINE, "time", "measurement", *PLACEHOLDERS]
+    records = [
         {
             "observableId": m.observable_id,
             TIMELINE: m.experiment_id or unnamed,
@@ -195,7 +263,8 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
             "noiseParameters": ";".join(map(written, m.noise_parameters)),
         }
         for m in petab.measurements
-    ])
+    ]
+    measurements = pd.DataFrame(records, columns=columns)
     return Tables(
         petab.model.sbml_document,
         tuple(
@@ -205,7 +274,25 @@ def _version2(path: Path, config: Mapping[str, Any]) -> Tables:
         measurements,
         _frame({one.id: _observable(one) for one in petab.observables}),
         _frame({p.id: _version2_parameter(p) for p in petab.parameters}),
+        _rows(petab.measurement_df),
     )
+
+
+def _rows(measurements: pd.DataFrame | None) -> tuple[Mapping[str, Any], ...]:
+    """The rows of a measurement table, without columns in which nothing is written."""
+    if measurements is None:
+        return ()
+    used = [
+        c
+        for c in measurements
+        if c not in ("modelId", "index") and measurements[c].map(_is_written).any()
+    ]
+    records = measurements[used].to_dict("records")
+    return tuple({str(name): value for name, value in row.items()} for row in records)
+
+
+def _is_written(value: Any) -> bool:
+    return bool(value) if isinstance(value, str | list) else bool(pd.notna(value))
 
 
 def _timeline(name: str, experiment: Any, conditions: Mapping[str, Any]) -> Timeline:

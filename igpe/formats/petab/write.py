@@ -278,17 +278,34 @@ class _Writer:
         """Events, each in the phases that have it."""
         found: dict[ModelEvent, list[int]] = {}
         for number, phase in enumerate(self.phases, start=1):
-            if not phase.is_rest:
-                jumps = phase.system.events
-                for place, jump in enumerate(jumps):
-                    event = self._event(phase, jump, len(jumps) - place)
-                    found.setdefault(event, []).append(number)
+            jumps = phase.system.events
+            for place, jump in enumerate(jumps):
+                if phase.is_rest and not jump.before:
+                    continue
+                event = self._event(phase, jump, len(jumps) - place)
+                found.setdefault(event, []).append(number)
+                self._require_one(
+                    phase, jump, number in found[event] and number - 1 in found[event]
+                )
         for number, (event, where) in enumerate(found.items(), start=1):
             trigger = event.trigger
             if len(where) < len(self.phases):
                 self.is_numbered = True
                 trigger = f"({self._during(where)}) && ({trigger})"
             model.event(self.ids(f"event {number}"), event._replace(trigger=trigger))
+
+    @staticmethod
+    def _require_one(phase: _Phase, jump: Any, is_one: bool) -> None:
+        """Raise Unsupported for an event that PEtab would let happen at the start after rest."""
+        if phase.is_rest or phase.experiment.steady is None or jump.gap is None:
+            return
+        if not (is_one if jump.before else jump.at_start):
+            raise Unsupported(
+                f"An event with when= of experiment '{phase.experiment.name}' is another one "
+                "before its steady start, or happens only after it. In PEtab its condition, if it "
+                "is true at rest, would become true at the start. Give before=True and the same "
+                "condition, or at_start=True, to write PEtab."
+            )
 
     def _event(self, phase: _Phase, jump: Any, priority: int) -> ModelEvent:
         z = ca.vertcat(*phase.system.solved.expressions[len(self.states) :])
@@ -303,7 +320,8 @@ class _Writer:
             at, delay = ca.SX(_seen(float(at + delay), e, after=seen)), ca.SX(0)
         elif jump.at_start and is_known:
             delay = ca.SX(_seen(e.start_time + float(delay), e, after=seen) - e.start_time)
-        trigger = f"{text(jump.gap)} >= 0" if at is None else f"time >= {text(at)}"
+        sign = ">=" if jump.closed else ">"
+        trigger = f"{text(jump.gap)} {sign} 0" if at is None else f"time >= {text(at)}"
         sets = tuple((self.ids(self.states[i]), text(e)) for i, e in jump.after.items())
         return ModelEvent(trigger, sets, text(delay), priority, jump.at_start or at is not None)
 

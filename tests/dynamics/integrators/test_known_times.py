@@ -203,3 +203,11 @@ def test_what_switches_when_it_is_measured_has_no_factor():
     ivp, times = measuring(lambda t: t < 0.4, [0.2, 0.4])
     with pytest.raises(Unsupported, match=r"changes at t = 0.4, where it is measured"):
         ivp.without_conditions(times)
+
+
+def test_a_quotient_of_exponentials_that_is_constant_is_followed():
+    """exp(w) / exp(w) of a function w of time; intervals alone do not see that it is constant."""
+    w = lambda t: 3 / (1 + t**2)  # noqa: E731
+    ivp = posed(lambda t, x, k: -k * x * ca.exp(-2 * w(t)) / ca.exp(-2 * w(t)))
+    came = RungeKutta().simulation(ivp, TIMES, sensitivities=False).run(np.array([1.0]))
+    assert came.status is Status.CONVERGED

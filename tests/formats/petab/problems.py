@@ -114,13 +114,15 @@ def events():
 
 
 def steady():
-    """Steady starts, one with a dose after it, and one experiment that starts elsewhere."""
+    """Steady starts, one with a dose after it, one with an event that is followed before it too."""
     feed = igpe.step_input([0, 1], [1.0, 2.0])
     dose = [igpe.Event(at=1.5, add={"A": 1.0})]
+    cut = [igpe.Event(when=lambda m, t: m.A[t] > 0.9, set={"B": lambda m, t: m.k1}, before=True)]
     runs = [
         run("x", start={"A": 1.0, "B": 1.0}, inputs={"feed": feed}, steady={"feed": 0.5}),
         run("y", start={"A": 1.0, "B": 1.0}, inputs={"feed": 0.3}, steady=True, events=dose),
         run("z", start={"A": 1.0}, inputs={"feed": 0.3}),
+        run("w", start={"A": 0.1, "B": 1.0}, inputs={"feed": feed}, steady=True, events=cut),
     ]
     return igpe.Problem(plain, parameters=["k1", "k2"], local=["k2"], experiments=runs)
 
@@ -146,6 +148,97 @@ def late():
 def held():
     """Some unknowns held."""
     return several().fixing({"lag": 0.9, "k[1]@3": 0.8})
+
+
+TERMS = {
+    "first order": lambda k, x, y: k * x,
+    "second order": lambda k, x, y: k * x * y,
+    "saturated": lambda k, x, y: k * x / (0.5 + x),
+    "inhibited": lambda k, x, y: k * x / (1 + y**2),
+    "power": lambda k, x, y: k * x**1.5 * pyo.exp(-0.2 * y),
+    "switched": lambda k, x, y: k * x * pyo.Expr_if(y >= 0.35, 1.0, 0.4),
+}
+
+
+class Drawn:
+    """A random network of two to four states: reactions, a feed, what is measured."""
+
+    def __init__(self, seed):
+        self.seed, rng = seed, np.random.default_rng(seed)
+        self.states = list("ABCD")[: int(rng.integers(2, 5))]
+        count = int(rng.integers(2, 5))
+        ends = [rng.choice(self.states, 2, replace=False).tolist() for _ in range(count)]
+        self.reactions = list(zip(rng.choice(list(TERMS), count), ends, strict=True))
+        self.fed, self.lost = rng.choice(self.states, 2).tolist()
+        self.rates = rng.uniform(0.2, 1.5, count).round(3).tolist()
+        self.shown = rng.choice(self.states, 2, replace=False).tolist()
+
+    def __call__(self, times, experiment):
+        m = pyo.ConcreteModel()
+        m.t = ContinuousSet(initialize=times)
+        m.feed = pyo.Var(m.t, initialize=0.0)
+        m.s = pyo.Var(bounds=(0.01, 1), initialize=0.1)
+        for i, rate in enumerate(self.rates):
+            m.add_component(f"k{i}", pyo.Var(bounds=(0.01, 10), initialize=rate))
+        for name in self.states:
+            m.add_component(name, pyo.Var(m.t, initialize=0.5))
+            m.add_component(f"d{name}", DerivativeVar(m.component(name), wrt=m.t))
+        for name in self.states:
+            slope = m.component(f"d{name}")
+            rule = lambda m, t, name=name, slope=slope: slope[t] == self.slope(m, t, name)  # noqa: E731
+            m.add_component(f"of_{name}", pyo.Constraint(m.t, rule=rule))
+        m.total = pyo.Expression(m.t, rule=lambda m, t: sum(m.component(n)[t] for n in self.shown))
+        m.sd = pyo.Expression(m.t, rule=lambda m, t: m.s * (1 + m.total[t]))
+        return m
+
+    def slope(self, m, t, name):
+        found = m.feed[t] * int(name == self.fed)
+        found = found - 0.3 * int(name == self.lost) * m.component(name)[t]
+        for i, (kind, (one, other)) in enumerate(self.reactions):
+            x, y = (m.component(n)[t] for n in (one, other))
+            rate = TERMS[kind](m.component(f"k{i}"), x, y)
+            found = found + (int(name == other) - int(name == one)) * rate
+        return found
+
+    def problem(self):
+        """One or two experiments with random inputs, events, starts and errors."""
+        rng, runs = np.random.default_rng(self.seed + 10**6), []
+        for name in ("one", "two")[: int(rng.integers(1, 3))]:
+            level, dose = rng.uniform(0.1, 1, 2).round(3).tolist()
+            feeds = [
+                level,
+                igpe.step_input([0, 1.7], [level, 0.2]),
+                igpe.linear_input([0, 5], [0, 1]),
+            ]
+            events = [
+                igpe.Event(at=round(rng.uniform(1.1, 2.9), 2), add={self.fed: dose}),
+                igpe.Event(at="k0", set={self.lost: lambda m, t: 0.5 * m.component(self.lost)[t]}),
+                igpe.Event(when=lambda m, t: m.total[t] >= 1.9, set={self.lost: 0.1}),
+            ]
+            starts = {
+                n: float(v) for n, v in zip(self.states, rng.uniform(0.2, 1, 4), strict=False)
+            }
+            if rng.random() < 0.5:
+                starts[self.fed] = igpe.Unknown(0.1, 2, guess=0.6)
+            sigmas = [0.1, igpe.Noise(absolute=0.05, relative=0.1), igpe.EstimatedSigma("sd")]
+            columns = (*self.shown, "total")
+            runs.append(
+                run(
+                    name,
+                    columns,
+                    seed=self.seed,
+                    start=starts,
+                    inputs={"feed": feeds[int(rng.integers(3))]},
+                    events=[events[i] for i in np.flatnonzero(rng.random(3) < 0.4)],
+                    sigma=sigmas[int(rng.integers(3))],
+                )
+            )
+        names = [f"k{i}" for i in range(len(self.rates))]
+        has_sd = any(e.estimated_sigma for e in runs)
+        local = ["k1"] if len(runs) == 2 and rng.random() < 0.5 else []
+        return igpe.Problem(
+            self, parameters=[*names, *["s"] * has_sd], local=local, experiments=runs
+        )
 
 
 PROBLEMS = {f.__name__: f for f in (several, events, steady, varying, late, held)}

@@ -1,16 +1,21 @@
 """What PEtab and SBML say, against solutions in closed form; and what is refused, by its name."""
 
 import pickle
+import warnings
 
 import libsbml
 import numpy as np
 import pandas as pd
 import pytest
 import small
+from petab_suite import SUITES
 from scipy.stats import laplace, lognorm, norm
+from typer.testing import CliRunner
 
 import igpe
+from igpe.cli import app
 from igpe.formats.petab import read
+from igpe.formats.petab.formulas import quiet
 from igpe.problem.tables import checksum
 
 VALUES = {"k": 0.7, "A0": 2.0, "sd": 0.2}
@@ -108,6 +113,16 @@ def test_a_jump_in_time_is_an_input(tmp_path, condition):
         igpe.petab.read_petab(small.write(tmp_path, document)), VALUES, [0.5, 1.0, 4.0]
     )
     expected = 2.0 * np.exp(-0.7 * np.array([0.5, 1.0, 1.0]))
+    assert told["A"].to_numpy() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_condition_that_is_chosen_by_another(tmp_path):
+    """A decays down to 0.9, waits, and goes on from 8."""
+    document = small.decay()
+    small.law(document.getModel(), "V * piecewise(k, !(A < 0.9) || time > 8, 0) * A")
+    problem = igpe.petab.read_petab(small.write(tmp_path, document))
+    told = igpe.simulate(problem, VALUES, [0.5, 4.0, 10.0])
+    expected = [2.0 * np.exp(-0.35), 0.9, 0.9 * np.exp(-1.4)]
     assert told["A"].to_numpy() == pytest.approx(expected, rel=1e-6)
 
 
@@ -221,6 +236,35 @@ def test_simulations_are_written_in_the_order_of_the_measurements(tmp_path):
     assert "measurement" not in table
 
 
+@pytest.mark.parametrize("case", ["v1.0.0/sbml/0009", "v2.0.0/sbml/0023", "v2.0.0/sbml/0003"])
+def test_simulations_have_the_columns_of_the_measurement_table(case):
+    """Conditions before and after, times that are infinite, placeholders."""
+    folder = SUITES / case
+    problem = igpe.petab.read_petab(folder / f"_{folder.name}.yaml")
+    simulated = igpe.petab.petab_simulations(problem)
+    table = pd.read_csv(folder / "_measurements.tsv", sep="\t").dropna(axis=1, how="all")
+    names = [n for n in table if n != "measurement"]
+    assert {*names, "simulation"} == set(simulated)
+    ids = [n for n in names if not n.endswith("Parameters")]
+    pd.testing.assert_frame_equal(simulated[ids], table[ids], check_dtype=False)
+
+
+def test_petab_plots_simulations():
+    visualize = pytest.importorskip("petab.v1.visualize")
+    petab = pytest.importorskip("petab.v1")
+    path = SUITES / "v1.0.0" / "sbml" / "0009" / "_0009.yaml"
+    simulated = igpe.petab.petab_simulations(igpe.petab.read_petab(path))
+    with quiet():
+        given = petab.Problem.from_yaml(str(path))
+    with warnings.catch_warnings(action="ignore"):
+        axes = visualize.plot_without_vis_spec(
+            given.condition_df, measurements_df=given.measurement_df, simulations_df=simulated
+        )
+    lines = [line.get_ydata() for line in axes["plot1"].get_lines()]
+    expected = simulated["simulation"].to_numpy()
+    assert any(len(y) == len(expected) and np.allclose(y, expected) for y in lines)
+
+
 @pytest.mark.parametrize(
     ("kind", "numbers", "density"),
     [
@@ -251,6 +295,7 @@ def test_other_priors_count(tmp_path, kind, numbers, density):
         (lambda m: small.law(m, "V * k * delay(A, 1)"), "delay"),
         (lambda m: m.getReaction(0).unsetKineticLaw(), "'r1' without kinetic law"),
         (lambda m: small.law(m, "V * k * factorial(A)"), "factorial"),
+        (lambda m: small.law(m, "V * piecewise(k, A == 1, 0)"), "^The model branches on Eq"),
     ],
 )
 def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
@@ -281,6 +326,70 @@ def test_what_the_tables_have_beyond_is_refused(tmp_path, table, change, says):
     tables = {"measurements": small.measurements(), "observables": small.OBSERVABLES}
     with pytest.raises(igpe.errors.DataError, match=says):
         igpe.petab.read_petab(small.write(tmp_path, **{table: tables[table].assign(**change)}))
+
+
+WRONG = [
+    ("measurements", {"measurement": np.nan}, "null.*rows \\[3\\]"),
+    ("measurements", {"measurement": "abc"}, "not numeric.*rows \\[3\\]"),
+    ("measurements", {"measurement": np.inf}, "no number in its rows \\[3\\]"),
+    ("measurements", {"time": np.nan}, "no number in its rows \\[3\\]"),
+    ("measurements", {"time": -1.0}, "begins at 0, but is measured at"),
+    ("measurements", {"simulationConditionId": "c7"}, "conditions that are not spec.*'c7'"),
+    ("measurements", {"observableId": "oC"}, "'oC'.*not defined in observables"),
+    ("measurements", {"observableId": "oB", "noiseParameters": "0"}, "standard deviation 0"),
+]
+
+
+@pytest.mark.parametrize(("table", "change", "says"), WRONG)
+def test_one_wrong_row_is_named(tmp_path, table, change, says):
+    given = small.measurements().astype(object)
+    for column, value in change.items():
+        given.loc[given.index[2], column] = value
+    with pytest.raises(igpe.errors.DataError, match=says):
+        igpe.petab.read_petab(small.write(tmp_path, **{table: given}))
+
+
+@pytest.mark.parametrize("table", ["observables", "conditions", "parameters"])
+def test_ids_that_occur_twice_are_named(tmp_path, table):
+    given = getattr(small, table.upper())
+    twice = pd.concat([given, given.iloc[[0]]])
+    with pytest.raises(igpe.errors.DataError, match=str(given.iloc[0, 0])):
+        igpe.petab.read_petab(small.write(tmp_path, **{table: twice}))
+
+
+def test_all_that_the_linter_says_is_in_the_message(tmp_path):
+    given = small.measurements()
+    given.loc[2, "observableId"] = "oC"
+    twice = pd.concat([small.OBSERVABLES, small.OBSERVABLES.iloc[[0]]])
+    with pytest.raises(igpe.errors.DataError, match=r"'oA'.*'oC'"):
+        igpe.petab.read_petab(small.write(tmp_path, measurements=given, observables=twice))
+
+
+def test_no_measurements(tmp_path):
+    with pytest.raises(igpe.errors.DataError, match="has no rows"):
+        igpe.petab.read_petab(small.write(tmp_path, measurements=small.measurements().iloc[:0]))
+
+
+def test_the_command_says_what_the_linter_says(tmp_path):
+    given = small.measurements()
+    given.loc[2, "observableId"] = "oC"
+    done = CliRunner().invoke(app, ["estimate", str(small.write(tmp_path, measurements=given))])
+    assert done.exit_code != 0
+    assert "'oC'} used in measurement table but not defined" in " ".join(done.stderr.split())
+
+
+def test_a_failed_integration_is_no_fit(tmp_path):
+    """A grows without bound in finite time, before the second measurement."""
+    document = small.decay()
+    small.law(document.getModel(), "-10 * k * A * A")
+    problem = igpe.petab.read_petab(small.write(tmp_path, document))
+    for figure in (igpe.petab.petab_objective, igpe.petab.petab_gradient):
+        with pytest.raises(igpe.errors.EstimationFailed, match="could be integrated only to"):
+            figure(problem)
+    shown = igpe.petab.petab_simulations(problem)
+    assert (shown["simulation"].isna() == (shown["time"] > 0)).all()
+    slow = {**problem.model.nominal, "k": 1e-3}
+    assert np.isfinite(igpe.petab.petab_objective(problem, slow))
 
 
 def test_no_file_and_no_problem(tmp_path):

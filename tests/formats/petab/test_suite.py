@@ -6,7 +6,7 @@ from petab_suite import SUITES, differences
 CASES = [
     "v1.0.0/sbml/0005", "v1.0.0/sbml/0006", "v1.0.0/sbml/0014", "v1.0.0/sbml/0018",
     "v2.0.0/sbml/0016", "v2.0.0/sbml/0017", "v2.0.0/sbml/0022", "v2.0.0/sbml/0024",
-    "v2.0.0/sbml/0030", "v2.0.0/sbml/0031",
+    "v2.0.0/sbml/0023", "v2.0.0/sbml/0030", "v2.0.0/sbml/0031",
 ]  # fmt: skip
 
 

@@ -149,6 +149,13 @@ PERIODS = pd.DataFrame({
         ({"parameter": UNBOUNDED.drop(columns="nominalValue")}, "neither finite bounds nor a nom"),
         ({"observable": OBSERVABLES.assign(observableFormula="A + x")}, "check of"),
         ({"condition": CONDITIONS.assign(targetValue="1 +")}, "no PEtab problem of version 2"),
+        ({"measurement": MEASUREMENTS.assign(experimentId="e7")}, r"experiments \['e7'\], which"),
+        ({"measurement": MEASUREMENTS.assign(measurement=np.nan)}, r"nan\. .* rows \[1, 2, 3, 4"),
+        ({"measurement": MEASUREMENTS.assign(observableId="oC")}, "'oC'.* not defined"),
+        ({"measurement": MEASUREMENTS.iloc[:0]}, "has no rows"),
+        ({"condition": pd.concat([CONDITIONS] * 2)}, r"'c1' sets \['B'\] more than once"),
+        ({"parameter": pd.concat([PARAMETERS] * 2)}, "duplicate IDs"),
+        ({"experiment": EXPERIMENTS.assign(conditionId="c9")}, r"table: {'c9'}\. Correct"),
     ],
 )
 def test_what_the_tables_have_beyond_is_refused(tmp_path, tables, says):

@@ -30,7 +30,7 @@ from igpe.core.errors import Unsupported
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Recorded, Shots
 from igpe.dynamics.integrators.cut import interval_of
-from igpe.dynamics.integrators.switched import DELAYED
+from igpe.dynamics.integrators.switches import DELAYED
 from igpe.dynamics.shooting.base import Profile, spread_of
 from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, Places, model_limits
 from igpe.dynamics.shooting.residuals import (
