@@ -50,14 +50,13 @@ MOST = 60  # optima
 NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
 EVALUATIONS = 8000  # of the residuals; a search for 4 unknowns takes some 2000
-WORK = 150_000_000  # of these (`Residuals.work`), some 30 s: of 20 unknowns one may take 10 ms
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 EXHAUSTED = (
     "The search for other sets of values that explain the data ended at its limit of "
-    "integrations: there may be more."
+    f"{EVALUATIONS} evaluations: there may be more."
 )
 
 
@@ -95,7 +94,7 @@ class OtherOptima(NamedTuple):
 def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     """Distinct optima within the threshold, best first."""
     residuals = Residuals(problem, QUICKLY)
-    residuals.most, residuals.most_work = EVALUATIONS, WORK
+    residuals.most = EVALUATIONS
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
     why = ""
     try:

@@ -258,12 +258,11 @@ class Residuals:
     broken  the last integration that broke down; None if none did since it was last set so
     best    what an interrupted search falls back to; shared with those of earlier horizons
     calls   how often they were computed
+    most    calls after which `ExhaustedError` is raised: processors do not change the result
     work    steps of integration so far, each times how many numbers it moves
-    most, most_work   calls and work after which `ExhaustedError` is raised: processors do not
-            change the result
     """
 
-    calls, most, work, most_work = 0, np.inf, 0, np.inf
+    calls, most, work = 0, np.inf, 0
 
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
@@ -310,7 +309,7 @@ class Residuals:
     def trajectories(self, x: FloatArray) -> list[Trajectory] | None:
         """Of each run at x (n,), or None if an integration broke down; it counts as a call."""
         require_going_on()
-        if self.calls >= self.most or self.work >= self.most_work:
+        if self.calls >= self.most:
             raise ExhaustedError
         self.calls += 1
         every = []
