@@ -1,5 +1,7 @@
 """A fit that the data refute is searched for again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -90,6 +92,13 @@ def test_of_a_fit_that_cannot_be_integrated_no_errors_are_known(lost, monkeypatc
     assert all(np.isinf(p.upper) for p in result.estimates)
     words = "errors unknown: the model could not be integrated at the estimate"
     assert result.verdict["parameters"] == words
+
+
+def test_what_cannot_be_integrated_explains_nothing():
+    result = igpe.estimate(problem(1.5 * np.sin(7.0 * TIMES)))
+    lost = result.points.assign(fitted=np.nan, residual=np.nan)
+    assert np.isnan(replace(result, points=lost).r_squared()["x"])
+    assert "R²" not in replace(result, points=lost).verdict["fit"]
 
 
 def passing_through(times):

@@ -108,6 +108,7 @@ def test_the_printed_result(chain):
         ((0.09, 20.0), (0, 100), "k1 determined; k2 uncertain"),
         ((0.4, 0.4), (-10, 10), "both determined"),
         ((0.4, 0.6), (-10, 10), "k1 determined; k2 uncertain (± 60 %)"),
+        ((0.09, 0.4), (-np.inf, np.inf), "k1 determined; k2 uncertain (± 40 %)"),
     ],
 )
 def test_an_unknown_is_determined_up_to_an_error_of_a_tenth(chain, errors, bounds, words):

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -178,22 +179,26 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     is_new = bool((wide & ~box.in_logarithms).any())
     if best.at is not None and not is_new and _was_iterated(steps, settings):
         return steps, SEARCHED_ALREADY
-    search = replace(FURTHER, seed=settings.seed)
-    try:
-        estimate = search.estimate(problem.in_logarithms(compress(box.names, wide)), {})
-    except IgpeError:
-        return steps, ""
+    search, found = replace(FURTHER, seed=settings.seed), None
+    with suppress(IgpeError):
+        found = search.estimate(problem.in_logarithms(compress(box.names, wide)), {})
+    return (steps, "") if found is None else _compared(steps, found, settings)
+
+
+def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:
+    """The steps with what a further search met, if it is better."""
+    problem, best, box = steps.problem, steps.best, steps.problem.box
     ends = [estimate.parameters, *(e.parameters for e in estimate.trail if isinstance(e, Estimate))]
     exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
     none = rounding(problem)
     if best.at is None:
         if not exact:
-            return steps, NOTHING_AT_ALL.format(search.starts)
+            return steps, NOTHING_AT_ALL.format(FURTHER.starts)
         return _ordered(steps, exact, settings, (), BY_FURTHER), ""
     if any(_objective(one) < _objective(best) and not _is_level(one, best, none) for one in exact):
         every = [best, *exact, *steps.others]
         return _ordered(steps, every, settings, (), BY_FURTHER), ""
-    return steps, NOTHING_BETTER.format(search.starts)
+    return steps, NOTHING_BETTER.format(FURTHER.starts)
 
 
 def _was_iterated(steps: Steps, settings: Settings) -> bool:

@@ -252,7 +252,7 @@ def _is_uncertain(p: Parameter) -> bool:
     ends = (p.lower, low), (p.upper, high)
     if p.lower <= low or p.upper >= high or any(math.isclose(*e, rel_tol=ROUNDING) for e in ends):
         return True
-    if low < 0 < high:
+    if low < 0 < high and math.isfinite(high - low):
         return not math.isfinite(p.lower) or p.upper - p.lower > SURE * (high - low)
     return not _relative(p) <= SURE
 

@@ -185,7 +185,8 @@ class ResultData:
         """Share of each quantity's weighted scatter about its mean that the model explains.
 
         1 - sum w (measured - fitted)^2 / sum w (measured - mean)^2 over all experiments, with
-        w = 1 / sigma^2 (relative where sigma is unknown). NaN for a quantity that does not vary.
+        w = 1 / sigma^2 (relative where sigma is unknown). NaN for a quantity that does not vary,
+        and where the model could not be integrated at the estimate.
         """
         weight = pd.Series(1.0 / divisors(self.points) ** 2, index=self.points.index)
         shares = {}
@@ -193,7 +194,7 @@ class ResultData:
             w, y = weight[rows.index], rows["measured"]
             mean = (w * y).sum() / w.sum() if w.sum() > 0 else math.nan
             scatter = float((w * (y - mean) ** 2).sum(skipna=False))
-            left = float((w * rows["residual"] ** 2).sum())
+            left = float((w * rows["residual"] ** 2).sum(skipna=False))
             shares[str(name)] = 1 - left / scatter if scatter > 0 else math.nan
         return pd.Series(shares, dtype=float)
 

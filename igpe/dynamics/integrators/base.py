@@ -343,7 +343,7 @@ class Integrator(Checked, ABC):
     rtol       local error tolerance relative to the present value
     atol       the same relative to the size of each state (`InitialValueProblem.scale`), for
                states, algebraic variables and scaled sensitivities
-    max_steps  steps allowed between two outputs; more is a break-down
+    max_steps  steps allowed between two outputs, or jumps of an input; more is a break-down
     largest    times its size that a state may be
     seconds    wall time allowed for one run
     """

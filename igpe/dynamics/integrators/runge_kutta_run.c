@@ -31,7 +31,7 @@ static double first_step(Run *r, double t, double span, double order) {
 /* What an interval has come to. */
 
 typedef struct {
-  long long steps, since;   /* in all, and since the last output */
+  long long steps, since; /* in all, and since the last output or jump of an input */
   long long next, told[4];  /* next: the first time not yet told; told: as in Batch */
   double t, h;                    /* h = 0 where nothing is known of the step */
   int implicit;
@@ -190,7 +190,7 @@ static int interval(Run *r, const Batch *b, Course *c, long long k) {
   for (; c->next < p->rows[k + 1] && p->times[c->next] <= c->t; c->next++)
     tell(r, b, c->next, r->x);
   for (long long i = p->first[k]; i < p->first[k + 1]; i++) {
-    r->ab = p->inputs + i * 2 * N_U, r->piece = i;
+    r->ab = p->inputs + i * 2 * N_U, r->piece = i, c->since = 0;
     int ended = piece(r, b, c, p->edges[2 * i + 1], p->rows[k + 1]);
     if (ended != DONE) return ended;
   }

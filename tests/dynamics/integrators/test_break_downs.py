@@ -15,6 +15,7 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import step_input
 from igpe.problem.problem import Problem
 
 NUMBERS = ("states", "implicit", "measured", "by_unknown", "measured_by_unknown")
@@ -132,6 +133,17 @@ def test_the_limit_of_steps(method):
     assert came.reason.startswith("The step limit of 25 was reached ")
     assert 1e-3 <= times_in(came.reason)[0] <= 5.0
     assert_nothing_after(came, 2)
+
+
+@every_method
+def test_steps_are_counted_anew_where_an_input_jumps(method):
+    jumps = np.arange(40.0)
+    feed = step_input(jumps, 1.0 + jumps % 2)
+    problem = one_state(lambda m, t: m.u[t] - m.k * m.x[t], inputs={"u": feed})
+    came = simulation(problem, [0.0, 40.0], method=method(max_steps=60)).run(np.array([1.0]))
+    assert came.status is Status.CONVERGED
+    cycle = (2 + np.exp(-1)) / (1 + np.exp(-1))  # at the end of a unit with u = 2
+    assert came.states[-1, 0] == pytest.approx(cycle, rel=1e-6)
 
 
 @every_method
