@@ -10,6 +10,7 @@ import igpe
 import igpe.pipeline
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
 
@@ -90,3 +91,41 @@ def test_of_a_fit_that_cannot_be_integrated_no_errors_are_known(lost, monkeypatc
     assert all(np.isinf(p.upper) for p in result.estimates)
     words = "errors unknown: the model could not be integrated at the estimate"
     assert result.verdict["parameters"] == words
+
+
+def test_what_step_4_searched_already_is_not_searched_again(monkeypatch):
+    """Algebra reaches none of eight unknowns: step 4 made the search of which this is a part."""
+    searches = []
+
+    class Once(IteratedSearch):
+        def estimate(self, problem, start, profiles=()):
+            searches.append(len(problem.box))
+            return IteratedSearch(starts=2, most=0, finalists=1).estimate(problem, start)
+
+    monkeypatch.setattr("igpe.dynamics.search.complement.IteratedSearch", Once)
+    monkeypatch.setattr("igpe.estimation.equally_good.FURTHER", Once())
+
+    def hidden(times):
+        """Four states that grow alike, of which the sum is measured."""
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.i = pyo.Set(initialize=range(4))
+        m.x = pyo.Var(m.i, m.t)
+        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+        m.k = pyo.Var(m.i, bounds=(0.1, 5))
+        m.s = pyo.Var(m.i, bounds=(0.1, 5))
+        m.rate = pyo.Constraint(
+            m.i, m.t, rule=lambda m, i, t: m.dx[i, t] == -m.k[i] * m.x[i, t] ** 2
+        )
+        m.sum = pyo.Var(m.t)
+        m.summed = pyo.Constraint(m.t, rule=lambda m, t: m.sum[t] == sum(m.x[i, t] for i in m.i))
+        return m
+
+    data = pd.DataFrame({"time": TIMES, "sum": np.sin(3 * TIMES) + 3})
+    start = {f"x[{i}]": f"s[{i}]" for i in range(4)}
+    run = igpe.Experiment(data, start=start, start_time=0.0, sigma=0.02)
+    unknowns = [f"{n}[{i}]" for n in "ks" for i in range(4)]
+    result = igpe.estimate(igpe.Problem(hidden, parameters=unknowns, experiments=run))
+    assert result.adequacy.lacks
+    assert searches == [8]
+    assert any("searched for from 40 scattered starts" in note for note in result.notes)

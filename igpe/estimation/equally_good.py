@@ -8,12 +8,14 @@ from itertools import compress
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
+from igpe.dynamics.search.complement import search_of
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
@@ -37,6 +39,10 @@ FURTHER = IteratedSearch(starts=40, most=80, patience=40)
 NOTHING_BETTER = (
     "The data refute the fit, so all unknowns were searched for again from {} scattered starts: "
     "nothing better was met. The model may be wrong."
+)
+ALREADY = (
+    "The data refute the fit. It is the best that was met when all unknowns were searched for from "
+    "{} scattered starts and from what became of them. The model may be wrong."
 )
 NOTHING_AT_ALL = (
     "All unknowns were searched for again from {} scattered starts, without success. Narrow the "
@@ -159,8 +165,12 @@ def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     Or at which the model could not be integrated.
 
     From scattered starts and from those redrawn; in logarithms where bounds are two decades
-    apart. What is no better leaves the steps as they are, with a note that says so.
+    apart. What is no better leaves the steps as they are, with a note that says so. Where step 4
+    searched so already, for all unknowns, that is all.
     """
+    before = _starts_before(steps, settings)
+    if before and steps.best.at is not None:
+        return steps, ALREADY.format(before)
     return if_in_time(lambda: _searched_further(steps, settings)) or (steps, CUT_SHORT)
 
 
@@ -168,7 +178,7 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     problem, best, box = steps.problem, steps.best, steps.problem.box
     if not is_plain(problem) or not box.bounded or best.estimate.status is Status.INTERRUPTED:
         return steps, ""
-    wide = (box.lower > 0) & (box.upper >= WIDE * box.lower)
+    wide = _is_wide(box)
     search = replace(FURTHER, seed=settings.seed)
     try:
         estimate = search.estimate(problem.in_logarithms(compress(box.names, wide)), {})
@@ -185,6 +195,20 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
         every = [best, *exact, *steps.others]
         return _ordered(steps, every, settings, (), BY_FURTHER), ""
     return steps, NOTHING_BETTER.format(search.starts)
+
+
+def _is_wide(box: Box) -> BoolArray:
+    """(n,) which unknowns are sought in logarithms."""
+    return np.asarray((box.lower > 0) & (box.upper >= WIDE * box.lower))
+
+
+def _starts_before(steps: Steps, settings: Settings) -> int:
+    """Random starts of step 4, if it made the same search: algebra reached no unknown."""
+    box = steps.problem.box
+    before = search_of(steps.problem, {}, settings.complement)
+    is_all = not any(path.algebraic.parameters for path in steps.paths)
+    is_same = is_all and not (_is_wide(box) & ~box.in_logarithms).any()
+    return before.starts if is_same and isinstance(before, IteratedSearch) else 0
 
 
 def _is_level(one: Refined, other: Refined, none: float) -> bool:

@@ -87,13 +87,7 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
     rest = problem.fixing(found)
     if len(rest.box) == 0:
         return Estimate(dict(found), float("nan"), Status.NOTHING_TO_DO, "all found in step 3")
-    if not is_plain(problem) and isinstance(search, MultiStart):
-        local = Collocation() if minimises_squares(problem) else MultipleShooting()
-        search = MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
-    elif not found and len(rest.box) >= MANY and isinstance(search, MultiStart):
-        is_default = search == MultiStart(seed=search.seed)
-        search = IteratedSearch(seed=search.seed) if is_default else search
-    answer = search.estimate(rest, {})
+    answer = search_of(problem, found, search).estimate(rest, {})
     return Estimate(
         {**found, **answer.parameters},
         answer.objective,
@@ -104,6 +98,17 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
         trail=answer.trail,
         notes=answer.notes,
     )
+
+
+def search_of(problem: Problem, found: Mapping[str, float], search: Estimator) -> Estimator:
+    """The search that `complement` makes."""
+    if not is_plain(problem) and isinstance(search, MultiStart):
+        local = Collocation() if minimises_squares(problem) else MultipleShooting()
+        return MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
+    is_default = isinstance(search, MultiStart) and search == MultiStart(seed=search.seed)
+    if not found and len(problem.box) >= MANY and is_default:
+        return IteratedSearch(seed=search.seed)
+    return search
 
 
 def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
