@@ -105,10 +105,10 @@ def search_of(problem: Problem, found: Mapping[str, float], search: Estimator) -
     if not is_plain(problem) and isinstance(search, MultiStart):
         local = Collocation() if minimises_squares(problem) else MultipleShooting()
         return MultiStart(local, trials=FEW, starts=FEW, seed=search.seed)
-    is_default = isinstance(search, MultiStart) and search == MultiStart(seed=search.seed)
-    if not found and len(problem.box) >= MANY and is_default:
-        return IteratedSearch(seed=search.seed)
-    return search
+    if found or len(problem.box) < MANY or not isinstance(search, MultiStart):
+        return search
+    is_default = search == MultiStart(seed=search.seed)
+    return IteratedSearch(seed=search.seed) if is_default else search
 
 
 def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
