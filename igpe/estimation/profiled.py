@@ -71,12 +71,12 @@ def _profiled(
     if exact == Settings().integrator:  # as exact, and several times as fast
         exact = Automatic(exact.rtol, exact.atol)
     method, residuals = SingleShooting(exact), Residuals(problem, exact)
-    residuals(problem.box.vector(result.parameters))
-    most = min(INTEGRATIONS, WORK / max(residuals.work, 1))
     level = settings.confidence
 
     def made_now() -> Profiles:
         at = result.parameters
+        residuals(problem.box.vector(at))
+        most = min(INTEGRATIONS, WORK / max(residuals.work, 1))
         return profile(
             problem, at, names, confidence=level, method=method, progress=False,
             most_integrations=most,
