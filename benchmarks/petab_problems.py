@@ -149,7 +149,7 @@ def _lowest(name: str, value: float, origin: str) -> float:
     table = pd.read_csv(BEST, index_col="model")
     model = files(name).parent.name
     if value < float(table.loc[model, "negative_log_likelihood"]) - LOWER:
-        table.loc[model] = [round(value, 4), origin]
+        table.loc[model] = [round(value, 4), origin]  # to the places that are published
         table.to_csv(BEST)
     return float(table.loc[model, "negative_log_likelihood"])
 

@@ -1,11 +1,12 @@
 """What the benchmarks give to other programs is the problem itself."""
 
 import importlib
+import json
 
 import numpy as np
 import pytest
-from peers.apart import Point, Ran, reaches
-from peers.cases import OTHERS, PAPER, case
+from peers.apart import Point, Ran, as_json, from_json, reaches
+from peers.cases import NEAR, OTHERS, PAPER, case
 from peers.judge import Judge
 from peers.scipys import Python
 from peers.told import told
@@ -35,3 +36,11 @@ def test_only_what_reaches_the_best_counts():
     assert [p.seconds for p in ran.hits(5.0)] == [2.0, 6.0]
     assert ran.to_it(5.0) == pytest.approx(2.0)
     assert ran.to_it(4.0) == np.inf
+
+
+def test_a_log_likelihood_is_reached_by_its_distance():
+    best = case("Boehm").best
+    points = (Point(1.0, best + 2 * NEAR), Point(3.0, best + NEAR / 2), Point(4.0, np.inf))
+    ran = Ran("pypesto", 0.0, 4.0, 3, points, "", case("Boehm").within)
+    assert [p.seconds for p in ran.hits(best)] == [3.0]
+    assert from_json(json.loads(json.dumps(as_json(ran), allow_nan=False))) == ran

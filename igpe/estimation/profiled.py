@@ -16,6 +16,7 @@ from igpe.core.status import Clock, Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
+from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by
 from igpe.estimation.settings import Settings
@@ -32,6 +33,7 @@ SMALL = 0.02  # the same, below which an interval is left as it is beside poorly
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
 MOST = 20  # profiles
 INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
+WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 
@@ -68,14 +70,16 @@ def _profiled(
     exact = settings.integrator
     if exact == Settings().integrator:  # as exact, and several times as fast
         exact = Automatic(exact.rtol, exact.atol)
-    method = SingleShooting(exact)
+    method, residuals = SingleShooting(exact), Residuals(problem, exact)
     level = settings.confidence
 
     def made_now() -> Profiles:
         at = result.parameters
+        residuals(problem.box.vector(at))
+        most = min(INTEGRATIONS, WORK / max(residuals.work, 1))
         return profile(
             problem, at, names, confidence=level, method=method, progress=False,
-            most_integrations=INTEGRATIONS,
+            most_integrations=most,
         )  # fmt: skip
 
     try:

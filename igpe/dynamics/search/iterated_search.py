@@ -27,7 +27,6 @@ from igpe.core.fields import Checked, Count, CountFrom1
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.limits import allowance
-from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import best_of
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_start
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
@@ -53,8 +52,7 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 class IteratedSearch(Checked):
     """Rough searches from random starts, then from their best, changed; exact ones at the end.
 
-    local       makes the exact ones; by CVODES, as near a stiff optimum the
-                compiled method of `Automatic` may use up its steps first
+    local       makes the exact ones
     starts      random starts at which the model can be integrated, of a seeded Sobol sequence
     agreeing    so many random starts that end at the best optimum end the search, if they are a
                 tenth of those that end anywhere: a flat line through all measurements attracts some
@@ -68,12 +66,12 @@ class IteratedSearch(Checked):
     seed        the same seed gives the same result
     """
 
-    local: SingleShooting = SingleShooting(Sundials())
+    local: SingleShooting = SingleShooting()
     starts: CountFrom1 = 40
     agreeing: CountFrom1 = 5
     patience: Count = 300
     most: Count = 2000
-    work: Count = 500_000_000
+    work: Count = 4_000_000_000
     pool: CountFrom1 = 8
     finalists: CountFrom1 = 3
     iterations: CountFrom1 = 60

@@ -36,6 +36,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
 INNER = GaussNewton(tolerance=1e-13, max_iterations=200)
+STEP = 15_000  # of `Residuals.work`: an evaluation of the outputs, and a step of what is eliminated
 SAME = 1e-8  # of the largest: what is measured, evaluated from the states, is what was integrated
 RANK = 1e-10  # of the largest: a direction of the eliminated unknowns that moves no residual
 INNER_FAILED = "Scales, offsets or standard deviations could not be fitted to the outputs."
@@ -199,6 +200,7 @@ class Eliminated:
             return there
 
         def inner(b: FloatArray) -> Linearised | None:
+            self.residuals.work += STEP
             there = point(b)
             fewer = [out.few(ran, there[run.index]) for run, out, ran in pairs]
             at = self.residuals.stacked(there, fewer)

@@ -52,7 +52,7 @@ from igpe.problem.losses import Prior
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
-OVERHEAD = 5_000  # numbers that could be moved in the time that an integration takes at least
+OVERHEAD = 30_000  # numbers that could be moved, 25 ns each, in the least time of an integration
 FAR = 5.0  # standard deviations from a measurement
 
 
