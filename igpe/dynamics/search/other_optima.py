@@ -50,7 +50,7 @@ MOST = 60  # optima
 NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
 EVALUATIONS = 8000  # of the residuals; a search for 4 unknowns takes some 2000
-WORK = 1_200_000_000  # of all these (`Residuals.work`); half a minute of a processor at most
+WORK = 3_000_000_000  # of all these (`Residuals.work`); about a minute of a processor
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
 
