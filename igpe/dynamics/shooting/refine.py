@@ -31,7 +31,7 @@ from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
-SEARCH = GaussNewton(radius=0.1, max_iterations=50)
+SEARCH = GaussNewton(radius=0.1, max_iterations=300)
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding

@@ -25,9 +25,16 @@ Gauss-Newton has S = 0, which goes to and fro across a curved valley where resid
 Here S follows the changes of the gradient by the structured secant update of NL2SOL (Dennis, Gay &
 Welsch, ACM TOMS 7 (1981), eqs. 2.9 to 2.11), sized before; whichever of both models foretold the
 last change of the cost better makes the next step, as there, once Gauss-Newton has become slow.
+
+A valley that is narrow and curved allows short steps only, though residuals are small: along it
+some unknowns compensate one another. The end of a step that gains less than promised is moved back
+to the floor of the valley by what the linear model had wrong there, as long as that helps
+(geodesic acceleration: Transtrum, Machta & Sethna, Phys. Rev. E 83, 036701 (2011), eq. 33, with
+residuals at the end of the step in place of their second derivative along it).
 """
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,6 +158,8 @@ POOR, GOOD = 0.25, 0.75  # ratios of actual to promised decrease that shrink and
 ACCEPT = 1e-4  # smallest such ratio of a step that is taken
 BROKEN = 0.2  # of the step that could not be computed: the next radius
 LEAST, MOST = 0.1, 0.5  # of a step that was too long: the next radius, by interpolation
+BENT = 0.75  # of the length of a step: how far its end may be moved
+MISSES = 3  # bent steps in a row that were no better: no further one is tried
 EDGE = 1 - 1e-9  # of the radius: a step this long is held by the region
 TINY = 4 * np.finfo(float).eps  # a radius too small to move any unknown
 
@@ -187,7 +196,8 @@ class GaussNewton(Checked):
         if at is None or not np.isfinite(at.cost):
             return Fit(x, None, Status.INTEGRATION_BROKE, 0)
         floor = floors(at, x, box)
-        radius, steps, promised, broke = self.radius, 0, np.inf, False
+        radius, promised, broke = self.radius, np.inf, False
+        steps = bends = misses = 0
         model = Curvature(len(x), wanted=self.curvature or at.offset != 0.0)
         for iteration in range(1, self.max_iterations + 1):
             size = np.where(even, 1.0, np.maximum(np.abs(x), floor))
@@ -198,24 +208,57 @@ class GaussNewton(Checked):
             if promised <= self.tolerance * squares + self.absolute and not (
                 promised > TINY * squares and _held(step, low, high, radius * size)
             ):
-                return Fit(x, at, Status.CONVERGED, iteration, steps, promised)
-            there = np.minimum(np.maximum(x + step, box.lower), box.upper)
-            trial = residual(there)
+                return Fit(x, at, Status.CONVERGED, iteration + bends, steps, promised)
             length = float((np.abs(step) / size).max())
-            ratio = -np.inf
-            if trial is not None and np.isfinite(trial.cost):
-                ratio = (cost - trial.cost) / promised
             slope = 2 * float(at.residual @ (at.jacobian @ step))  # of the cost along the step
-            radius = _radius(radius, length, ratio, slope / promised)
-            broke = broke or ratio == -np.inf
-            if trial is not None and ratio > -np.inf:
-                model.learn(at, step, trial)
-            if trial is not None and ratio > ACCEPT:
-                x, at, steps, broke = there, trial, steps + 1, False
+            trial = _trial(residual, box.clip(x + step), cost, promised)
+            if misses < MISSES and -np.inf < trial.ratio < GOOD:
+                there = box.clip(trial.x + _bend(at, trial.x - x, trial.at, size))
+                bent = _trial(residual, there, cost, promised)
+                bends += 1
+                misses = 0 if bent.ratio > trial.ratio else misses + 1
+                trial = trial if misses else bent
+            radius = _radius(radius, length, trial.ratio, slope / promised)
+            broke = broke or trial.ratio == -np.inf
+            if trial.ratio > -np.inf:
+                model.learn(at, trial.x - x, trial.at)
+            if trial.ratio > ACCEPT:
+                x, at, steps, broke = trial.x, trial.at, steps + 1, False
             if radius < TINY:
                 status = Status.STALLED if broke else Status.CONVERGED
-                return Fit(x, at, status, iteration, steps, promised)
-        return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations, steps, promised)
+                return Fit(x, at, status, iteration + bends, steps, promised)
+        return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations + bends, steps, promised)
+
+
+class _Trial(NamedTuple):
+    """The end of a step, and the ratio of actual to promised decrease.
+
+    ratio  minus infinity where residuals cannot be computed
+    """
+
+    x: FloatArray
+    at: Any
+    ratio: float
+
+
+def _trial(residual: Residual, x: FloatArray, cost: float, promised: float) -> _Trial:
+    at = residual(x)
+    if at is None or not np.isfinite(at.cost):
+        return _Trial(x, at, -np.inf)
+    return _Trial(x, at, (cost - at.cost) / promised)
+
+
+def _bend(at: Linearised, step: FloatArray, trial: Linearised, size: FloatArray) -> FloatArray:
+    """(n,) from the end of a step to the floor of the valley: the acceleration of its geodesic.
+
+    It is damped as the region damps the step itself, by its multiplier.
+    """
+    left, scaled = at.residual + at.jacobian @ step, step / size
+    multiplier = -float(left @ (at.jacobian @ step)) / max(float(scaled @ scaled), NEGLIGIBLE)
+    damping = np.sqrt(max(multiplier, 0.0)) * np.eye(len(step))
+    right = np.concatenate([left - trial.residual, np.zeros(len(step))])
+    reach = np.full(len(step), BENT * float(np.abs(scaled).max()))
+    return bounded_solution(np.vstack([at.jacobian * size, damping]), right, -reach, reach) * size
 
 
 def _held(step: FloatArray, low: FloatArray, high: FloatArray, reach: FloatArray) -> bool:

@@ -201,3 +201,21 @@ def test_limits_and_promises_not_kept_are_statuses():
     fit = LineSearch().fit(lying, np.zeros(1), box(1))
     assert fit.status is Status.FAILED
     assert fit.promised == pytest.approx(1.0)
+
+
+def test_a_narrow_curved_valley_is_followed_with_bent_steps():
+    """Along it plain steps stay short: a thousand of them do not end (MISSES = 0)."""
+
+    def banana(x):
+        residual = np.array([1e4 * (x[1] - x[0] ** 2 - x[2] ** 3), 1 - x[0], 0.5 - x[2]])
+        jacobian = np.array([
+            [-2e4 * x[0], 1e4, -3e4 * x[2] ** 2],
+            [-1.0, 0.0, 0.0],
+            [0.0, 0.0, -1.0],
+        ])
+        return Linearised(residual, jacobian)
+
+    box = Box(("x", "y", "z"), np.full(3, -3.0), np.full(3, 6.0))
+    fit = GaussNewton(max_iterations=400).fit(banana, np.array([-1.2, 1.44, 0.0]), box)
+    assert fit.status is Status.CONVERGED
+    np.testing.assert_allclose(fit.x, [1.0, 1.125, 0.5], rtol=1e-6)
