@@ -9,7 +9,7 @@ from pyomo.common.gc_manager import PauseGC
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.reading.pieces import moves
-from igpe.equations.reading.read import read_system
+from igpe.equations.reading.read import read_systems
 from igpe.equations.switching import refused
 from igpe.equations.system import System
 from igpe.problem.problem import Problem
@@ -26,7 +26,7 @@ class Compiled:
              with the model
     switching  of each experiment: whether events happen, or unknowns or states move a jump
     kept     what else was made of them, by who made it: it ends with the problem
-    raises   ModelError as `read_system` does, and if such a jump cannot be followed
+    raises   ModelError as `read_systems` does, and if such a jump cannot be followed
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -35,10 +35,14 @@ class Compiled:
         self.kept: dict[Any, Any] = {}
         known = problem.systems
         with PauseGC():  # a third of the time of large models: their many objects are all in use
-            for e in problem.experiments:
-                key = e.name, e.told
-                if known.get(key) is None:
-                    known[key] = read_system(problem, e, compare=key not in known)
+            for compare in (True, False):
+                missing = [
+                    e
+                    for e in problem.experiments
+                    if known.get(key := (e.name, e.told)) is None and compare is (key not in known)
+                ]
+                read = read_systems(problem, missing, compare=compare)
+                known.update(((e.name, e.told), s) for e, s in zip(missing, read, strict=True))
         self.systems: tuple[System, ...] = tuple(known[e.name, e.told] for e in problem.experiments)
         pairs = zip(problem.experiments, self.systems, strict=True)
         self.switching = tuple(moves(problem, e, system) for e, system in pairs)
