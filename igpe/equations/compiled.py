@@ -7,6 +7,7 @@ import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
 from igpe.core.errors import ModelError, Unsupported
+from igpe.equations.constants import constants
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.reading.pieces import moves
 from igpe.equations.reading.read import read_systems
@@ -25,6 +26,7 @@ class Compiled:
     systems  equations of each experiment, in their order; the first process alone compares them
              with the model
     switching  of each experiment: whether events happen, or unknowns or states move a jump
+    constants  of each experiment: inputs whose numbers its equations share with other experiments
     kept     what else was made of them, by who made it: it ends with the problem
     raises   ModelError as `read_systems` does, and if such a jump cannot be followed
     """
@@ -45,6 +47,7 @@ class Compiled:
                 known.update(((e.name, e.told), s) for e, s in zip(missing, read, strict=True))
         self.systems: tuple[System, ...] = tuple(known[e.name, e.told] for e in problem.experiments)
         pairs = zip(problem.experiments, self.systems, strict=True)
+        self.constants = constants(problem.experiments, self.systems)
         self.switching = tuple(moves(problem, e, system) for e, system in pairs)
 
     def initial_value_problem(
@@ -72,6 +75,7 @@ class Compiled:
                 until=until,
                 plain_powers=plain_powers,
                 switches=self.switching[index],
+                constants=frozenset() if plain_powers else self.constants[index],
             )
         return self._posed[key]
 

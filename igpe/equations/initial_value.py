@@ -64,6 +64,9 @@ class InitialValueProblem:
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
     switching events, and jumps that unknowns or states move; None if there are none
     rest      what comes to rest where this one starts; None if it starts at `start`
+    shared    the same with numbers that differ between experiments as inputs u, so that one formula
+              serves them all; None if there are none, or once other expressions replaced these
+    constants of such a one: which of u they are
     """
 
     states: tuple[str, ...]
@@ -91,6 +94,8 @@ class InitialValueProblem:
     until: float = np.inf
     switching: Switching | None = None
     rest: "InitialValueProblem | None" = None
+    shared: "InitialValueProblem | None" = None
+    constants: tuple[int, ...] = ()
 
     def breaks(self, last: float) -> list[float]:
         """Times between start and `last` at which an input or its slope jumps.
@@ -156,7 +161,9 @@ class InitialValueProblem:
             return self
         parts = [self.f, self.g, here.expressions[0]]
         f, g, measured = (as_products(e, ca.vertcat(*switches)) for e in parts)
-        return replace(self, u=u, tables=tables, f=f, g=g, measured=measured)
+        return replace(
+            self, u=u, tables=tables, f=f, g=g, measured=measured, shared=None
+        )
 
     def _clock(self, last: float) -> TimeSymbols:
         known = len(self.tables) - (self.switching.modes if self.switching else 0)
@@ -178,6 +185,7 @@ def initial_value_problem(
     until: float = -np.inf,
     plain_powers: bool = False,
     switches: bool = False,
+    constants: frozenset[str] = frozenset(),
 ) -> InitialValueProblem:
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
@@ -185,14 +193,42 @@ def initial_value_problem(
     plain_powers  powers stay single operations, for readers that know themselves what they do
                   at bases <= 0 (see `with_safe_powers`)
     switches      whether events happen, or unknowns or states move a jump
+    constants     inputs, numbers here, that are kept apart in its `shared` form
     raises        ModelError for a condition on time that changes too often
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
     """
+    posing = _Posing(until, plain_powers, switches)
+    found = _posed(problem, experiment, system, posing, frozenset())
+    if not constants:
+        return found
+    shared = _posed(problem, experiment, system, posing, constants)
+    if len(shared.tables) != len(found.tables) + len(constants):
+        return found
+    return replace(found, shared=shared)
+
+
+class _Posing(NamedTuple):
+    """Arguments of `initial_value_problem`."""
+
+    until: float
+    plain_powers: bool
+    switches: bool
+
+
+def _posed(
+    problem: Problem,
+    experiment: Experiment,
+    system: System,
+    posing: _Posing,
+    constants: frozenset[str],
+) -> InitialValueProblem:
+    """See `initial_value_problem`; the `constants` are inputs."""
+    until, plain_powers, switches = posing
     symbols, solved = system.symbols, system.solved
     n_x = len(symbols.states)
-    posed = _Posed(problem, experiment, system)
+    posed = _Posed(problem, experiment, system, constants)
     p = stack(posed.free(problem.unknown_of(n, experiment)) for n in symbols.parameters)
     start = stack(posed.start(n) for n in symbols.states)
     posed.read_inputs()
@@ -253,11 +289,14 @@ def initial_value_problem(
         upper=upper,
         until=field.until,
         switching=field.switching,
-        rest=None if experiment.steady is None else _at_rest(problem, experiment, system),
+        rest=None if experiment.steady is None else _at_rest(problem, experiment, system, constants),
+        constants=tuple(posed.constants),
     )
 
 
-def _at_rest(problem: Problem, experiment: Experiment, system: System) -> InitialValueProblem:
+def _at_rest(
+    problem: Problem, experiment: Experiment, system: System, constants: frozenset[str]
+) -> InitialValueProblem:
     """The equations before a steady start.
 
     raises ModelError if they depend on time, Unsupported if states or unknowns switch them
@@ -265,7 +304,7 @@ def _at_rest(problem: Problem, experiment: Experiment, system: System) -> Initia
     before, plain = experiment.at_rest(), replace(system, events=())
     refused = "its equations are switched by states or unknowns"
     if not moves(problem, before, plain):
-        found = initial_value_problem(problem, before, plain)
+        found = initial_value_problem(problem, before, plain, constants=constants)
         if not found.implicit and not ca.depends_on(found.f, ca.vertcat(found.t, found.u)):
             return found
         refused = "its equations depend on time, or have implicit algebraic variables"
@@ -352,10 +391,14 @@ class _Posed:
     symbols            unknown -> its symbol, of all that were used
     inputs             values of the model's inputs, then of its time-varying unknowns
     switches, tables   symbols of the inputs that are given by tables, and these
+    constants          places of numbers among these
     """
 
-    def __init__(self, problem: Problem, experiment: Experiment, system: System) -> None:
-        self.problem, self.experiment, self.system = problem, experiment, system
+    def __init__(
+        self, problem: Problem, experiment: Experiment, system: System, kept: frozenset[str]
+    ) -> None:
+        self.problem, self.experiment, self.system, self.kept = problem, experiment, system, kept
+        self.constants: list[int] = []
         self.symbols: dict[str, Any] = {}
         self.inputs: list[Any] = []
         self.switches: list[Any] = []
@@ -387,6 +430,11 @@ class _Posed:
                 self.tables.append(given)
             elif isinstance(given, Table):  # it decides when a condition changes
                 self.inputs.append(ramp(given, s.t))
+            elif name in self.kept:
+                self.constants.append(len(self.tables))
+                self.inputs.append(s.u[i])
+                self.switches.append(s.u[i])
+                self.tables.append(Table(np.array([self.experiment.start_time]), np.array([given])))
             elif callable(given):
                 self.inputs.append(of_time(name, given, s.t, self.experiment))
             else:

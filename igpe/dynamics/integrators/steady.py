@@ -68,7 +68,6 @@ class Resting:
         self.own = [ivp.unknowns.index(n) for n in rest.unknowns]
         self.nodes = np.concatenate([[ivp.t0], ivp.t0 + duration * SPANS])
         self.intervals = integrator.prepare(rest, self.nodes[[0, -1]], self.nodes[1:])
-        self.rest = rest
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
         self._f = ca.Function("f", [rest.x, rest.q], [ca.densify(rest.f), *by])
 
@@ -78,7 +77,7 @@ class Resting:
         start, by = self.intervals.start(own)
         states, why, still = [start / self.scale], MOVES.format(SPANS[-1], ""), 0
         for between in pairwise(self.nodes):
-            over = self.intervals.over(self.rest, np.array(between), np.array(between[1:]))
+            over = self.intervals.over(self.intervals.ivp, np.array(between), np.array(between[1:]))
             run = over.run(states[-1][None] * self.scale, own, derivatives=False)
             self.steps += 0 if run.steps is None else int(run.steps.sum())
             if not run.status[0].usable:

@@ -220,7 +220,7 @@ def switched(
     integrator: Integrator, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
 ) -> Intervals:
     """Intervals with switches, which an integrator integrates between these."""
-    plain = replace(ivp, switching=None, rest=None, measured=ca.vertcat(ivp.measured, ivp.x, ivp.y))
+    plain = _without_switches(ivp)
     pieces = cut(plain, nodes, times)
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
@@ -228,6 +228,13 @@ def switched(
     duration = float(pieces.nodes[-1]) - ivp.t0
     resting = None if ivp.rest is None else Resting(ivp, integrator, duration or 1.0)
     return SwitchedIntervals(ivp, pieces, inner, resting, slow=inner.slow)
+
+
+def _without_switches(ivp: InitialValueProblem) -> InitialValueProblem:
+    """What is between switches; it reports states and implicit variables too."""
+    shared = None if ivp.shared is None else _without_switches(ivp.shared)
+    outputs = ca.vertcat(ivp.measured, ivp.x, ivp.y)
+    return replace(ivp, switching=None, rest=None, measured=outputs, shared=shared)
 
 
 def _timed(function: Any, q: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -372,7 +379,7 @@ class _Course:
         modes = self.true[: self.given.modes]
         key = modes.tobytes()
         if key not in self.of.moded:
-            tables = list(self.ivp.tables)
+            tables = list(self.of.inner.ivp.tables)
             for i, value in enumerate(modes, start=len(tables) - len(modes)):
                 tables[i] = Table(np.array([self.ivp.t0]), np.array([float(value)]), hold=True)
             self.of.moded[key] = replace(self.of.inner.ivp, tables=tuple(tables))
