@@ -161,9 +161,7 @@ class InitialValueProblem:
             return self
         parts = [self.f, self.g, here.expressions[0]]
         f, g, measured = (as_products(e, ca.vertcat(*switches)) for e in parts)
-        return replace(
-            self, u=u, tables=tables, f=f, g=g, measured=measured, shared=None
-        )
+        return replace(self, u=u, tables=tables, f=f, g=g, measured=measured, shared=None)
 
     def _clock(self, last: float) -> TimeSymbols:
         known = len(self.tables) - (self.switching.modes if self.switching else 0)
@@ -289,7 +287,9 @@ def _posed(
         upper=upper,
         until=field.until,
         switching=field.switching,
-        rest=None if experiment.steady is None else _at_rest(problem, experiment, system, constants),
+        rest=None
+        if experiment.steady is None
+        else _at_rest(problem, experiment, system, constants),
         constants=tuple(posed.constants),
     )
 

@@ -18,6 +18,8 @@ from igpe.formats.petab.conditions import (
     PetabParameter,
     PetabRow,
     Timeline,
+    keep,
+    with_kinds,
 )
 from igpe.formats.petab.formulas import (
     inserted,
@@ -135,9 +137,14 @@ def _experiments(
     table = tables.measurements
     _refuse_tables(table, tables.observables)
     meanings = {c.name: Conditions(sbml, c, known, estimated) for c in tables.timelines}
+    taken = {*sbml.values, *sbml.rates, *sbml.rules, *estimated}
+    formulas = [parsed(f) for f in tables.observables["observableFormula"]]
+    noises = {f"noise_{n}" for n in tables.observables.index}
+    inputs = {*sbml.rates, *sbml.rules, *estimated, *noises}
+    keep(list(meanings.values()), formulas, inputs)
+    taken |= inputs
     reader = _MeasurementReader(tables.observables, meanings)
     rows = [reader.row(record) for record in table.to_dict("records")]
-    taken = {*sbml.values, *sbml.rates, *sbml.rules, *estimated}
     columns: dict[tuple[str, str, str], str] = {}
     for key in dict.fromkeys(row.key for row in rows):
         count = 1 + sum(other[0] == key[0] for other in columns)
@@ -159,7 +166,7 @@ def _experiments(
     scales = {column: reader.scale(key[0]) for key, column in columns.items()}
     scales = {c: s for c, s in scales.items() if s in LOGARITHMS}
     listed = tuple(PetabRow(r.timeline, columns[r.key], r.key[0], r.time) for r in rows)
-    return experiments, models, scales, listed
+    return experiments, with_kinds(models), scales, listed
 
 
 def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> None:
@@ -244,13 +251,14 @@ class _MeasurementReader:
                 f"The placeholders {left} of '{observable}' have no value in a row of the "
                 "measurement table; give them, separated by ';'."
             )
-        formulas, noises = map(self.meanings[timeline].over_time, (formula, noise))
+        meaning = self.meanings[timeline]
+        formulas, noises = meaning.over_time(formula, keeps=True), meaning.over_time(noise)
         scale, log = self.scale(observable), library("sympy").log
         if scale in LOGARITHMS:
             formulas = tuple(log(f) / (1 if scale == "log" else log(10)) for f in formulas)
         if noises[-1].is_number and all(n == noises[-1] for n in noises):
             return formulas, float(noises[-1])
-        return formulas, noises
+        return formulas, meaning.over_time(noise, keeps=True)
 
 
 def _data(
