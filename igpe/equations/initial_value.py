@@ -260,8 +260,7 @@ def _posed(
         clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
     )
     sizes = _Sizes(problem, experiment, system.starts)
-    scale, largest = sizes.of_states(symbols.states)
-    guess, lower, upper = sizes.search(implicit)
+    (scale, largest), search = sizes.of_states(symbols.states), sizes.search(implicit)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
@@ -282,9 +281,9 @@ def _posed(
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
         implicit_scale=sizes.of_implicit(implicit, float(min(scale))),
-        guess=guess,
-        lower=lower,
-        upper=upper,
+        guess=search[0],
+        lower=search[1],
+        upper=search[2],
         until=field.until,
         switching=field.switching,
         rest=None

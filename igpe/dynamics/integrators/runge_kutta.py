@@ -150,6 +150,11 @@ class _Clock:
         self.until, self.out_of_steps, self.no_number = math.inf, False, False
         self.question: Callable[[], int] = QUESTION(lambda: int(stopped() or self.late))
 
+    def heard(self, ended: IntArray) -> None:
+        """Note how intervals ended."""
+        self.out_of_steps = bool((ended == OUT_OF_STEPS).any())
+        self.no_number = bool(np.isin(ended, NO_NUMBER).any())
+
     @property
     def late(self) -> bool:
         """Whether the time is over."""
@@ -433,8 +438,7 @@ class RungeKuttaIntervals(Intervals):
             if rest:
                 numbers[3] = np.concatenate([numbers[3], beyond], axis=2)
         ended, n_k = told[:, 0], self.cut.intervals
-        self._clock.out_of_steps = bool((ended == OUT_OF_STEPS).any())
-        self._clock.no_number = bool(np.isin(ended, NO_NUMBER).any())
+        self._clock.heard(ended)
         status, reasons = [Status.CONVERGED] * n_k, [""] * n_k
         for k in ended.nonzero()[0]:
             status[k] = Status.INTEGRATION_BROKE

@@ -250,11 +250,8 @@ class Conditions:
         ordered = {n: rules[n] for n in self._order(rules)}
         every = [e for family in (rates, rules, shown) for e in family.values()]
         inputs, before = self._periods(period, every)
-        events = self._events(
-            {n: self._chosen(self.over_time(self.sbml.rules[n]), period) for n in ordered}
-            if self.kept
-            else ordered
-        )
+        numbered = {n: self._chosen(self.over_time(self.sbml.rules[n]), period) for n in ordered}
+        events = self._events(numbered if self.sbml.events or self.sets else {})
         names = frozenset(shown)
         of = ConditionModel(rates, starts, ordered, shown, inputs, before, events, names)
         return _with_switches(of, self.timeline.start, taken)
@@ -391,14 +388,15 @@ def with_kinds(models: Mapping[str, ConditionModel]) -> dict[str, ConditionModel
     kinds = {}
     for name, of in models.items():
         key = dict(of.rates), list(of.rules.items()), tuple(of.inputs)
-        for kind, (other, outputs) in enumerate(families):
-            if other == key and all(outputs.get(n, e) == e for n, e in of.outputs.items()):
-                break
-        else:
-            kind, outputs = len(families), {}
-            families.append((key, outputs))
-        outputs.update(of.outputs)
-        kinds[name] = kind
+        fit = (
+            kind
+            for kind, (other, outputs) in enumerate(families)
+            if other == key and all(outputs.get(n, e) == e for n, e in of.outputs.items())
+        )
+        kinds[name] = next(fit, len(families))
+        if kinds[name] == len(families):
+            families.append((key, {}))
+        families[kinds[name]][1].update(of.outputs)
     return {
         name: replace(of, outputs=families[kinds[name]][1], kind=kinds[name])
         for name, of in models.items()

@@ -138,11 +138,7 @@ def _experiments(
     _refuse_tables(table, tables.observables)
     meanings = {c.name: Conditions(sbml, c, known, estimated) for c in tables.timelines}
     taken = {*sbml.values, *sbml.rates, *sbml.rules, *estimated}
-    formulas = [parsed(f) for f in tables.observables["observableFormula"]]
-    noises = {f"noise_{n}" for n in tables.observables.index}
-    inputs = {*sbml.rates, *sbml.rules, *estimated, *noises}
-    keep(list(meanings.values()), formulas, inputs)
-    taken |= inputs
+    taken |= _keep(tables, sbml, meanings, estimated)
     reader = _MeasurementReader(tables.observables, meanings)
     rows = [reader.row(record) for record in table.to_dict("records")]
     columns: dict[tuple[str, str, str], str] = {}
@@ -167,6 +163,17 @@ def _experiments(
     scales = {c: s for c, s in scales.items() if s in LOGARITHMS}
     listed = tuple(PetabRow(r.timeline, columns[r.key], r.key[0], r.time) for r in rows)
     return experiments, with_kinds(models), scales, listed
+
+
+def _keep(
+    tables: Tables, sbml: Sbml, meanings: Mapping[str, Conditions], estimated: set[str]
+) -> set[str]:
+    """Make inputs of numbers that differ between experiments; return names nothing else may have"""
+    formulas = [parsed(f) for f in tables.observables["observableFormula"]]
+    noises = {f"noise_{n}" for n in tables.observables.index}
+    taken = {*sbml.rates, *sbml.rules, *estimated, *noises}
+    keep(list(meanings.values()), formulas, taken)
+    return taken
 
 
 def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> None:
