@@ -154,7 +154,14 @@ class Meaning:
         return inserted(expression, {TIME: number(self.start), **values})
 
     def over_time(self, expression: Any, kept: Mapping[str, Any] = EMPTY) -> Any:
-        """The expression with all that does not change inserted; names that are kept as symbols."""
+        """The expression with all that does not change inserted; names that are kept as symbols.
+
+        What conditions compare is a number nevertheless, so that they are decided.
+        """
+        atoms = expression.atoms(_relational()) if kept else ()
+        expression = expression.xreplace({
+            a: inserted(a, {n: self.at_start(n) for n in names_in(a) & kept.keys()}) for a in atoms
+        })
         needed = names_in(expression) - {TIME, *self.sbml.rates, *self.sbml.rules}
         return inserted(expression, {n: kept.get(n) or self.at_start(n) for n in needed})
 
@@ -360,18 +367,20 @@ class Conditions:
 def keep(conditions: Sequence[Conditions], formulas: Sequence[Any], taken: set[str]) -> None:
     """Let numbers that differ between experiments, or their periods, become inputs.
 
-    Experiments then share their formulas. Exponents and what conditions compare stay numbers, as
-    formulas depend on them.
+    Experiments then share their formulas. Exponents stay numbers, as derivatives depend on them.
 
     formulas  expressions that are used beside the model's, of what is measured
     taken     names that inputs cannot have; their names join them
     """
     sympy, sbml = library("sympy"), conditions[0].sbml
-    every = [*formulas, *sbml.rates.values(), *sbml.rules.values()]
-    compared = {s for e in every for a in e.atoms(_relational()) for s in names_in(a)}
+    unknown = sympy.Dummy() > 0
+    every = [
+        e.xreplace(dict.fromkeys(e.atoms(_relational()), unknown))
+        for e in (*formulas, *sbml.rates.values(), *sbml.rules.values())
+    ]
     raised = {s for e in every for a in e.atoms(sympy.Pow) for s in names_in(a.exp)}
     taken |= {TIME, *dir(pyo.ConcreteModel())}
-    for name in sorted({n for e in every for n in names_in(e)} - compared - raised - {TIME}):
+    for name in sorted({n for e in every for n in names_in(e)} - raised - {TIME}):
         if not any(name in c.periods[0].values for c in conditions):
             continue
         each = [c.numbers(name) for c in conditions]
