@@ -34,6 +34,7 @@ class Compiled:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
+        self._shared: dict[Any, InitialValueProblem] = {}
         self.kept: dict[Any, Any] = {}
         known = problem.systems
         with PauseGC():  # a third of the time of large models: their many objects are all in use
@@ -68,15 +69,21 @@ class Compiled:
         key = index, until, plain_powers
         if key not in self._posed:
             experiment, system = self.problem.experiments[index], self.systems[index]
-            self._posed[key] = initial_value_problem(
+            names = frozenset() if plain_powers else self.constants[index]
+            family = id(system.residual), experiment.told, names, until
+            found = initial_value_problem(
                 self.problem,
                 experiment,
                 system,
                 until=until,
                 plain_powers=plain_powers,
                 switches=self.switching[index],
-                constants=frozenset() if plain_powers else self.constants[index],
+                constants=names,
+                like=self._shared.get(family),
             )
+            if found.shared is not None:
+                self._shared.setdefault(family, found.shared)
+            self._posed[key] = found
         return self._posed[key]
 
 

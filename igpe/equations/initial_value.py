@@ -184,6 +184,7 @@ def initial_value_problem(
     plain_powers: bool = False,
     switches: bool = False,
     constants: frozenset[str] = frozenset(),
+    like: InitialValueProblem | None = None,
 ) -> InitialValueProblem:
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
@@ -192,6 +193,7 @@ def initial_value_problem(
                   at bases <= 0 (see `with_safe_powers`)
     switches      whether events happen, or unknowns or states move a jump
     constants     inputs, numbers here, that are kept apart in its `shared` form
+    like          that of another experiment with this system and these outputs, which says the same
     raises        ModelError for a condition on time that changes too often
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
@@ -201,10 +203,36 @@ def initial_value_problem(
     found = _posed(problem, experiment, system, posing, frozenset())
     if not constants:
         return found
+    if like is not None and constants == experiment.inputs.keys():
+        known = _with_numbers(found, like, experiment)
+        if known is not None and not ca.depends_on(system.residual, system.symbols.s):
+            return replace(found, shared=known)
     shared = _posed(problem, experiment, system, posing, constants)
     if len(shared.tables) != len(found.tables) + len(constants):
         return found
     return replace(found, shared=shared)
+
+
+def _with_numbers(
+    found: InitialValueProblem, like: InitialValueProblem, experiment: Experiment
+) -> InitialValueProblem | None:
+    """The shared form of another experiment with this one's numbers; None where it has more."""
+    is_plain = not (found.tables or found.implicit or found.switching or found.rest)
+    if not is_plain or found.unknowns != like.unknowns:
+        return None
+    if len(like.tables) != len(experiment.inputs):
+        return None
+    return replace(
+        found,
+        **{n: getattr(like, n) for n in ("t", "x", "u", "q", "f", "g", "measured", "algebraic")},
+        start=ca.substitute(found.start, found.q, like.q),
+        tables=tuple(_constant(experiment, v) for v in experiment.inputs.values()),
+        constants=like.constants,
+    )
+
+
+def _constant(experiment: Experiment, value: Any) -> Table:
+    return Table(np.array([experiment.start_time]), np.array([value]), hold=True)
 
 
 class _Posing(NamedTuple):
@@ -433,7 +461,7 @@ class _Posed:
                 self.constants.append(len(self.tables))
                 self.inputs.append(s.u[i])
                 self.switches.append(s.u[i])
-                self.tables.append(Table(np.array([self.experiment.start_time]), np.array([given])))
+                self.tables.append(_constant(self.experiment, given))
             elif callable(given):
                 self.inputs.append(of_time(name, given, s.t, self.experiment))
             else:
