@@ -49,11 +49,12 @@ def read_systems(
     read: dict[Any, _Reading] = {}
     systems = []
     for kind, experiment in zip(kinds, experiments, strict=True):
-        if kind not in read:
+        again = kind in read
+        if not again:
             read[kind] = _Reading(problem, families[kind])
         system = read[kind].system(experiment)
         if compare:
-            require_agreement(problem, experiment, system, read[kind].instance)
+            require_agreement(problem, experiment, system, read[kind].instance, again=again)
         systems.append(system)
     return systems
 
