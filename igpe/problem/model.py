@@ -182,9 +182,10 @@ def kind_of(builder: Builder, experiment: Any) -> Hashable:
     it; of one that takes it `builder.kind_of_experiment(experiment)`. Without that each is its own.
     """
     if callable(kind := getattr(builder, "kind_of_experiment", None)):
-        return kind(experiment)
+        found: Hashable = kind(experiment)
+        return found
     if _takes_experiment(builder) is not None:
-        return experiment.name
+        return str(experiment.name)
     outputs = experiment.told, tuple(experiment.start)
     return (*outputs, experiment.start_time, float(experiment.times[-1]))
 

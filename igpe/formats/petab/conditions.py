@@ -20,6 +20,7 @@ from igpe.core.errors import ModelError
 from igpe.formats.petab.formulas import (
     TIME,
     boolean,
+    comparisons,
     inserted,
     library,
     names_in,
@@ -158,7 +159,7 @@ class Meaning:
 
         What conditions compare is a number nevertheless, so that they are decided.
         """
-        atoms = expression.atoms(_relational()) if kept else ()
+        atoms = comparisons(expression) if kept else ()
         expression = expression.xreplace({
             a: inserted(a, {n: self.at_start(n) for n in names_in(a) & kept.keys()}) for a in atoms
         })
@@ -279,7 +280,7 @@ class Conditions:
         sympy = library("sympy")
         first, *later = each
         if self.timeline.is_steady:
-            clock = {a for a in first.atoms(_relational()) if TIME in names_in(a)}
+            clock = {a for a in comparisons(first) if TIME in names_in(a)}
             first = first.xreplace({a: a.subs(symbol(TIME), self.timeline.start) for a in clock})
         each = (first, *later)
         if all(e == each[-1] for e in each):
@@ -375,7 +376,7 @@ def keep(conditions: Sequence[Conditions], formulas: Sequence[Any], taken: set[s
     sympy, sbml = library("sympy"), conditions[0].sbml
     unknown = sympy.Dummy() > 0
     every = [
-        e.xreplace(dict.fromkeys(e.atoms(_relational()), unknown))
+        e.xreplace(dict.fromkeys(comparisons(e), unknown))
         for e in (*formulas, *sbml.rates.values(), *sbml.rules.values())
     ]
     raised = {s for e in every for a in e.atoms(sympy.Pow) for s in names_in(a.exp)}
@@ -424,10 +425,6 @@ def _flat(expression: Any, rules: Mapping[str, Any]) -> Any:
     while names := names_in(expression) & rules.keys():
         expression = inserted(expression, {n: rules[n] for n in names})
     return expression
-
-
-def _relational() -> Any:
-    return library("sympy").core.relational.Relational
 
 
 class _Read(NamedTuple):
@@ -542,7 +539,7 @@ def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> Conditi
     """Conditions on the time alone become inputs: no integrator steps across their jump."""
     sympy = library("sympy")
     families = [of.rates, of.rules, of.outputs]
-    atoms = {a for family in families for e in family.values() for a in e.atoms(_relational())}
+    atoms = {a for family in families for e in family.values() for a in comparisons(e)}
     swaps: dict[Any, Any] = {}
     inputs = dict(of.inputs)
     taken = taken | inputs.keys()

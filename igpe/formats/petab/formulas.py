@@ -213,9 +213,16 @@ def _size_of_power(base: float | None, exponent: float | None) -> float | None:
     return math.copysign(abs(base) ** exponent, -1.0 if is_odd else 1.0)
 
 
-def names_in(expression: Any) -> set[str]:
+@lru_cache(16_384)
+def names_in(expression: Any) -> frozenset[str]:
     """Names of the symbols of an expression."""
-    return {s.name for s in expression.free_symbols}
+    return frozenset(s.name for s in expression.free_symbols)
+
+
+@lru_cache(4096)
+def comparisons(expression: Any) -> frozenset[Any]:
+    """The comparisons in an expression."""
+    return frozenset(expression.atoms(library("sympy").core.relational.Relational))
 
 
 def inserted(expression: Any, values: Mapping[str, Any]) -> Any:
@@ -275,7 +282,8 @@ def _operation(expression: Any) -> Callable[..., Any]:
     if kind in FOLDED:
         return lambda *values: reduce(FOLDED[kind], values)
     if kind in FUNCTIONS:
-        return FUNCTIONS[kind]
+        plain: Callable[..., Any] = FUNCTIONS[kind]
+        return plain
     if kind in OF_INVERSE:
         function = FUNCTIONS[OF_INVERSE[kind]]
         if kind.startswith("a"):
