@@ -201,6 +201,8 @@ def initial_value_problem(
     """
     posing = _Posing(until, plain_powers, switches)
     found = _posed(problem, experiment, system, posing, frozenset())
+    if experiment.steady is not None:
+        found = replace(found, rest=_at_rest(problem, experiment, system, constants))
     if not constants:
         return found
     if like is not None and constants == experiment.inputs.keys():
@@ -217,8 +219,10 @@ def _with_numbers(
     found: InitialValueProblem, like: InitialValueProblem, experiment: Experiment
 ) -> InitialValueProblem | None:
     """The shared form of another experiment with this one's numbers; None where it has more."""
-    is_plain = not (found.tables or found.implicit or found.switching or found.rest)
-    if not is_plain or found.unknowns != like.unknowns:
+    switched = found.switching is not None and bool(
+        found.switching.gaps.numel() or found.switching.jumps
+    )
+    if found.tables or found.implicit or switched or found.unknowns != like.unknowns:
         return None
     if len(like.tables) != len(experiment.inputs):
         return None
@@ -227,6 +231,7 @@ def _with_numbers(
         **{n: getattr(like, n) for n in ("t", "x", "u", "q", "f", "g", "measured", "algebraic")},
         start=ca.substitute(found.start, found.q, like.q),
         tables=tuple(_constant(experiment, v) for v in experiment.inputs.values()),
+        rest=None,
         constants=like.constants,
     )
 
