@@ -20,7 +20,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.reading.pieces import moves, of_time, ramp
-from igpe.equations.sizes import Sizes
+from igpe.equations.sizes import ProblemSizes
 from igpe.equations.switching import (
     Jump,
     Switching,
@@ -287,7 +287,7 @@ def _posed(
     field = _field(
         clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
     )
-    sizes = Sizes(problem, experiment, system.starts)
+    sizes = ProblemSizes(problem, experiment, system.starts)
     (scale, largest), search = sizes.of_states(symbols.states), sizes.search(implicit)
     return InitialValueProblem(
         states=symbols.states,

@@ -17,7 +17,7 @@ ROUNDING = float(np.sqrt(np.finfo(float).eps))  # of numbers whose squares are s
 FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
 
 
-class Sizes:
+class ProblemSizes:
     """How large states and unknowns are: as measured, at the start, else in the model."""
 
     def __init__(self, problem: Problem, experiment: Experiment, starts: Mapping[str, Any]) -> None:
