@@ -314,9 +314,6 @@ def _posed(
         upper=search[2],
         until=field.until,
         switching=field.switching,
-        rest=None
-        if experiment.steady is None
-        else _at_rest(problem, experiment, system, constants),
         constants=tuple(posed.constants),
     )
 
@@ -328,7 +325,7 @@ def _at_rest(
 
     raises ModelError if they depend on time, Unsupported if states or unknowns switch them
     """
-    before, plain = experiment.at_rest(), replace(system, events=())
+    before, plain = experiment.at_rest(), system.of_another(events=())
     refused = "its equations are switched by states or unknowns"
     if not moves(problem, before, plain):
         found = initial_value_problem(problem, before, plain, constants=constants)

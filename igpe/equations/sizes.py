@@ -36,7 +36,7 @@ class ProblemSizes:
             known = [v for v in (self._measured(name), start) if v]
             least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
             found.append(max(least, min(start, self._unseen)) if known else least)
-            measured = max(_most(name, e) for e in self.problem.experiments)
+            measured = max((_most(name, e) for e in self._measuring.get(name, ())), default=0.0)
             largest.append((max(measured, start, initial), measured > 0))
         smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
         sizes = np.array([size or smallest for size in found])
@@ -79,11 +79,20 @@ class ProblemSizes:
         No larger than `FINEST` standard deviations: a state measured over decades with a relative
         error must be integrated to a fraction of the smallest error.
         """
-        for e in (self.experiment, *self.problem.experiments):
+        for e in (self.experiment, *self._measuring.get(name, ())):
             if (largest := _most(name, e)) > 0:
                 sigma = e.measurements.of(name)[2]
                 return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
         return 0.0
+
+    @cached_property
+    def _measuring(self) -> dict[str, list[Experiment]]:
+        """The experiments in which a quantity is measured."""
+        found: dict[str, list[Experiment]] = {}
+        for e in self.problem.experiments:
+            for name in e.measured:
+                found.setdefault(name, []).append(e)
+        return found
 
     @cached_property
     def _unseen(self) -> float:
