@@ -40,7 +40,7 @@ LIMITS = {
     "lines of the package": 43_000,
     "lines of the tests": 27_000,
 }
-READERS = {"read_systems", "read_system"}
+READERS = {"read_systems"}
 FAMILIES = {
     "smoother": ("GcvSpline Interpolation Bootstrap BootstrapSmoother", 0),
     "integrator": (

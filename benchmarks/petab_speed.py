@@ -1,6 +1,6 @@
 """The time of PEtab problems' objective and gradient, beside AMICI's in the same run.
 
-    python benchmarks/petab_speed.py [calls] [first] [uncompiled] [--amici PYTHON] [--json FILE]
+    python benchmarks/petab_speed.py [calls] [first] [all] [uncompiled] [--amici PYTHON] [--json F]
 
 All at the nominal parameters, in processor seconds, each program in a process of its own.
 
@@ -9,7 +9,9 @@ calls       milliseconds of one objective with its gradient, igpe's and AMICI's 
             have the same objective; igpe's over AMICI's, and the median of these
 first       seconds until the first gradient, after imports: reading, deriving, compiling; with an
             empty cache and with a full one
-uncompiled  the same as `calls` where igpe finds no C compiler
+all         the same with an empty cache, of all problems of the collection; the limit is for those
+            of up to 40 states
+uncompiled  `calls` where igpe finds no C compiler
 
 AMICI is installed apart, as it needs a C++ compiler, BLAS, SWIG and CMake:
 
@@ -37,7 +39,7 @@ PROBLEMS = ("Boehm", "Borghans", "Bachmann", "Fujita", "Brannmark", "Fiedler", "
 TOLERANCES = ("1e-8", "1e-12")  # AMICI's, relative and absolute: those of its objective are 1e-5
 SAME = 1e-4  # between the objectives
 SLOWER, MEDIAN, UNCOMPILED = 2.0, 1.0, 5.0  # times AMICI's; times that without a compiler
-FIRST = 10.0  # s until the first gradient
+FIRST, STATES = 10.0, 40  # s until the first gradient, up to so many states
 COMPILERS = ("CC", "CXX")
 
 
@@ -80,6 +82,17 @@ def first(_: argparse.Namespace) -> Iterator[Row]:
                 ours = _ours(name, cache_folder, compilers=True)
                 seconds = ours["reading"] + ours["first"]
                 yield at_most(f"{name}, {ours['states']} states", case, seconds, "s", FIRST)
+
+
+def every(_: argparse.Namespace) -> Iterator[Row]:
+    """Until the first gradient, of all problems."""
+    for folder in sorted(p.parent for p in (HERE.parent / "data" / "petab").glob("*/*.yaml")):
+        name = folder.name.partition("_")[0]
+        with tempfile.TemporaryDirectory() as cache_folder:
+            ours = _ours(name, cache_folder, compilers=True)
+        limit = FIRST if ours["states"] <= STATES else None
+        case = f"{name}, {ours['states']} states"
+        yield at_most(case, "empty cache", ours["reading"] + ours["first"], "s", limit)
 
 
 def _apart(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
@@ -168,6 +181,7 @@ def _needing_amici(section: Any) -> Any:
 if __name__ == "__main__":
     sections = {
         "first": first,
+        "all": every,
         "calls": _needing_amici(calls),
         "uncompiled": _needing_amici(uncompiled),
     }

@@ -46,7 +46,7 @@ class Unsupported(IgpeError):
 
 
 class SolverMissing(IgpeError):
-    """An outside program is not installed."""
+    """An outside program is not installed, or hangs."""
 
 
 class EstimationFailed(IgpeError):

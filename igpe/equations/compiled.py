@@ -1,17 +1,22 @@
 """A problem's equations and initial value problems, each made once and kept with the problem."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
+from igpe.equations.operations import OPERATION_NAMES
 from igpe.equations.reading.pieces import moves
-from igpe.equations.reading.read import read_system
+from igpe.equations.reading.read import read_systems
 from igpe.equations.switching import refused
+from igpe.equations.symbols import stack
 from igpe.equations.system import System
+from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 
@@ -25,22 +30,29 @@ class Compiled:
     systems  equations of each experiment, in their order; the first process alone compares them
              with the model
     switching  of each experiment: whether events happen, or unknowns or states move a jump
+    constants  of each experiment: inputs whose numbers its equations share with other experiments
     kept     what else was made of them, by who made it: it ends with the problem
-    raises   ModelError as `read_system` does, and if such a jump cannot be followed
+    raises   ModelError as `read_systems` does, and if such a jump cannot be followed
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
+        self._shared: dict[Any, InitialValueProblem] = {}
         self.kept: dict[Any, Any] = {}
         known = problem.systems
         with PauseGC():  # a third of the time of large models: their many objects are all in use
-            for e in problem.experiments:
-                key = e.name, e.told
-                if known.get(key) is None:
-                    known[key] = read_system(problem, e, compare=key not in known)
+            for compare in (True, False):
+                missing = [
+                    e
+                    for e in problem.experiments
+                    if known.get(key := (e.name, e.told)) is None and compare is (key not in known)
+                ]
+                read = read_systems(problem, missing, compare=compare)
+                known.update(((e.name, e.told), s) for e, s in zip(missing, read, strict=True))
         self.systems: tuple[System, ...] = tuple(known[e.name, e.told] for e in problem.experiments)
         pairs = zip(problem.experiments, self.systems, strict=True)
+        self.constants = constants(problem.experiments, self.systems)
         self.switching = tuple(moves(problem, e, system) for e, system in pairs)
 
     def initial_value_problem(
@@ -61,14 +73,21 @@ class Compiled:
         key = index, until, plain_powers
         if key not in self._posed:
             experiment, system = self.problem.experiments[index], self.systems[index]
-            self._posed[key] = initial_value_problem(
+            names = frozenset() if plain_powers else self.constants[index]
+            family = id(system.residual), experiment.told, names, until
+            found = initial_value_problem(
                 self.problem,
                 experiment,
                 system,
                 until=until,
                 plain_powers=plain_powers,
                 switches=self.switching[index],
+                constants=names,
+                like=self._shared.get(family),
             )
+            if found.shared is not None:
+                self._shared.setdefault(family, found.shared)
+            self._posed[key] = found
         return self._posed[key]
 
 
@@ -93,3 +112,61 @@ def compiled(problem: Problem) -> Compiled:
         problem.compiled = Compiled(problem)
     found: Compiled = problem.compiled
     return found
+
+
+# CasADi simplifies by 0 and 1 as numbers are put in: terms vanish, and each set of experiments that
+# leaves out another drug has a formula of its own. Where such numbers differ between experiments of
+# the same equations they stay symbols, and one formula serves all. The values are the same then, as
+# 0 x = 0 and 1 x = x hold for all finite x; who evaluates must look for x that is not.
+SIMPLIFIED = {-1.0, 0.0, 1.0}
+"""Numbers by which CasADi simplifies sums, products and quotients."""
+ARITHMETIC = {"ASSIGN", "ADD", "SUB", "MUL", "DIV", "NEG", "INV", "TWICE", "SQ"}
+
+
+def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> list[frozenset[str]]:
+    """Of each experiment the inputs that are numbers here and others in another experiment.
+
+    Those in exponents, conditions and the like are left out: derivatives depend on their numbers.
+    """
+    families: dict[int, list[int]] = {}
+    for k, system in enumerate(systems):
+        families.setdefault(id(system.residual), []).append(k)
+    found = [frozenset[str]()] * len(systems)
+    for family in families.values():
+        values: dict[str, set[float]] = {}
+        for e in (experiments[k] for k in family):
+            for name, given in [*e.inputs.items(), *(e.steady or {}).items()]:
+                if isinstance(given, float):
+                    values.setdefault(name, set()).add(given)
+        several = {n for n, v in values.items() if len(v) > 1 and v & SIMPLIFIED}
+        if several:
+            several -= _elsewhere([systems[k] for k in family])
+        for k in family:
+            own = experiments[k].inputs
+            found[k] = frozenset(n for n in several if isinstance(own.get(n), float))
+    return found
+
+
+def _elsewhere(systems: Sequence[System]) -> set[str]:
+    """Names of inputs that enter operations other than arithmetic before a state joins them."""
+    first = systems[0]
+    measured = [e for s in systems for e in s.measured.values()]
+    u = first.symbols.u
+    column = ca.densify(ca.vertcat(first.residual, stack(measured)))
+    others = [s for s in ca.symvar(column) if not ca.depends_on(u, s)]
+    function = ca.Function("equations", [u, stack(others)], [column])
+    held: dict[int, frozenset[int]] = {}
+    found: set[int] = set()
+    for k in range(function.n_instructions()):
+        name = OPERATION_NAMES[function.instruction_id(k)]
+        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
+        if name == "INPUT":
+            held[outputs[0]] = frozenset(inputs[1:] if inputs[0] == 0 else ())
+        elif name == "CONST":
+            held[outputs[0]] = frozenset()
+        elif name != "OUTPUT":
+            within = frozenset[int]().union(*(held[i] for i in inputs))
+            if name not in ARITHMETIC:
+                found |= within
+            held[outputs[0]] = within
+    return {first.symbols.inputs[i] for i in found}

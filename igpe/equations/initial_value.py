@@ -10,9 +10,8 @@ The switches are tables, so that integrators cut their pieces at the breaks as t
 input, and derivatives by the values w_i stay exact.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -21,6 +20,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.reading.pieces import moves, of_time, ramp
+from igpe.equations.sizes import ProblemSizes
 from igpe.equations.switching import (
     Jump,
     Switching,
@@ -33,14 +33,9 @@ from igpe.equations.timed import Held, Stops, TimeSymbols, as_products, stops
 from igpe.equations.translate import with_safe_powers
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
-from igpe.problem.model import Instance
 from igpe.problem.problem import Problem
 
-NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
-UNBOUNDED = 1e14  # bounds as large mean none
-ROUNDING = float(np.sqrt(np.finfo(float).eps))  # of numbers whose squares are summed
 AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
-FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
 
 
 @dataclass(frozen=True)
@@ -64,6 +59,9 @@ class InitialValueProblem:
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
     switching events, and jumps that unknowns or states move; None if there are none
     rest      what comes to rest where this one starts; None if it starts at `start`
+    shared    the same with numbers that differ between experiments as inputs u, so that one formula
+              serves them all; None if there are none, or once other expressions replaced these
+    constants of such a one: which of u they are
     """
 
     states: tuple[str, ...]
@@ -91,6 +89,8 @@ class InitialValueProblem:
     until: float = np.inf
     switching: Switching | None = None
     rest: "InitialValueProblem | None" = None
+    shared: "InitialValueProblem | None" = None
+    constants: tuple[int, ...] = ()
 
     def breaks(self, last: float) -> list[float]:
         """Times between start and `last` at which an input or its slope jumps.
@@ -156,7 +156,14 @@ class InitialValueProblem:
             return self
         parts = [self.f, self.g, here.expressions[0]]
         f, g, measured = (as_products(e, ca.vertcat(*switches)) for e in parts)
-        return replace(self, u=u, tables=tables, f=f, g=g, measured=measured)
+        return replace(self, u=u, tables=tables, f=f, g=g, measured=measured, shared=None)
+
+    @property
+    def without_switches(self) -> "InitialValueProblem":
+        """What is between switches; it reports states and implicit variables too."""
+        shared = None if self.shared is None else self.shared.without_switches
+        outputs = ca.vertcat(self.measured, self.x, self.y)
+        return replace(self, switching=None, rest=None, measured=outputs, shared=shared)
 
     def _clock(self, last: float) -> TimeSymbols:
         known = len(self.tables) - (self.switching.modes if self.switching else 0)
@@ -178,6 +185,8 @@ def initial_value_problem(
     until: float = -np.inf,
     plain_powers: bool = False,
     switches: bool = False,
+    constants: frozenset[str] = frozenset(),
+    like: InitialValueProblem | None = None,
 ) -> InitialValueProblem:
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
@@ -185,14 +194,74 @@ def initial_value_problem(
     plain_powers  powers stay single operations, for readers that know themselves what they do
                   at bases <= 0 (see `with_safe_powers`)
     switches      whether events happen, or unknowns or states move a jump
+    constants     inputs, numbers here, that are kept apart in its `shared` form
+    like          that of another experiment with this system and these outputs, which says the same
     raises        ModelError for a condition on time that changes too often
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
     """
+    posing = _Posing(until, plain_powers, switches)
+    found = _posed(problem, experiment, system, posing, frozenset())
+    if experiment.steady is not None:
+        found = replace(found, rest=_at_rest(problem, experiment, system, constants))
+    if not constants:
+        return found
+    if like is not None and constants == experiment.inputs.keys():
+        known = _with_numbers(found, like, experiment)
+        if known is not None and not ca.depends_on(system.residual, system.symbols.s):
+            return replace(found, shared=known)
+    shared = _posed(problem, experiment, system, posing, constants)
+    if len(shared.tables) != len(found.tables) + len(constants):
+        return found
+    return replace(found, shared=shared)
+
+
+def _with_numbers(
+    found: InitialValueProblem, like: InitialValueProblem, experiment: Experiment
+) -> InitialValueProblem | None:
+    """The shared form of another experiment with this one's numbers; None where it has more."""
+    switched = found.switching is not None and bool(
+        found.switching.gaps.numel() or found.switching.jumps
+    )
+    if found.tables or found.implicit or switched or found.unknowns != like.unknowns:
+        return None
+    if len(like.tables) != len(experiment.inputs):
+        return None
+    return replace(
+        found,
+        **{n: getattr(like, n) for n in ("t", "x", "u", "q", "f", "g", "measured", "algebraic")},
+        start=ca.substitute(found.start, found.q, like.q),
+        tables=tuple(_constant(experiment, v) for v in experiment.inputs.values()),
+        rest=None,
+        constants=like.constants,
+    )
+
+
+def _constant(experiment: Experiment, value: Any) -> Table:
+    return Table(np.array([experiment.start_time]), np.array([value]), hold=True)
+
+
+class _Posing(NamedTuple):
+    """Arguments of `initial_value_problem`."""
+
+    until: float
+    plain_powers: bool
+    switches: bool
+
+
+def _posed(
+    problem: Problem,
+    experiment: Experiment,
+    system: System,
+    posing: _Posing,
+    constants: frozenset[str],
+) -> InitialValueProblem:
+    """See `initial_value_problem`; the `constants` are inputs."""
+    until, plain_powers, switches = posing
     symbols, solved = system.symbols, system.solved
     n_x = len(symbols.states)
-    posed = _Posed(problem, experiment, system)
+    posed = _Posed(problem, experiment, system, constants)
     p = stack(posed.free(problem.unknown_of(n, experiment)) for n in symbols.parameters)
     start = stack(posed.start(n) for n in symbols.states)
     posed.read_inputs()
@@ -225,9 +294,8 @@ def initial_value_problem(
     field = _field(
         clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
     )
-    sizes = _Sizes(problem, experiment, system.starts)
-    scale, largest = sizes.of_states(symbols.states)
-    guess, lower, upper = sizes.search(implicit)
+    sizes = ProblemSizes(problem, experiment, system.starts)
+    (scale, largest), search = sizes.of_states(symbols.states), sizes.search(implicit)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
@@ -248,23 +316,26 @@ def initial_value_problem(
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
         implicit_scale=sizes.of_implicit(implicit, float(min(scale))),
-        guess=guess,
-        lower=lower,
-        upper=upper,
+        guess=search[0],
+        lower=search[1],
+        upper=search[2],
         until=field.until,
         switching=field.switching,
-        rest=None if experiment.steady is None else _at_rest(problem, experiment, system),
+        constants=tuple(posed.constants),
     )
 
 
-def _at_rest(problem: Problem, experiment: Experiment, system: System) -> InitialValueProblem:
+def _at_rest(
+    problem: Problem, experiment: Experiment, system: System, constants: frozenset[str]
+) -> InitialValueProblem:
     """The equations before a steady start, and what switches them.
 
     raises Unsupported if they depend on time, or have implicit algebraic variables
     """
     before = experiment.at_rest()
-    own = replace(system, events=tuple(jump for jump in system.events if jump.before))
-    found = initial_value_problem(problem, before, own, switches=moves(problem, before, own))
+    own = system.of_another(events=tuple(jump for jump in system.events if jump.before))
+    switches = moves(problem, before, own)
+    found = initial_value_problem(problem, before, own, switches=switches, constants=constants)
     given, clock = found.switching, ca.vertcat(found.t, found.u)
     timed = [found.f]
     if given is not None:
@@ -358,10 +429,14 @@ class _Posed:
     symbols            unknown -> its symbol, of all that were used
     inputs             values of the model's inputs, then of its time-varying unknowns
     switches, tables   symbols of the inputs that are given by tables, and these
+    constants          places of numbers among these
     """
 
-    def __init__(self, problem: Problem, experiment: Experiment, system: System) -> None:
-        self.problem, self.experiment, self.system = problem, experiment, system
+    def __init__(
+        self, problem: Problem, experiment: Experiment, system: System, kept: frozenset[str]
+    ) -> None:
+        self.problem, self.experiment, self.system, self.kept = problem, experiment, system, kept
+        self.constants: list[int] = []
         self.symbols: dict[str, Any] = {}
         self.inputs: list[Any] = []
         self.switches: list[Any] = []
@@ -393,6 +468,11 @@ class _Posed:
                 self.tables.append(given)
             elif isinstance(given, Table):  # it decides when a condition changes
                 self.inputs.append(ramp(given, s.t))
+            elif name in self.kept:
+                self.constants.append(len(self.tables))
+                self.inputs.append(s.u[i])
+                self.switches.append(s.u[i])
+                self.tables.append(_constant(self.experiment, given))
             elif callable(given):
                 self.inputs.append(of_time(name, given, s.t, self.experiment))
             else:
@@ -411,118 +491,3 @@ class _Posed:
             begins = np.array(list(pieces.values()))
             self.switches += switches
             self.tables += [Table(begins, row, hold=True) for row in np.eye(len(begins))]
-
-
-class _Sizes:
-    """How large states and unknowns are: as measured, at the start, else in the model."""
-
-    def __init__(self, problem: Problem, experiment: Experiment, starts: Mapping[str, Any]) -> None:
-        self.problem, self.experiment, self.starts = problem, experiment, starts
-
-    def of_states(self, states: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
-        """How large states are at least and at most.
-
-        One of which nothing is known counts as the smallest of the others, at most 1: too small a
-        size costs steps, too large a one accuracy. One that is not measured may become as large as
-        any.
-        """
-        found, largest = [], []
-        for name in states:
-            start, initial = self._start(name), _magnitude(self._component(name))
-            known = [v for v in (self._measured(name), start) if v]
-            least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
-            found.append(max(least, min(start, self._unseen)) if known else least)
-            measured = max(_most(name, e) for e in self.problem.experiments)
-            largest.append((max(measured, start, initial), measured > 0))
-        smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
-        sizes = np.array([size or smallest for size in found])
-        return sizes, np.maximum(sizes, [size if seen else most for size, seen in largest])
-
-    def of_unknowns(self, names: tuple[str, ...]) -> FloatArray:
-        """A fraction of the range, or if there is none of the model's value, or of 1.
-
-        Of unknowns sought in logarithms the lower bound: they count as large as they are.
-        """
-        problem, box = self.problem, self.problem.box.select(names)
-        bounded = (np.abs(box.lower) < UNBOUNDED) & (np.abs(box.upper) < UNBOUNDED)
-        width = np.where(bounded, box.upper, 0.0) - np.where(bounded, box.lower, 0.0)
-        scalars = problem.instance.scalars
-        plain = {problem.unknown_of(n, self.experiment): scalars.get(n) for n in problem.parameters}
-        values = [_magnitude(plain.get(n)) for n in names]
-        plainly = np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
-        return np.where(box.in_logarithms & (box.lower > 0), box.lower, plainly)
-
-    def of_implicit(self, names: tuple[str, ...], otherwise: float) -> FloatArray:
-        """Of algebraic variables that are solved numerically, and of slopes."""
-        known = [self._measured(n) or _magnitude(self._component(n)) for n in names]
-        return np.array([size or min(otherwise, 1.0) for size in known])
-
-    def search(self, names: tuple[str, ...]) -> FloatArray:
-        """(3, n) guess and bounds of implicit variables as their Pyomo Vars have them."""
-        rows = []
-        for component in map(self._component, names):
-            low, high = getattr(component, "bounds", (None, None))
-            lower, upper = -np.inf if low is None else low, np.inf if high is None else high
-            number = getattr(component, "value", None)
-            if number is None:
-                number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
-            rows.append((np.clip(number, lower, upper), lower, upper))
-        return np.array(rows, dtype=float).reshape(-1, 3).T
-
-    def _measured(self, name: str) -> float:
-        """Largest measured value, of this experiment or of the others; 0 if there is none.
-
-        No larger than `FINEST` standard deviations: a state measured over decades with a relative
-        error must be integrated to a fraction of the smallest error.
-        """
-        for e in (self.experiment, *self.problem.experiments):
-            if (largest := _most(name, e)) > 0:
-                sigma = e.measurements.of(name)[2]
-                return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
-        return 0.0
-
-    @cached_property
-    def _unseen(self) -> float:
-        """Measured values below it are rounding in the sum of squares; 0 if that is not known.
-
-        Without standard deviations, what has died out to 1e-200 needs no digits.
-        """
-        runs = self.problem.experiments
-        if any(e.sigma_known or e.error_models or e.estimated_sigma for e in runs):
-            return 0.0
-        least = min(float(e.measurements.sigma.min(initial=np.inf)) for e in runs)
-        most = max(float(np.abs(m.value / m.sigma).max()) for m in (e.measurements for e in runs))
-        return ROUNDING * most * least
-
-    def _start(self, state: str) -> float:
-        value: Any = self.experiment.start.get(state, self.starts.get(state))
-        if isinstance(value, float):
-            return abs(value)
-        if isinstance(value, Unknown):
-            held = self.problem.fixed.get(self.problem.start_unknown(state, self.experiment))
-            held = value.guess if held is None else held
-            return abs(held) if held is not None else max(abs(value.lower), abs(value.upper))
-        if isinstance(value, str):
-            held = self.problem.fixed.get(self.problem.unknown_of(value, self.experiment))
-            scalar = self.problem.instance.scalars.get(value)
-            return abs(held) if held is not None else _magnitude(scalar)
-        return 0.0
-
-    def _component(self, name: str) -> Any:
-        """The first Pyomo variable of a state, a slope d(state) or an algebraic variable."""
-        i: Instance = self.problem.instance
-        if name.startswith("d(") and name not in i.series:
-            return i.slopes.get(name[2:-1], {}).get(i.first)
-        series: Mapping[float, Any] = i.states.get(name) or i.series.get(name) or {}
-        return series.get(i.first)
-
-
-def _most(name: str, experiment: Experiment) -> float:
-    if name not in experiment.measured:
-        return 0.0
-    return float(np.max(np.abs(experiment.measurements.of(name)[1]), initial=0.0))
-
-
-def _magnitude(component: Any) -> float:
-    number = getattr(component, "value", None)
-    return abs(float(number)) if number is not None and np.isfinite(number) else 0.0

@@ -8,7 +8,7 @@ equations cannot be matched with the slopes and algebraic variables they are to 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -47,6 +47,12 @@ class System:
     def solved(self) -> Solved:
         """The equations solved for `unknowns`."""
         return solve_all(self.residual, self.unknowns)
+
+    def of_another(self, **parts: Any) -> "System":
+        """The same equations, solved once, with other outputs, starts, jumps or events."""
+        found = replace(self, **parts)
+        found.__dict__["solved"] = self.solved
+        return found
 
     @property
     def unknowns(self) -> Any:

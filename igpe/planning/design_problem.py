@@ -16,7 +16,7 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.base import require_plain
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.equations.compiled import require_smooth_and_normal
-from igpe.equations.initial_value import NEAREST
+from igpe.equations.sizes import NEAREST
 from igpe.planning.design_variables import (
     DesignVariable,
     ExistingExperiments,

@@ -119,6 +119,7 @@ def sensitivity_problem(
         guess=padded(ivp.guess, 0.0),
         lower=padded(ivp.lower, -np.inf),
         upper=padded(ivp.upper, np.inf),
+        shared=None,
     )
 
 

@@ -12,7 +12,7 @@ looked at once.
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -177,6 +177,21 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     return read(model, frozenset((*experiment.told, *experiment.start, *experiment.inputs)))
 
 
+def kind_of(builder: Builder, experiment: Any) -> Hashable:
+    """Experiments of one kind are given the same equations, whatever the times they are built at.
+
+    A builder that takes no experiment has one kind of them for each horizon, as rules may end with
+    it; of one that takes it `builder.kind_of_experiment(experiment)`. Without that each is its own.
+    """
+    if callable(kind := getattr(builder, "kind_of_experiment", None)):
+        found: Hashable = kind(experiment)
+        return found
+    if _takes_experiment(builder) is not None:
+        return str(experiment.name)
+    outputs = experiment.told, tuple(experiment.start)
+    return (*outputs, experiment.start_time, float(experiment.times[-1]))
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Let Pyomo not print errors of the builder, which are raised as well."""
@@ -195,7 +210,15 @@ def _quiet() -> Iterator[None]:
 
 
 def _call(builder: Builder, times: list[float], experiment: Any) -> Any:
-    """`builder(times)`, or with the experiment where the builder has a place for it.
+    """`builder(times)`, or with the experiment where the builder has a place for it."""
+    place = _takes_experiment(builder)
+    if place is None:
+        return builder(times)
+    return builder(times, **{place: experiment}) if place else builder(times, experiment)
+
+
+def _takes_experiment(builder: Builder) -> str | None:
+    """The name by which a builder takes the experiment, "" by its place, None if it does not.
 
     Its place is a parameter called `experiment`, or the second positional one unless that has a
     value of its own (`scale=2.0`; None is none).
@@ -203,10 +226,10 @@ def _call(builder: Builder, times: list[float], experiment: Any) -> Any:
     given = inspect.signature(builder).parameters
     named = given.get("experiment")
     if named is not None and named.kind in (*POSITIONAL[1:], inspect.Parameter.KEYWORD_ONLY):
-        return builder(times, experiment=experiment)
+        return "experiment"
     second = [p.default for p in given.values() if p.kind in POSITIONAL][1:2]
     takes_it = any(default is None or default is inspect.Parameter.empty for default in second)
-    return builder(times, experiment) if takes_it else builder(times)
+    return "" if takes_it else None
 
 
 def read(model: Any, used: Set[str] = frozenset()) -> Instance:

@@ -131,7 +131,7 @@ def test_a_small_term_that_is_lost_is_noticed(share, monkeypatch):
 def test_each_experiment_is_compared_once_also_by_copies(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "igpe.equations.reading.read.require_agreement", lambda *a: calls.append(a[1].name)
+        "igpe.equations.reading.read.require_agreement", lambda *a, **_: calls.append(a[1].name)
     )
     problem = posed(experiments=2)
     for _ in range(2):

@@ -12,7 +12,7 @@ from pyomo import dae
 
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import initial_value_problem
-from igpe.equations.reading.read import read_system
+from igpe.equations.reading.read import read_systems
 from igpe.equations.system import System
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import step_input
@@ -53,14 +53,14 @@ def problem_of(builder: Any, *, measured: Any = ("A",), **settings: Any) -> Prob
 def system_of(builder: Any, **settings: Any) -> System:
     """The system of `problem_of`."""
     problem = problem_of(builder, **settings)
-    return read_system(problem, problem.experiments[0])
+    return read_systems(problem, problem.experiments)[0]
 
 
 def slopes(builder: Any, t: float, x: Any, q: Any, **settings: Any) -> Any:
     """The slopes the initial value problem says, at numbers."""
     problem = problem_of(builder, **settings)
     run = problem.experiments[0]
-    ivp = initial_value_problem(problem, run, read_system(problem, run))
+    ivp = initial_value_problem(problem, run, read_systems(problem, [run])[0])
     a, b = ivp.input_segment(t)
     f = ca.Function("f", [ivp.t, ivp.x, ivp.u, ivp.q], [ivp.f])
     return np.asarray(f(t, x, a + b * t, q)).ravel()

@@ -147,4 +147,5 @@ def started_anywhere(ivp: InitialValueProblem) -> InitialValueProblem:
         q=ca.vertcat(start, ivp.q),
         start=start,
         unknown_scale=np.concatenate([ivp.scale, ivp.unknown_scale]),
+        shared=None,
     )

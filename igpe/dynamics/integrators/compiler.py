@@ -1,6 +1,7 @@
 """C to loaded libraries: compiled once by the system's compiler, kept by the hash of what matters.
 
-Where there is no compiler, or it fails, the answer is a sentence.
+Where there is no compiler, or it fails, the answer is a sentence. One that hangs is an error: a
+clock chooses no other integrator.
 """
 
 import atexit
@@ -11,6 +12,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from igpe.core.errors import SolverMissing
 from igpe.core.files import is_own
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +32,7 @@ COMPILERS = ("cc", "gcc", "clang")
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 UNUSED = 90 * 86_400.0  # s after which a library that nobody used is removed from the cache
 MOST_KEPT = 500  # libraries
+HUNG = 1_800.0  # s after which a compiler hangs: the longest text it is given takes half a minute
 
 
 class Built(NamedTuple):
@@ -103,7 +107,13 @@ def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
         words = [*command, str(text), "-o", str(library), "-lm"]
         LOG.debug("compiling: %s", shlex.join(words))
         try:
-            ran = subprocess.run(words, capture_output=True, check=False)
+            ran = _ran(words)
+        except subprocess.TimeoutExpired:
+            raise SolverMissing(
+                f"The C compiler hangs: `{shlex.join(command)}` has not compiled the equations in "
+                f"{HUNG / 60:g} minutes. Set the environment variable CC to another compiler, or "
+                "set CC=false to integrate without one, which is slower."
+            ) from None
         except OSError as error:
             raise _Failed(error) from error
         if ran.returncode or not library.is_file():
@@ -116,6 +126,24 @@ def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
         os.replace(library, made)
     _prune(target.parent, keep=made)
     return made
+
+
+def _ran(words: list[str]) -> "subprocess.CompletedProcess[bytes]":
+    """A command that ended; one that hangs, or is left, ends with all that it started.
+
+    raises TimeoutExpired after `HUNG`
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+        try:
+            said = process.communicate(timeout=HUNG)
+        except BaseException:
+            if hasattr(os, "killpg"):  # not on Windows
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, *said)
 
 
 def _verified(library: Path, wanted: str) -> ctypes.CDLL:

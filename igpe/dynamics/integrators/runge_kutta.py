@@ -52,12 +52,17 @@ from igpe.dynamics.integrators.runge_kutta_source import (
 )
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.equations.operations import OPERATION_NAMES
 
 LONGEST = 40_000  # operations of the equations that are compiled: of 500 states, in half a minute
 QUICK = 1_000  # operations from which compilers take so long that they are given less to do
 FEWEST = 4  # columns of derivatives that are computed at once
 
 OUT_OF_STEPS = 1  # how the C code ended an interval: 0 if nothing happened, see `_why`
+NO_NUMBER = (3, 4)  # no finite value, or no step small enough for one
+SINGULAR = {"DIV", "INV", "POW", "CONSTPOW", "SQRT", "LOG", "LOG1P", "TAN", "ASIN", "ACOS", "ATANH"}
+SINGULAR |= {"ACOSH", "LGAMMA", "EXP", "EXPM1", "SINH", "COSH"}
+"""Operations that may have no finite value, or no finite derivative, where operands are finite."""
 
 
 class Pair(enum.IntEnum):
@@ -89,6 +94,15 @@ class RungeKutta(Integrator):
         """Generate the Jacobians, compile them, cut the intervals where inputs jump."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
+        if ivp.shared is not None:
+            found = self._prepared(ivp.shared, nodes, times)
+            if isinstance(found, RungeKuttaIntervals):
+                return replace(found, alone=replace(ivp, shared=None))
+        return self._prepared(ivp, nodes, times)
+
+    def _prepared(
+        self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
+    ) -> Intervals:
         pieces = cut(ivp, nodes, times)
         if ivp.y.numel():
             return refused_implicit(self, ivp, pieces)
@@ -113,15 +127,33 @@ class RungeKutta(Integrator):
         )
 
 
+def _numbers(shots: Shots) -> tuple[FloatArray, ...]:
+    return shots.ends, shots.ends_by, shots.measured, shots.measured_by
+
+
+def _singular(ivp: InitialValueProblem) -> int:
+    """How many operations of the formulas may have no finite value."""
+    columns = [ca.densify(e) for e in (ivp.f, ivp.measured)]
+    function = ca.Function("all", [ivp.t, ivp.x, ivp.u, ivp.q], columns)
+    codes = (function.instruction_id(k) for k in range(function.n_instructions()))
+    return sum(OPERATION_NAMES[code] in SINGULAR for code in codes)
+
+
 class _Clock:
     """When a run must end, which the C code asks now and then.
 
     out_of_steps  whether an interval of the last run stopped at its step limit
+    no_number     whether one stopped where slopes have no finite value, or might not have
     """
 
     def __init__(self) -> None:
-        self.until, self.out_of_steps = math.inf, False
+        self.until, self.out_of_steps, self.no_number = math.inf, False, False
         self.question: Callable[[], int] = QUESTION(lambda: int(stopped() or self.late))
+
+    def heard(self, ended: IntArray) -> None:
+        """Note how intervals ended."""
+        self.out_of_steps = bool((ended == OUT_OF_STEPS).any())
+        self.no_number = bool(np.isin(ended, NO_NUMBER).any())
 
     @property
     def late(self) -> bool:
@@ -154,6 +186,9 @@ class RungeKuttaIntervals(Intervals):
     needed     the unknowns that the compiled equations contain
     model      the compiled functions
     otherwise  what integrates a trajectory for which this one has too few steps
+    alone      where the compiled formula serves other experiments too: this one's own, in which
+               numbers stand (`InitialValueProblem.shared`). It integrates what is not finite else,
+               as 0 times infinity is nothing there
     """
 
     chains: ClassVar[bool] = True
@@ -164,18 +199,29 @@ class RungeKuttaIntervals(Intervals):
     needed: Needed
     model: CompiledModel
     otherwise: Integrator | None = None
+    alone: InitialValueProblem | None = None
     _clock: _Clock = field(default_factory=_Clock)
     _own: list[Any] = field(default_factory=list)
+    _others: "list[RungeKuttaIntervals]" = field(default_factory=list)
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         some, columns = self.needed, _Columns(0)
         if derivatives:
             columns = _Columns(len(self.ivp.states) + some.moving, rest=self._rest)
-        return some.wide(self._run(starts, q, columns), len(self.ivp.unknowns))
+        found = some.wide(self._run(starts, q, columns), len(self.ivp.unknowns))
+        if (other := self._instead(*_numbers(found))) is not None:
+            return other.run(starts, q, derivatives=derivatives)
+        return found
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`; only the derivatives by the unknowns that move states are integrated."""
+        found = self._from_start(q, derivatives=derivatives)
+        if (other := self._instead(*_numbers(found))) is not None:
+            return other.from_start(q, derivatives=derivatives)
+        return found
+
+    def _from_start(self, q: FloatArray, *, derivatives: bool) -> Shots:
         start, by_unknown = self.start(q)
         if not derivatives or not len(q):
             return self._run(start[None], q, _Columns(0), states=True)
@@ -196,7 +242,30 @@ class RungeKuttaIntervals(Intervals):
     def _moving(self) -> IntArray:
         """Places of the unknowns that move states, or where they start."""
         start = np.asarray(ca.which_depends(self.ivp.start, self.ivp.q), dtype=bool)
-        return np.union1d(np.flatnonzero(start), self.needed.places[: self.needed.moving])
+        some = self.needed if self.alone is None else needed(self.alone)
+        return np.union1d(np.flatnonzero(start), some.places[: some.moving])
+
+    def _instead(self, *found: FloatArray) -> Intervals | None:
+        """The same by the experiment's own formula, where the shared one may have lost a number."""
+        if self.alone is None or not self._may_lose:
+            return None
+        if not self._clock.no_number and all(np.isfinite(v).all() for v in found):
+            return None
+        places = set(self.ivp.constants)
+        tables = tuple(t for i, t in enumerate(self.cut.ivp.tables) if i not in places)
+        own = replace(self.alone, tables=tables)
+        if not self._others:
+            made = self.method.prepare(own, self.cut.nodes, self.cut.times)
+            if not isinstance(made, RungeKuttaIntervals):
+                return None
+            self._others.append(replace(made, _clock=self._clock))
+        return self._others[0].over(own, self.cut.nodes, self.cut.times)
+
+    @cached_property
+    def _may_lose(self) -> bool:
+        """Whether the shared formula has an operation without a finite value more than the own."""
+        assert self.alone is not None, "asked where there is one"
+        return _singular(self.ivp) > _singular(self.alone)
 
     def _wide(self, shots: Shots, size: int) -> Shots:
         """Derivatives by all unknowns, from those by the moving ones, and by the rest."""
@@ -220,7 +289,8 @@ class RungeKuttaIntervals(Intervals):
     @cached_property
     def _second(self) -> Intervals:
         assert self.otherwise is not None, "checked by trajectory"
-        return self.otherwise.prepare(self.ivp, self.cut.nodes, self.cut.times)
+        ivp = self.ivp if self.alone is None else self.alone
+        return self.otherwise.prepare(ivp, self.cut.nodes, self.cut.times)
 
     def chained(
         self,
@@ -232,7 +302,10 @@ class RungeKuttaIntervals(Intervals):
         probed: bool = False,
     ) -> Shots:
         """See `Intervals`."""
-        return self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed))
+        found = self._run(starts, q, self._through(first, np.shape(starts), gaps, q, probed))
+        if (other := self._instead(*_numbers(found))) is not None:
+            return other.chained(starts, q, first, gaps=gaps, probed=probed)
+        return found
 
     def recorded(self, starts: FloatArray, q: FloatArray, first: FloatArray) -> Recorded:
         """See `Intervals`."""
@@ -241,6 +314,8 @@ class RungeKuttaIntervals(Intervals):
             tape = Tape.of(self.cut, len(self.ivp.states), self._room[0])
             along = self._run(starts, q, columns, tape)
             if tape.count <= tape.room:
+                if (other := self._instead(*_numbers(along))) is not None:
+                    return other.recorded(starts, q, first)
                 return Recorded(along, np.array(q, dtype=float), tape)
             self._room[0] = 2 * tape.count
 
@@ -263,6 +338,8 @@ class RungeKuttaIntervals(Intervals):
             ctypes.byref(here._plan), ctypes.byref(sweep)
         ):
             by_node[:], by_q[:] = np.nan, np.nan
+        if (other := self._instead(by_node, by_q)) is not None:
+            return other.swept(recorded, weights)
         by_unknown[places] = by_q
         return Swept(by_node, by_unknown)
 
@@ -361,7 +438,7 @@ class RungeKuttaIntervals(Intervals):
             if rest:
                 numbers[3] = np.concatenate([numbers[3], beyond], axis=2)
         ended, n_k = told[:, 0], self.cut.intervals
-        self._clock.out_of_steps = bool((ended == OUT_OF_STEPS).any())
+        self._clock.heard(ended)
         status, reasons = [Status.CONVERGED] * n_k, [""] * n_k
         for k in ended.nonzero()[0]:
             status[k] = Status.INTEGRATION_BROKE

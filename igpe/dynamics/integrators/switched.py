@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
@@ -149,7 +148,7 @@ def switched(
     integrator: Integrator, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray
 ) -> Intervals:
     """Intervals with switches, which an integrator integrates between these."""
-    plain = replace(ivp, switching=None, rest=None, measured=ca.vertcat(ivp.measured, ivp.x, ivp.y))
+    plain = ivp.without_switches
     pieces = cut(plain, nodes, times)
     inner = integrator.prepare(plain, pieces.nodes[[0, -1]], pieces.times)
     if isinstance(inner, Refused):
@@ -396,7 +395,7 @@ class _Course:
         modes = self.true[: self.given.modes]
         key = modes.tobytes()
         if key not in self.of.moded:
-            tables = list(self.ivp.tables)
+            tables = list(self.of.inner.ivp.tables)
             for i, value in enumerate(modes, start=len(tables) - len(modes)):
                 tables[i] = Table(np.array([self.ivp.t0]), np.array([float(value)]), hold=True)
             self.of.moded[key] = replace(self.of.inner.ivp, tables=tuple(tables))

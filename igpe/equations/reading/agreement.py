@@ -47,17 +47,23 @@ Sides = tuple[Any, Any]
 
 
 def require_agreement(
-    problem: Problem, experiment: Experiment, system: System, between: Instance
+    problem: Problem,
+    experiment: Experiment,
+    system: System,
+    between: Instance,
+    *,
+    again: bool = False,
 ) -> None:
     """Compare a translated system with Pyomo's values of the equations it came from.
 
     between  an instance at times between the measured ones
+    again    whether it was compared between them in another experiment
     raises   ModelError, naming the equation, both values and the point
     """
     pairs = zip(problem.experiments, problem.instances, strict=True)
     measured = [i for e, i in pairs if e.name == experiment.name]
     with np.errstate(all="ignore"):
-        comparison = _Comparison(problem, experiment, system, (*measured, between))
+        comparison = _Comparison(problem, experiment, system, (*measured, between), again)
         with comparison.lent():
             comparison.equations()
             comparison.starts()
@@ -78,9 +84,11 @@ class _Comparison:
         experiment: Experiment,
         system: System,
         instances: tuple[Instance, ...],
+        again: bool,
     ) -> None:
         self.system, self.symbols, self.instances = system, system.symbols, instances
-        self.points = [(k, float(t)) for k, i in enumerate(instances) for t in i.time]
+        *own, between = [[(k, float(t)) for t in i.time] for k, i in enumerate(instances)]
+        self.points = [p for points in own for p in points] + between[-2 if again else 0 :]
         self.names = (*system.equations, *system.measured)
         self.expressions = [system.residual, *system.measured.values()]
         self.series: list[list[Mapping[float, Any]]] = [

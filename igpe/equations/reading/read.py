@@ -4,6 +4,7 @@ The model is built at times of our own, its equations are read at several of the
 CasADi, and compared with Pyomo's values. What cannot be read is refused.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import casadi as ca
@@ -19,49 +20,93 @@ from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
 from igpe.problem.experiment import Experiment
-from igpe.problem.model import Instance, build, model_starts
+from igpe.problem.model import Instance, build, kind_of, model_starts
 from igpe.problem.problem import Problem
 
 # Generic places to read equations at; those next to the ends show a lag phase.
 INTERIOR = (0.14589803, 0.38196601, 0.72360680, 0.93301270, 0.98768834, 0.05278640, 0.01231166)
 
 
-def read_system(problem: Problem, experiment: Experiment, *, compare: bool = True) -> System:
-    """Translate the model as one experiment uses it; `compiled` keeps it for all later uses.
+def read_systems(
+    problem: Problem, experiments: Sequence[Experiment], *, compare: bool = True
+) -> list[System]:
+    """Translate the model as each experiment uses it; `compiled` keeps this for all later uses.
+
+    Experiments of one kind (`igpe.problem.model.kind_of`) share equations that are read once.
 
     compare  whether what was translated is compared with the model
     raises   ModelError if an equation cannot be translated, depends on time in a way that cannot be
              followed or is not what Pyomo computes, or if the equations do not determine slopes and
              algebraic variables (higher index)
     """
-    first, last = experiment.start_time, float(experiment.times[-1])
-    span = last - first or 1.0
-    places = [first + share * span for share in INTERIOR]
-    times = [first, *places, first + span]
-    instance = build(problem.model, times, experiment)
-    interior = np.array(list(instance.time)[1:-1])  # the model may have times of its own
-    if not interior.size:
-        raise ModelError(
-            f"The model's time has only the points {list(instance.time)}; the builder must put the "
-            "times it is given into its ContinuousSet: m.t = ContinuousSet(initialize=times)."
+    kinds = [
+        (kind_of(problem.model, e), tuple(e.inputs), e.start_time, bool(e.events))
+        for e in experiments
+    ]
+    families: dict[Any, list[Experiment]] = {}
+    for kind, experiment in zip(kinds, experiments, strict=True):
+        families.setdefault(kind, []).append(experiment)
+    read: dict[Any, _Reading] = {}
+    systems = []
+    for kind, experiment in zip(kinds, experiments, strict=True):
+        again = kind in read
+        if not again:
+            read[kind] = _Reading(problem, families[kind])
+        system = read[kind].system(experiment)
+        if compare:
+            require_agreement(problem, experiment, system, read[kind].instance, again=again)
+        systems.append(system)
+    return systems
+
+
+class _Reading:
+    """The equations of experiments of one kind, read from a model at times of our own.
+
+    instance  the model at these times
+    """
+
+    def __init__(self, problem: Problem, experiments: Sequence[Experiment]) -> None:
+        every = dict.fromkeys(n for e in experiments for n in e.told)
+        experiment = experiments[0].reporting(every)
+        first = experiment.start_time
+        span = max(float(e.times[-1]) for e in experiments) - first or 1.0
+        places = [first + share * span for share in INTERIOR]
+        times = [first, *places, first + span]
+        self.problem, self.instance = problem, build(problem.model, times, experiment)
+        interior = np.array(list(self.instance.time)[1:-1])  # the model may have times of its own
+        if not interior.size:
+            raise ModelError(
+                f"The model's time has only the points {list(self.instance.time)}; the builder "
+                "must put the times it is given into its ContinuousSet: "
+                "m.t = ContinuousSet(initialize=times)."
+            )
+        nearest = dict.fromkeys(float(interior[np.argmin(np.abs(interior - p))]) for p in places)
+        self.usual = next(iter(nearest))
+        self.symbols = make_symbols(problem, experiment, self.instance, self.usual)
+        equations, self.measured, self.jumps = read_equations(
+            self.instance, self.symbols, experiment.told, list(nearest)
         )
-    nearest = dict.fromkeys(float(interior[np.argmin(np.abs(interior - p))]) for p in places)
-    symbols = make_symbols(problem, experiment, instance, next(iter(nearest)))
-    equations, measured, jumps = read_equations(instance, symbols, experiment.told, list(nearest))
-    system = System(
-        symbols=symbols,
-        equations=tuple(equations),
-        residual=stack(equations.values()),
-        measured=measured,
-        starts=_starts(instance, symbols),
-        any_times=set(map(float, instance.time)) == set(times),
-        jumps=tuple(jumps),
-        events=read_jumps(experiment, instance, symbols, next(iter(nearest))),
-    )
-    _refuse_unsolvable(system, instance)
-    if compare:
-        require_agreement(problem, experiment, system, instance)
-    return system
+        self.read = System(
+            symbols=self.symbols,
+            equations=tuple(equations),
+            residual=stack(equations.values()),
+            measured=self.measured,
+            starts={},
+            any_times=set(map(float, self.instance.time)) == set(times),
+        )
+        _refuse_unsolvable(self.read, self.instance)
+
+    def system(self, experiment: Experiment) -> System:
+        """The equations as one of the experiments uses them."""
+        names = [e.name for e in self.problem.experiments]
+        own = self.problem.instances[names.index(experiment.name)]
+        used = {*self.read.equations, *experiment.told}
+        return self.read.of_another(
+            measured={n: self.measured[n] for n in experiment.told},
+            starts=_starts(own, self.symbols),
+            jumps=tuple((n, condition) for n, condition in self.jumps if n in used),
+            events=read_jumps(experiment, self.instance, self.symbols, self.usual),
+        )
 
 
 def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:

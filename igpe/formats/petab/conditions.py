@@ -9,6 +9,7 @@ an input that counts the periods. A pre-equilibration is a period before a stead
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from igpe.core.errors import ModelError
 from igpe.formats.petab.formulas import (
     TIME,
     boolean,
+    comparisons,
     inserted,
     library,
     names_in,
@@ -72,19 +74,27 @@ class ConditionModel:
     rates     state -> slope
     starts    state -> value at the start, in estimated parameters
     rules     name -> value at every time, each after those it uses
-    outputs   name -> what is measured, and standard deviations that are no numbers
-    inputs    name -> what jumps at known times
+    outputs   name -> what is measured, and standard deviations that are no numbers; also those of
+              other experiments of its kind
+    inputs    name -> number that differs between experiments, or what jumps at known times
     before    input -> its value before a steady start; None: the start is not steady
     events    jumps of the states
+    shown     names of its own outputs
+    kind      experiments of one kind share all formulas but starts and events
     """
 
     rates: Mapping[str, Any]
     starts: Mapping[str, Any]
     rules: Mapping[str, Any]
     outputs: Mapping[str, Any]
-    inputs: Mapping[str, Table]
+    inputs: Mapping[str, float | Table]
     before: Mapping[str, float] | None
     events: tuple[Event, ...]
+    shown: frozenset[str] = frozenset()
+    kind: int = 0
+
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Meaning:
@@ -144,10 +154,17 @@ class Meaning:
         values = {n: self.at_start(n, needing) for n in names_in(expression) - {TIME}}
         return inserted(expression, {TIME: number(self.start), **values})
 
-    def over_time(self, expression: Any) -> Any:
-        """The expression with all that does not change inserted."""
+    def over_time(self, expression: Any, kept: Mapping[str, Any] = EMPTY) -> Any:
+        """The expression with all that does not change inserted; names that are kept as symbols.
+
+        What conditions compare is a number nevertheless, so that they are decided.
+        """
+        atoms = comparisons(expression) if kept else ()
+        expression = expression.xreplace({
+            a: inserted(a, {n: self.at_start(n) for n in names_in(a) & kept.keys()}) for a in atoms
+        })
         needed = names_in(expression) - {TIME, *self.sbml.rates, *self.sbml.rules}
-        return inserted(expression, {n: self.at_start(n) for n in needed})
+        return inserted(expression, {n: kept.get(n) or self.at_start(n) for n in needed})
 
     @property
     def moving(self) -> set[str]:
@@ -162,6 +179,8 @@ class Conditions:
         self, sbml: Sbml, timeline: Timeline, known: Mapping[str, Any], estimated: set[str]
     ) -> None:
         self.timeline = timeline
+        self.kept: dict[str, Any] = {}
+        """Names that are numbers in all periods and become inputs -> their symbols; see `keep`."""
         self.sets: list[dict[str, Any]] = []
         """Of each period after the first: state -> its new value."""
         read = self._resetting if timeline.resets else self._lasting
@@ -209,28 +228,45 @@ class Conditions:
             found.append(Meaning(sbml, given, known, estimated, start=start, earlier=before))
         return found, more
 
-    def over_time(self, expression: Any) -> tuple[Any, ...]:
-        """The expression in each period."""
-        return tuple(one.over_time(expression) for one in self.periods)
+    def over_time(self, expression: Any, *, keeps: bool = False) -> tuple[Any, ...]:
+        """The expression in each period; `keeps` what becomes an input."""
+        kept = self.kept if keeps else EMPTY
+        return tuple(one.over_time(expression, kept) for one in self.periods)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Of a name that changes within no period its number in each; () if it is none."""
+        if name in self.sbml.rates or name in self.sbml.rules or name in self.periods[0].estimated:
+            return ()
+        values = [one.at_start(name) for one in self.periods]
+        if not all(v.is_number and v.is_real and v.is_finite for v in values):
+            return ()
+        return tuple(map(float, values))
 
     def model(self, outputs: Mapping[str, tuple[Any, ...]]) -> ConditionModel:
         """The model of this experiment; outputs are expressions over time in each period."""
         taken = {TIME, *self.sbml.rates, *self.sbml.rules, *outputs}
         period = symbol(free_name("period", taken))
-        family = {n: self.over_time(e) for n, e in self.sbml.rules.items()}
-        rules = {n: self._chosen(e, period) for n, e in family.items()}
-        rates = {n: self._chosen(self.over_time(e), period) for n, e in self.sbml.rates.items()}
+        rules, rates = (
+            {n: self._chosen(self.over_time(e, keeps=True), period) for n, e in family.items()}
+            for family in (self.sbml.rules, self.sbml.rates)
+        )
         shown = {n: self._chosen(e, period) for n, e in outputs.items()}
         starts = {n: self.periods[0].at_start(n) for n in self.sbml.rates}
         if not rates:  # nothing moves, which igpe takes for a mistake
             still = free_name("constant", taken)
             rates, starts = {still: number(0)}, {still: number(1)}
         ordered = {n: rules[n] for n in self._order(rules)}
-        read = [self._event(e, ordered, period) for e in self.sbml.events if e.sets]
+        has_events = bool(self.sbml.events or self.sets)
+        numbered = {
+            n: self._chosen(self.over_time(self.sbml.rules[n]), period)
+            for n in (ordered if has_events else ())
+        }
+        read = [self._event(e, numbered, period) for e in self.sbml.events if e.sets]
         every = [e for family in (rates, rules, shown) for e in family.values()]
         inputs, before = self._periods(period, [*every, *(e for r in read for e in r.formulas)])
-        events = (*self._conditioned(ordered), *_together(read))
-        of = ConditionModel(rates, starts, ordered, shown, inputs, before, events)
+        events = (*self._conditioned(numbered), *_together(read))
+        names = frozenset(shown)
+        of = ConditionModel(rates, starts, ordered, shown, inputs, before, events, names)
         return _with_switches(of, self.timeline.start, taken)
 
     @staticmethod
@@ -249,7 +285,7 @@ class Conditions:
         sympy = library("sympy")
         first, *later = each
         if self.timeline.is_steady:
-            clock = {a for a in first.atoms(_relational()) if TIME in names_in(a)}
+            clock = {a for a in comparisons(first) if TIME in names_in(a)}
             first = first.xreplace({a: a.subs(symbol(TIME), self.timeline.start) for a in clock})
         each = (first, *later)
         if all(e == each[-1] for e in each):
@@ -259,21 +295,24 @@ class Conditions:
 
     def _periods(
         self, period: Any, formulas: Sequence[Any]
-    ) -> tuple[dict[str, Table], dict[str, float] | None]:
-        """The input that counts periods, if any formula asks for it, and its value before."""
-        steady, name = self.timeline.is_steady, period.name
-        before: dict[str, float] | None = {} if steady else None
-        if not any(name in names_in(e) for e in formulas):
-            return {}, before
-        if before is not None:
-            before[name] = 0.0
+    ) -> tuple[dict[str, float | Table], dict[str, float] | None]:
+        """Numbers that are kept, what counts periods if a formula asks for it, and both before."""
+        steady, counter = self.timeline.is_steady, period.name
+        values = {s.name: self.numbers(n) for n, s in self.kept.items()}
+        if any(counter in names_in(e) for e in formulas):
+            values[counter] = tuple(map(float, range(max(len(self.periods), 1 + steady))))
+        before = {n: v[0] for n, v in values.items()} if steady else None
         begins = [p.time for p in self.timeline.periods[1 if steady else 0 :]] or [
             self.timeline.start
         ]
         # A measurement at the very time of a change sees it.
         times = [begins[0], *(just_before(t) for t in begins[1:])]
-        levels = np.arange(len(times)) + float(steady)
-        return {name: step_input(times, levels)}, before
+        inputs: dict[str, float | Table] = {}
+        for name, each in values.items():
+            own = each[1:] if steady and len(each) > 1 else each
+            is_number = name != counter and len(set(own)) == 1
+            inputs[name] = own[0] if is_number else step_input(times, own)
+        return inputs, before
 
     # Events
 
@@ -338,6 +377,54 @@ class Conditions:
         return first
 
 
+def keep(conditions: Sequence[Conditions], formulas: Sequence[Any], taken: set[str]) -> None:
+    """Let numbers that differ between experiments, or their periods, become inputs.
+
+    Experiments then share their formulas. Exponents stay numbers, as derivatives depend on them.
+
+    formulas  expressions that are used beside the model's, of what is measured
+    taken     names that inputs cannot have; their names join them
+    """
+    sympy, sbml = library("sympy"), conditions[0].sbml
+    unknown = sympy.Dummy() > 0
+    every = [
+        e.xreplace(dict.fromkeys(comparisons(e), unknown))
+        for e in (*formulas, *sbml.rates.values(), *sbml.rules.values())
+    ]
+    raised = {s for e in every for a in e.atoms(sympy.Pow) for s in names_in(a.exp)}
+    taken |= {TIME, *dir(pyo.ConcreteModel())}
+    for name in sorted({n for e in every for n in names_in(e)} - raised - {TIME}):
+        if not any(name in c.periods[0].values for c in conditions):
+            continue
+        each = [c.numbers(name) for c in conditions]
+        if len({v for values in each for v in values}) > 1:
+            kept = symbol(free_name(name, taken))
+            for c, values in zip(conditions, each, strict=True):
+                if values:
+                    c.kept[name] = kept
+
+
+def with_kinds(models: Mapping[str, ConditionModel]) -> dict[str, ConditionModel]:
+    """The same, with experiments that share their formulas as kinds, and with all their outputs."""
+    families: list[tuple[Any, dict[str, Any]]] = []
+    kinds = {}
+    for name, of in models.items():
+        key = dict(of.rates), list(of.rules.items()), tuple(of.inputs)
+        fit = (
+            kind
+            for kind, (other, outputs) in enumerate(families)
+            if other == key and all(outputs.get(n, e) == e for n, e in of.outputs.items())
+        )
+        kinds[name] = next(fit, len(families))
+        if kinds[name] == len(families):
+            families.append((key, {}))
+        families[kinds[name]][1].update(of.outputs)
+    return {
+        name: replace(of, outputs=families[kinds[name]][1], kind=kinds[name])
+        for name, of in models.items()
+    }
+
+
 def _unread(event: SbmlEvent, why: str) -> ModelError:
     return ModelError(
         f"igpe does not read the event '{event.name}' of the SBML model: {why}. Write it without, "
@@ -350,10 +437,6 @@ def _flat(expression: Any, rules: Mapping[str, Any]) -> Any:
     while names := names_in(expression) & rules.keys():
         expression = inserted(expression, {n: rules[n] for n in names})
     return expression
-
-
-def _relational() -> Any:
-    return library("sympy").core.relational.Relational
 
 
 class _Read(NamedTuple):
@@ -513,7 +596,7 @@ def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> Conditi
     """Conditions on the time alone become inputs: no integrator steps across their jump."""
     sympy = library("sympy")
     families = [of.rates, of.rules, of.outputs]
-    atoms = {a for family in families for e in family.values() for a in e.atoms(_relational())}
+    atoms = {a for family in families for e in family.values() for a in comparisons(e)}
     swaps: dict[Any, Any] = {}
     inputs = dict(of.inputs)
     taken = taken | inputs.keys()
@@ -597,6 +680,10 @@ class PetabModel:
         """Values of the parameter table."""
         return {n: p.nominal for n, p in self.parameters.items()}
 
+    def kind_of_experiment(self, experiment: Any) -> int:
+        """Experiments of one kind have the same formulas, see `igpe.problem.model.kind_of`."""
+        return self.condition_models[experiment.name].kind
+
     def __call__(self, times: Sequence[float], experiment: Any) -> Any:
         of, m = self.condition_models[experiment.name], pyo.ConcreteModel()
         taken = {*self.parameters, *of.rates, *of.rules, *of.outputs, *of.inputs}
@@ -624,7 +711,8 @@ class PetabModel:
             else:
                 equation = state[time.first()] == to_pyomo(start, m.component)
                 m.add_component(free_name(f"start_{name}", taken), pyo.Constraint(expr=equation))
-        for name, rule in {**of.rules, **of.outputs}.items():
+        shown = {n: e for n, e in of.outputs.items() if n in of.shown or n in experiment.told}
+        for name, rule in {**of.rules, **shown}.items():
             value = _over_time(m, rule)
             m.add_component(name, pyo.Expression(time, rule=lambda _, t, value=value: value(t)))
         for name, rate in of.rates.items():

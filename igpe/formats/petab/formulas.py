@@ -17,7 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import reduce
+from functools import lru_cache, reduce
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -213,18 +213,30 @@ def _size_of_power(base: float | None, exponent: float | None) -> float | None:
     return math.copysign(abs(base) ** exponent, -1.0 if is_odd else 1.0)
 
 
-def names_in(expression: Any) -> set[str]:
+@lru_cache(16_384)
+def names_in(expression: Any) -> frozenset[str]:
     """Names of the symbols of an expression."""
-    return {s.name for s in expression.free_symbols}
+    return frozenset(s.name for s in expression.free_symbols)
+
+
+@lru_cache(4096)
+def comparisons(expression: Any) -> frozenset[Any]:
+    """The comparisons in an expression."""
+    return frozenset(expression.atoms(library("sympy").core.relational.Relational))
 
 
 def inserted(expression: Any, values: Mapping[str, Any]) -> Any:
     """The expression with expressions in the place of names."""
-    values = {n: values[n] for n in names_in(expression) & values.keys()}
-    require_moderate(expression, values)
+    own = tuple((n, values[n]) for n in sorted(names_in(expression) & values.keys()))
+    return _inserted(expression, own)
+
+
+@lru_cache(4096)  # conditions of one problem insert the same into the same formulas
+def _inserted(expression: Any, values: tuple[tuple[str, Any], ...]) -> Any:
+    require_moderate(expression, dict(values))
     if not values:
         return expression
-    result = expression.xreplace({symbol(n): v for n, v in values.items()})
+    result = expression.xreplace({symbol(n): v for n, v in values})
     require_moderate(result)
     return result
 
@@ -235,25 +247,48 @@ def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:
     leaves  name -> Pyomo component or number
     raises  ModelError for a function that Pyomo does not have
     """
+    return _in_pyomo(expression)(leaves)
+
+
+@lru_cache(4096)  # a formula is written for many times, in conditions that share it
+def _in_pyomo(expression: Any) -> Callable[[Callable[[str], Any]], Any]:
     if expression.is_Symbol:
-        return leaves(expression.name)
+        name = expression.name
+        return lambda leaves: leaves(name)
     if expression.is_number and expression.is_real:
-        return int(expression) if expression.is_Integer else float(expression)
-    kind, arguments = type(expression).__name__, expression.args
-    if kind == "Piecewise":
-        *branches, (result, condition) = arguments
-        result = to_pyomo(result, leaves)
-        for value, condition in reversed(branches):
-            result = _chosen(condition, to_pyomo(value, leaves), result, leaves)
+        value = int(expression) if expression.is_Integer else float(expression)
+        return lambda _: value
+    if type(expression).__name__ == "Piecewise":
+        return _pieces(expression)
+    operation, parts = _operation(expression), [_in_pyomo(a) for a in expression.args]
+    return lambda leaves: operation(*(part(leaves) for part in parts))
+
+
+def _pieces(expression: Any) -> Callable[[Callable[[str], Any]], Any]:
+    *branches, (otherwise, _) = expression.args
+    last, others = _in_pyomo(otherwise), [(_in_pyomo(v), c) for v, c in reversed(branches)]
+
+    def chosen(leaves: Callable[[str], Any]) -> Any:
+        result = last(leaves)
+        for value, condition in others:
+            result = _chosen(condition, value(leaves), result, leaves)
         return result
-    values = [to_pyomo(a, leaves) for a in arguments]
+
+    return chosen
+
+
+def _operation(expression: Any) -> Callable[..., Any]:
+    kind = type(expression).__name__
     if kind in FOLDED:
-        return reduce(FOLDED[kind], values)
+        return lambda *values: reduce(FOLDED[kind], values)
     if kind in FUNCTIONS:
-        return FUNCTIONS[kind](*values)
+        plain: Callable[..., Any] = FUNCTIONS[kind]
+        return plain
     if kind in OF_INVERSE:
-        function, (value,) = FUNCTIONS[OF_INVERSE[kind]], values
-        return function(1 / value) if kind.startswith("a") else 1 / function(value)
+        function = FUNCTIONS[OF_INVERSE[kind]]
+        if kind.startswith("a"):
+            return lambda value: function(1 / value)
+        return lambda value: 1 / function(value)
     raise ModelError(
         f"The model uses '{kind}' in {expression}, which igpe does not read; write it with "
         f"{', '.join(sorted(FUNCTIONS))}, powers and piecewise."

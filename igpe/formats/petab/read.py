@@ -18,6 +18,8 @@ from igpe.formats.petab.conditions import (
     PetabParameter,
     PetabRow,
     Timeline,
+    keep,
+    with_kinds,
 )
 from igpe.formats.petab.formulas import (
     inserted,
@@ -135,9 +137,10 @@ def _experiments(
     table = tables.measurements
     _refuse_tables(table, tables.observables)
     meanings = {c.name: Conditions(sbml, c, known, estimated) for c in tables.timelines}
+    taken = {*sbml.values, *sbml.rates, *sbml.rules, *estimated}
+    taken |= _keep(tables, sbml, meanings, estimated)
     reader = _MeasurementReader(tables.observables, meanings)
     rows = [reader.row(record) for record in table.to_dict("records")]
-    taken = {*sbml.values, *sbml.rates, *sbml.rules, *estimated}
     columns: dict[tuple[str, str, str], str] = {}
     for key in dict.fromkeys(row.key for row in rows):
         count = 1 + sum(other[0] == key[0] for other in columns)
@@ -162,7 +165,18 @@ def _experiments(
         PetabRow(r.timeline, columns[r.key], r.time, given)
         for r, given in zip(rows, tables.rows, strict=True)
     )
-    return experiments, models, scales, listed
+    return experiments, with_kinds(models), scales, listed
+
+
+def _keep(
+    tables: Tables, sbml: Sbml, meanings: Mapping[str, Conditions], estimated: set[str]
+) -> set[str]:
+    """Make inputs of numbers that differ between experiments; return names nothing else may have"""
+    formulas = [parsed(f) for f in tables.observables["observableFormula"]]
+    noises = {f"noise_{n}" for n in tables.observables.index}
+    taken = {*sbml.rates, *sbml.rules, *estimated, *noises}
+    keep(list(meanings.values()), formulas, taken)
+    return taken
 
 
 def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> None:
@@ -249,7 +263,8 @@ class _MeasurementReader:
                 f"The placeholders {left} of '{observable}' have no value in a row of the "
                 "measurement table; give them, separated by ';'."
             )
-        formulas, noises = map(self.meanings[timeline].over_time, (formula, noise))
+        meaning = self.meanings[timeline]
+        formulas, noises = meaning.over_time(formula, keeps=True), meaning.over_time(noise)
         scale, log = self.scale(observable), library("sympy").log
         if scale in LOGARITHMS:
             formulas = tuple(log(f) / (1 if scale == "log" else log(10)) for f in formulas)
@@ -260,7 +275,7 @@ class _MeasurementReader:
                     "noiseFormula and noiseParameters. Give a positive one."
                 )
             return formulas, float(noises[-1])
-        return formulas, noises
+        return formulas, meaning.over_time(noise, keeps=True)
 
 
 def _data(

@@ -109,6 +109,7 @@ def pose(problem: Problem, index: int) -> PosedEquations:
     switches = compiled(problem).switching[index]
     rows = [_with_impulses(system), *(data[n] - system.measured[n] for n in extra)]
     columns = [stack(rows), stack(system.measured[n] for n in experiment.measured)]
+    columns = _without_zeros(experiment, symbols.u, columns)
     free, starts, (residual, measured) = _in_unknowns(problem, experiment, system, columns)
     q = stack(free.values())
     count = {n: len(np.unique(experiment.measurements.of(n)[0])) for n in experiment.measured}
@@ -136,6 +137,14 @@ def pose(problem: Problem, index: int) -> PosedEquations:
         q_pattern=pattern(residual, q),
         start_pattern=pattern(starts, q),
     )
+
+
+def _without_zeros(experiment: Experiment, u: Any, columns: list[Any]) -> list[Any]:
+    """The columns without what an input of 0 takes away: it joins nothing."""
+    none = [i for i, v in enumerate(experiment.inputs.values()) if v == 0.0]  # tables are not
+    zeros = [ca.SX(0)] * len(none)
+    found: list[Any] = ca.substitute(columns, [u[i] for i in none], zeros) if none else columns
+    return found
 
 
 def _with_impulses(system: System) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from initial_values import needs_compiler, one_state, simulation
 
+from igpe.core.errors import SolverMissing
 from igpe.core.status import Status
 from igpe.dynamics.integrators import compiler as compiling
 from igpe.dynamics.integrators.automatic import Automatic
@@ -68,6 +69,20 @@ def test_a_compiler_that_fails_is_as_none(tmp_path, monkeypatch, cache):
     chosen = simulation(decay(), TIMES, method=Automatic()).run(Q)
     assert same(chosen, simulation(decay(), TIMES, method=Sundials()).run(Q))
     assert list(cache.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+def test_a_compiler_that_hangs_is_an_error_and_nothing_of_it_stays(tmp_path, monkeypatch, cache):
+    child = tmp_path / "child"
+    hung = program(tmp_path / "hung-cc", ["sleep 600 &", f"echo $! > {child}", "wait"])
+    monkeypatch.setenv("CC", str(hung))
+    monkeypatch.setattr("igpe.dynamics.integrators.compiler.HUNG", 0.5)
+    with pytest.raises(SolverMissing, match=r"hangs: `.*hung-cc -O2 .*CC=false"):
+        built(source(1))
+    state = Path(f"/proc/{child.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+    monkeypatch.setenv("CC", "false")
+    assert "failed" in built(source(1)).why
 
 
 @needs_compiler

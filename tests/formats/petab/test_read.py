@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import igpe
 from igpe.cli import app
+from igpe.equations.compiled import compiled
 from igpe.formats.petab import read
 from igpe.formats.petab.formulas import quiet
 from igpe.problem.tables import checksum
@@ -76,6 +77,29 @@ def test_conditions_come_before_parameters_and_the_model(tmp_path):
     told = igpe.simulate(problem, {"k": 0.7, "own": 2.0, "sd": 0.2}, [0.0]).set_index("experiment")
     assert told["A"].to_dict() == {"c1": 2.0, "c2": 5.0}
     assert told["B"].to_dict() == {"c1": 0.0, "c2": 0.5}
+
+
+def test_conditions_that_differ_in_numbers_share_their_equations(tmp_path):
+    """A drug hastens the decay, more so above a threshold; 0 and 1 are among its doses."""
+    document = small.decay()
+    small.parameter(document.getModel(), "drug", 9.0)
+    small.law(document.getModel(), "V * k * (1 + drug + piecewise(1, drug > 2, 0)) * A")
+    factors = {0.0: 1.0, 1.0: 2.0, 3.0: 5.0, 4.0: 6.0}
+    names = [f"c{i}" for i in range(len(factors))]
+    conditions = pd.DataFrame({"conditionId": names, "drug": list(factors)})
+    tables = [small.measurements().assign(simulationConditionId=n) for n in names]
+    problem = igpe.petab.read_petab(
+        small.write(tmp_path, document, conditions=conditions, measurements=pd.concat(tables))
+    )
+    assert [dict(e.inputs) for e in problem.experiments] == [{"drug": v} for v in factors]
+    residuals = [system.residual for system in compiled(problem).systems]
+    assert residuals[0] is residuals[1]
+    assert residuals[2] is residuals[3]
+    expected = sum(
+        likelihood(table, {**VALUES, "k": VALUES["k"] * factor})
+        for table, factor in zip(tables, factors.values(), strict=True)
+    )
+    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
 
 def test_rules_functions_and_local_parameters(tmp_path):

@@ -72,7 +72,8 @@ class ModelLimits:
         slopes = {f"d({n})": ivp.f[i] for i, n in enumerate(ivp.states)}
         states = {n: ivp.x[i] for i, n in enumerate(ivp.states)}
         known = slopes | ivp.algebraic | states
-        return replace(ivp, measured=stack([ivp.measured, *(known[n] for n in self.watched)]))
+        outputs = stack([ivp.measured, *(known[n] for n in self.watched)])
+        return replace(ivp, measured=outputs, shared=None)
 
     def at(self, shots: Shots, q: FloatArray, places: Places) -> Limits:
         """Values and derivatives by the experiment's own unknowns q (n_q,)."""

@@ -1,0 +1,141 @@
+"""How large states and unknowns are, which errors of integration are relative to."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.model import Instance
+from igpe.problem.problem import Problem
+
+NEAREST = 1e-2  # of its range: so large an unknown counts at least; far too large costs only time
+UNBOUNDED = 1e14  # bounds as large mean none
+ROUNDING = float(np.sqrt(np.finfo(float).eps))  # of numbers whose squares are summed
+FINEST = 1e6  # a state counts as at most so many of its smallest standard deviations
+
+
+class ProblemSizes:
+    """How large states and unknowns are: as measured, at the start, else in the model."""
+
+    def __init__(self, problem: Problem, experiment: Experiment, starts: Mapping[str, Any]) -> None:
+        self.problem, self.experiment, self.starts = problem, experiment, starts
+
+    def of_states(self, states: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
+        """How large states are at least and at most.
+
+        One of which nothing is known counts as the smallest of the others, at most 1: too small a
+        size costs steps, too large a one accuracy. One that is not measured may become as large as
+        any.
+        """
+        found, largest = [], []
+        for name in states:
+            start, initial = self._start(name), _magnitude(self._component(name))
+            known = [v for v in (self._measured(name), start) if v]
+            least = min(known, default=initial)  # the smaller: growth from 1e-12 to 1
+            found.append(max(least, min(start, self._unseen)) if known else least)
+            measured = max((_most(name, e) for e in self._measuring.get(name, ())), default=0.0)
+            largest.append((max(measured, start, initial), measured > 0))
+        smallest, most = min([1.0, *(v for v in found if v)]), max([1.0, *(v for v, _ in largest)])
+        sizes = np.array([size or smallest for size in found])
+        return sizes, np.maximum(sizes, [size if seen else most for size, seen in largest])
+
+    def of_unknowns(self, names: tuple[str, ...]) -> FloatArray:
+        """A fraction of the range, or if there is none of the model's value, or of 1.
+
+        Of unknowns sought in logarithms the lower bound: they count as large as they are.
+        """
+        problem, box = self.problem, self.problem.box.select(names)
+        bounded = (np.abs(box.lower) < UNBOUNDED) & (np.abs(box.upper) < UNBOUNDED)
+        width = np.where(bounded, box.upper, 0.0) - np.where(bounded, box.lower, 0.0)
+        scalars = problem.instance.scalars
+        plain = {problem.unknown_of(n, self.experiment): scalars.get(n) for n in problem.parameters}
+        values = [_magnitude(plain.get(n)) for n in names]
+        plainly = np.array([NEAREST * w or v or 1.0 for w, v in zip(width, values, strict=True)])
+        return np.where(box.in_logarithms & (box.lower > 0), box.lower, plainly)
+
+    def of_implicit(self, names: tuple[str, ...], otherwise: float) -> FloatArray:
+        """Of algebraic variables that are solved numerically, and of slopes."""
+        known = [self._measured(n) or _magnitude(self._component(n)) for n in names]
+        return np.array([size or min(otherwise, 1.0) for size in known])
+
+    def search(self, names: tuple[str, ...]) -> FloatArray:
+        """(3, n) guess and bounds of implicit variables as their Pyomo Vars have them."""
+        rows = []
+        for component in map(self._component, names):
+            low, high = getattr(component, "bounds", (None, None))
+            lower, upper = -np.inf if low is None else low, np.inf if high is None else high
+            number = getattr(component, "value", None)
+            if number is None:
+                number = (lower + upper) / 2 if np.isfinite([lower, upper]).all() else 1.0
+            rows.append((np.clip(number, lower, upper), lower, upper))
+        return np.array(rows, dtype=float).reshape(-1, 3).T
+
+    def _measured(self, name: str) -> float:
+        """Largest measured value, of this experiment or of the others; 0 if there is none.
+
+        No larger than `FINEST` standard deviations: a state measured over decades with a relative
+        error must be integrated to a fraction of the smallest error.
+        """
+        for e in (self.experiment, *self._measuring.get(name, ())):
+            if (largest := _most(name, e)) > 0:
+                sigma = e.measurements.of(name)[2]
+                return min(largest, FINEST * float(min(sigma))) if e.sigma_known else largest
+        return 0.0
+
+    @cached_property
+    def _measuring(self) -> dict[str, list[Experiment]]:
+        """The experiments in which a quantity is measured."""
+        found: dict[str, list[Experiment]] = {}
+        for e in self.problem.experiments:
+            for name in e.measured:
+                found.setdefault(name, []).append(e)
+        return found
+
+    @cached_property
+    def _unseen(self) -> float:
+        """Measured values below it are rounding in the sum of squares; 0 if that is not known.
+
+        Without standard deviations, what has died out to 1e-200 needs no digits.
+        """
+        runs = self.problem.experiments
+        if any(e.sigma_known or e.error_models or e.estimated_sigma for e in runs):
+            return 0.0
+        least = min(float(e.measurements.sigma.min(initial=np.inf)) for e in runs)
+        most = max(float(np.abs(m.value / m.sigma).max()) for m in (e.measurements for e in runs))
+        return ROUNDING * most * least
+
+    def _start(self, state: str) -> float:
+        value: Any = self.experiment.start.get(state, self.starts.get(state))
+        if isinstance(value, float):
+            return abs(value)
+        if isinstance(value, Unknown):
+            held = self.problem.fixed.get(self.problem.start_unknown(state, self.experiment))
+            held = value.guess if held is None else held
+            return abs(held) if held is not None else max(abs(value.lower), abs(value.upper))
+        if isinstance(value, str):
+            held = self.problem.fixed.get(self.problem.unknown_of(value, self.experiment))
+            scalar = self.problem.instance.scalars.get(value)
+            return abs(held) if held is not None else _magnitude(scalar)
+        return 0.0
+
+    def _component(self, name: str) -> Any:
+        """The first Pyomo variable of a state, a slope d(state) or an algebraic variable."""
+        i: Instance = self.problem.instance
+        if name.startswith("d(") and name not in i.series:
+            return i.slopes.get(name[2:-1], {}).get(i.first)
+        series: Mapping[float, Any] = i.states.get(name) or i.series.get(name) or {}
+        return series.get(i.first)
+
+
+def _most(name: str, experiment: Experiment) -> float:
+    if name not in experiment.measured:
+        return 0.0
+    return float(np.max(np.abs(experiment.measurements.of(name)[1]), initial=0.0))
+
+
+def _magnitude(component: Any) -> float:
+    number = getattr(component, "value", None)
+    return abs(float(number)) if number is not None and np.isfinite(number) else 0.0
