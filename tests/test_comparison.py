@@ -17,7 +17,7 @@ from igpe.core.status import Status
 
 mpl.use("Agg")
 STARTS = [
-    {"k1": 4.2176, "k2": 9.1574, "k3": 7.9221, "k4": 9.5949},
+    {"k1": 8.574, "k2": 0.3359, "k3": 7.2966, "k4": 1.7566},
     {"k1": 1.1, "k2": 0.9, "k3": 1.0, "k4": 0.12},
 ]
 METHODS = {"SS": igpe.SingleShooting(), "ISS": igpe.IncrementalShooting()}

@@ -226,7 +226,7 @@ def _told(outcome: ItemOutcome, names: Sequence[str]) -> tuple[Estimate, tuple[f
 CLOSE, SHARE = 10.0, 1e-2  # in chi squared, or of the least cost where errors are not known: a fit
 # that is no worse than this is preferred to one that oscillates between the measurements
 TRIES = 100  # for a start that is none of those before
-PERFECT = 1e-8  # cost in (guessed) standard deviations: only rounding is left
+PERFECT = 1e-6  # cost in (guessed) standard deviations where searches end: only rounding is left
 DECADES = 2.0  # a new start without bounds lies so many below the first, at most
 
 
