@@ -29,7 +29,7 @@ last change of the cost better makes the next step, as there, once Gauss-Newton 
 A valley that is narrow and curved allows short steps only, though residuals are small: along it
 some unknowns compensate one another. The end of a step that gains less than promised is moved back
 to the floor of the valley by what the linear model had wrong there, as long as that helps
-(geodesic acceleration: Transtrum, Machta & Sethna, Phys. Rev. E 83, 036701 (2011), eq. 33, with
+(geodesic acceleration: Transtrum, Machta & Sethna, Phys. Rev. E 83, 036701 (2011), with
 residuals at the end of the step in place of their second derivative along it).
 """
 
