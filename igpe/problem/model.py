@@ -32,6 +32,7 @@ Builder: TypeAlias = Callable[..., Any]
 Series: TypeAlias = Mapping[float, Any]
 """Pyomo component data of one quantity, by time."""
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+FEW = 10  # times that stand for all of an experiment
 SHOWN = 4  # times that a message lists
 
 
@@ -175,6 +176,18 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     if experiment is None:
         return read(model)
     return read(model, frozenset((*experiment.told, *experiment.start, *experiment.inputs)))
+
+
+def times_of(builder: Builder, experiment: Any) -> list[float]:
+    """Times at which an experiment's model is built: its start, and those of its table.
+
+    Of these a few where a builder says by `kind_of_experiment` that its equations do not depend on
+    the times it is given.
+    """
+    every = [experiment.start_time, *experiment.times.tolist()]
+    if not callable(getattr(builder, "kind_of_experiment", None)):
+        return every
+    return [*every[: -1 : max(len(every) // FEW, 1)], every[-1]]
 
 
 def kind_of(builder: Builder, experiment: Any) -> Hashable:
