@@ -12,7 +12,7 @@ looked at once.
 
 import inspect
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -178,16 +178,22 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     return read(model, frozenset((*experiment.told, *experiment.start, *experiment.inputs)))
 
 
-def times_of(builder: Builder, experiment: Any) -> list[float]:
-    """Times at which an experiment's model is built: its start, and those of its table.
+def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, ...]:
+    """The model of each experiment, built at its start and the times of its table.
 
-    Of these a few where a builder says by `kind_of_experiment` that its equations do not depend on
-    the times it is given.
+    Of these at a few where a builder says by `kind_of_experiment` that its equations do not depend
+    on the times it is given; at the ends alone once it has built another of that kind.
     """
-    every = [experiment.start_time, *experiment.times.tolist()]
-    if not callable(getattr(builder, "kind_of_experiment", None)):
-        return every
-    return [*every[: -1 : max(len(every) // FEW, 1)], every[-1]]
+    says = callable(getattr(builder, "kind_of_experiment", None))
+    seen, found = set[Hashable](), list[Instance]()
+    for e in experiments:
+        times = [e.start_time, *e.times.tolist()]
+        if says:
+            step = len(times) if (kind := kind_of(builder, e)) in seen else len(times) // FEW or 1
+            times = [*times[:-1:step], times[-1]]
+            seen.add(kind)
+        found.append(build(builder, times, e))
+    return tuple(found)
 
 
 def kind_of(builder: Builder, experiment: Any) -> Hashable:

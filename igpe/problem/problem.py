@@ -31,10 +31,9 @@ from igpe.problem.model import (
     Builder,
     Instance,
     ModelStarts,
-    build,
+    build_all,
     model_starts,
     read,
-    times_of,
 )
 from igpe.problem.noise.sigma import Sigma
 from igpe.problem.problem_checks import (
@@ -103,7 +102,7 @@ class Problem(Suggesting):
             "time_varying": dict(time_varying),
             "logarithmic": logarithmic if isinstance(logarithmic, str) else tuple(logarithmic),
         }
-        self.instances = tuple(build(model, times_of(model, e), e) for e in runs)
+        self.instances = build_all(model, runs)
         self.instance: Instance = self.instances[0]
         self.starts: tuple[ModelStarts, ...] = tuple(map(model_starts, self.instances))
         self.model, self.loss = model, loss
