@@ -5,7 +5,7 @@ Taylor models, power series modulo a prime, polynomials, sums of products, inter
 prover's code are made of it by rules: name of the operation -> what to do with the operands.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 import casadi as ca
@@ -17,6 +17,12 @@ OPERATION_NAMES: dict[int, str] = {
     getattr(ca, n): n.removeprefix("OP_") for n in dir(ca) if n.startswith("OP_")
 }
 """What `Function.instruction_id` returns -> CasADi's name of it, without OP_."""
+
+
+def operation_names(function: Any) -> Iterator[str]:
+    """The names of an SX function's operations, in their order."""
+    return (OPERATION_NAMES[function.instruction_id(k)] for k in range(function.n_instructions()))
+
 
 _CODES = {name: code for code, name in OPERATION_NAMES.items()}
 

@@ -16,7 +16,7 @@ from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
 from igpe.core.errors import ModelError
-from igpe.equations.operations import ARITHMETIC, Graph, apply_to_sx
+from igpe.equations.operations import ARITHMETIC, Graph, apply_to_sx, operation_names
 from igpe.equations.reading.instant import Instant
 
 PLAIN = "exp log sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh floor ceil"
@@ -161,10 +161,12 @@ def with_safe_powers(expressions: Any, states: Any) -> Any:
     """
     column = ca.densify(ca.SX(expressions))
     symbols = ca.vertcat(*ca.symvar(column))
-    graph = Graph.of(column, [symbols])
-    if not any(node.name in POWERS for node in graph.nodes):
+    function = ca.Function("f", [symbols], [column])
+    if POWERS.isdisjoint(operation_names(function)):
         return expressions
-    results = graph.evaluate(lambda _, i: symbols[i], ca.SX, partial(_power, states))
+    results = Graph.of_function(function).evaluate(
+        lambda _, i: symbols[i], ca.SX, partial(_power, states)
+    )
     return ca.reshape(ca.vertcat(*results), *column.shape)
 
 

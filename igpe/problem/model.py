@@ -12,7 +12,7 @@ looked at once.
 
 import inspect
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -32,6 +32,7 @@ Builder: TypeAlias = Callable[..., Any]
 Series: TypeAlias = Mapping[float, Any]
 """Pyomo component data of one quantity, by time."""
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+FEW = 10  # times that stand for all of an experiment
 SHOWN = 4  # times that a message lists
 
 
@@ -175,6 +176,24 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     if experiment is None:
         return read(model)
     return read(model, frozenset((*experiment.told, *experiment.start, *experiment.inputs)))
+
+
+def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, ...]:
+    """The model of each experiment, built at its start and the times of its table.
+
+    Of these at a few where a builder says by `kind_of_experiment` that its equations do not depend
+    on the times it is given; at the ends alone once it has built another of that kind.
+    """
+    says = callable(getattr(builder, "kind_of_experiment", None))
+    seen, found = set[Hashable](), list[Instance]()
+    for e in experiments:
+        times = [e.start_time, *e.times.tolist()]
+        if says:
+            step = len(times) if (kind := kind_of(builder, e)) in seen else len(times) // FEW or 1
+            times = [*times[:-1:step], times[-1]]
+            seen.add(kind)
+        found.append(build(builder, times, e))
+    return tuple(found)
 
 
 def kind_of(builder: Builder, experiment: Any) -> Hashable:

@@ -27,7 +27,14 @@ from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
-from igpe.problem.model import Builder, Instance, ModelStarts, build, model_starts, read
+from igpe.problem.model import (
+    Builder,
+    Instance,
+    ModelStarts,
+    build_all,
+    model_starts,
+    read,
+)
 from igpe.problem.noise.sigma import Sigma
 from igpe.problem.problem_checks import (
     Bounds,
@@ -95,7 +102,7 @@ class Problem(Suggesting):
             "time_varying": dict(time_varying),
             "logarithmic": logarithmic if isinstance(logarithmic, str) else tuple(logarithmic),
         }
-        self.instances = tuple(build(model, [e.start_time, *e.times], e) for e in runs)
+        self.instances = build_all(model, runs)
         self.instance: Instance = self.instances[0]
         self.starts: tuple[ModelStarts, ...] = tuple(map(model_starts, self.instances))
         self.model, self.loss = model, loss

@@ -59,7 +59,7 @@ def expanded(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str,
 
 def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) -> Bounds:
     """What lies within the bounds of a parameter in these models, or the bounds that are given."""
-    every: list[Bounds] = []
+    first, (lowest, highest) = None, (-np.inf, np.inf)
     for component in (instance.scalars[name] for instance in instances):
         pair = given if given is not None else getattr(component, "bounds", (None, None))
         try:
@@ -76,14 +76,15 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
                 f"Parameter '{name}' has bounds [{low:g}, {high:g}]; wanted lower < upper. Fix the "
                 "variable in the model if it is known; exchange the bounds if they are crossed."
             )
-        every.append((low, high))
-        if not max(b[0] for b in every) < min(b[1] for b in every):
+        first = first or (low, high)
+        lowest, highest = max(lowest, low), min(highest, high)
+        if not lowest < highest:
             raise ProblemError(
-                f"Parameter '{name}' has bounds {every[0]} in one experiment's model and "
-                f"{every[-1]} in another's, which do not overlap; give it the same bounds, or make "
-                "it local."
+                f"Parameter '{name}' has bounds {first} in one experiment's model and "
+                f"{(low, high)} in another's, which do not overlap; give it the same bounds, or "
+                "make it local."
             )
-    return max(b[0] for b in every), min(b[1] for b in every)
+    return lowest, highest
 
 
 def with_logarithms(box: Box, names: Iterable[str]) -> Box:

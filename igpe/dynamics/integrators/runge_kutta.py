@@ -52,7 +52,7 @@ from igpe.dynamics.integrators.runge_kutta_source import (
 )
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.equations.operations import OPERATION_NAMES
+from igpe.equations.operations import operation_names
 
 LONGEST = 40_000  # operations of the equations that are compiled: of 500 states, in half a minute
 QUICK = 1_000  # operations from which compilers take so long that they are given less to do
@@ -135,8 +135,7 @@ def _singular(ivp: InitialValueProblem) -> int:
     """How many operations of the formulas may have no finite value."""
     columns = [ca.densify(e) for e in (ivp.f, ivp.measured)]
     function = ca.Function("all", [ivp.t, ivp.x, ivp.u, ivp.q], columns)
-    codes = (function.instruction_id(k) for k in range(function.n_instructions()))
-    return sum(OPERATION_NAMES[code] in SINGULAR for code in codes)
+    return sum(name in SINGULAR for name in operation_names(function))
 
 
 class _Clock:
@@ -247,9 +246,11 @@ class RungeKuttaIntervals(Intervals):
 
     def _instead(self, *found: FloatArray) -> Intervals | None:
         """The same by the experiment's own formula, where the shared one may have lost a number."""
-        if self.alone is None or not self._may_lose:
+        if self.alone is None:
             return None
         if not self._clock.no_number and all(np.isfinite(v).all() for v in found):
+            return None
+        if not self._may_lose:
             return None
         places = set(self.ivp.constants)
         tables = tuple(t for i, t in enumerate(self.cut.ivp.tables) if i not in places)

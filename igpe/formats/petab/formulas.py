@@ -111,13 +111,18 @@ def parsed(text: Any, *, evaluate: bool = True) -> Any:
     if isinstance(text, float) and math.isfinite(text):  # NumPy's too, which the parser lacks
         return number(text)
     try:
-        with quiet():
-            expression = library("petab.v1.math").sympify_petab(text, evaluate=evaluate)
-            return plain(expression) if evaluate else expression
+        expression = _sympified(text, evaluate=evaluate)
+        return plain(expression) if evaluate else expression
     except Exception as error:  # each parser has its own
         raise ModelError(
             f"'{text}' is no formula that PEtab knows: {error}. Correct it."
         ) from error
+
+
+@lru_cache(4096, typed=True)  # the rows of a table say the same over and over
+def _sympified(text: Any, *, evaluate: bool) -> Any:
+    with quiet():
+        return library("petab.v1.math").sympify_petab(text, evaluate=evaluate)
 
 
 def plain(expression: Any) -> Any:

@@ -212,11 +212,12 @@ class _MeasurementReader:
     def __init__(self, observables: pd.DataFrame, meanings: Mapping[str, Conditions]) -> None:
         self.observables, self.meanings = observables, meanings
         self._formulas: dict[tuple[str, ...], tuple[tuple[Any, ...], Any]] = {}
+        given = observables.get("observableTransformation", pd.Series(index=observables.index))
+        self._scales = {n: "lin" if pd.isna(v) or not v else str(v) for n, v in given.items()}
 
     def scale(self, observable: str) -> str:
         """On which scale it is compared."""
-        given = self.observables.loc[observable].get("observableTransformation")
-        return "lin" if pd.isna(given) or not given else str(given)
+        return self._scales[observable]
 
     def row(self, record: Mapping[Any, Any]) -> MeasurementRow:
         """One row of the measurement table."""

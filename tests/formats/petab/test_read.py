@@ -56,6 +56,29 @@ def test_logarithms_are_compared_and_counted(tmp_path, scale, base):
     assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
 
 
+def test_one_measurement_among_many_of_its_kind_has_no_logarithm(tmp_path):
+    table = small.measurements(times=(0.5, 1.0, 2.0, 3.0, 4.0))
+    table.loc[3, "measurement"] = -1.0
+    observables = small.OBSERVABLES.assign(observableTransformation="log10")
+    with pytest.raises(igpe.errors.DataError, match=r"must be positive, but -1.0 <= 0"):
+        igpe.petab.read_petab(small.write(tmp_path, measurements=table, observables=observables))
+
+
+def test_models_of_one_kind_are_built_at_few_times(tmp_path):
+    times = np.linspace(0.0, 4.0, 60)
+    table = small.measurements(times=times)
+    table = pd.concat([table, table.assign(simulationConditionId="c2")])
+    conditions = pd.DataFrame({"conditionId": ["c1", "c2"]})
+    yaml = small.write(tmp_path, measurements=table, conditions=conditions)
+    problem = igpe.petab.read_petab(yaml)
+    first, other = ([*map(float, i.time)] for i in problem.instances)
+    assert set(first) < set(times)
+    assert (first[0], first[-1]) == (0.0, 4.0)
+    assert other == [0.0, 4.0]
+    expected = likelihood(table, VALUES)
+    assert igpe.petab.petab_objective(problem, VALUES) == pytest.approx(expected, rel=1e-8)
+
+
 def test_what_rows_differ_in_are_columns_of_their_own(tmp_path):
     observables = small.OBSERVABLES.assign(observableFormula=["observableParameter1_oA * A", "B"])
     table = small.measurements().assign(observableParameters="")
