@@ -1,12 +1,13 @@
 """Scales, offsets and deviations eliminated from the search, beside a search over all unknowns.
 
-    python benchmarks/hierarchical.py [boehm] [fujita] [line] [--json FILE]
+    python benchmarks/hierarchical.py [boehm] [elowitz] [borghans] [fujita] [line] [--json FILE]
 
-boehm, fujita  PEtab problems, from 10 starts scattered over a decade to each side of the published
-               parameters: iterations and integrations (sums over the starts), how many starts end
-               within 0.1 of the best negative log-likelihood, and standard errors at the best
-line           a problem that is no PEtab one, with a scale, an offset and a deviation in an
-               expression, from 10 starts over its box
+boehm, elowitz, borghans, fujita
+      PEtab problems, from 10 starts scattered over a decade to each side of the published
+      parameters: iterations and integrations (sums over the starts), how many starts end
+      within 0.1 of the best negative log-likelihood, and standard errors at the best
+line  a problem that is no PEtab one, with a scale, an offset and a deviation in an
+      expression, from 10 starts over its box
 """
 
 import argparse
@@ -107,6 +108,16 @@ def boehm(_: argparse.Namespace) -> Iterator[Row]:
     yield from collection("Boehm")
 
 
+def elowitz(_: argparse.Namespace) -> Iterator[Row]:
+    """A scale, an offset and a standard deviation of 21 unknowns."""
+    yield from collection("Elowitz")
+
+
+def borghans(_: argparse.Namespace) -> Iterator[Row]:
+    """A scale, an offset and a standard deviation of 23 unknowns."""
+    yield from collection("Borghans")
+
+
 def fujita(_: argparse.Namespace) -> Iterator[Row]:
     """Three scales of nineteen unknowns."""
     yield from collection("Fujita")
@@ -119,4 +130,5 @@ def own(_: argparse.Namespace) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    command(__doc__, "Eliminated unknowns", {"boehm": boehm, "fujita": fujita, "line": own})
+    cases = {"boehm": boehm, "elowitz": elowitz, "borghans": borghans, "fujita": fujita}
+    command(__doc__, "Eliminated unknowns", {**cases, "line": own})

@@ -12,10 +12,14 @@ A'P A with P = 1 - B B^+, B = dr/db (Kaufman's form of Golub & Pereyra, Inverse 
 R1). (P A)'r = A'r there. Values of b on a bound stay there, and have no column in B.
 
 With standard deviations among b, phi is n log(sum of squares) but for constants, and the rows of
-`likelihood_residuals` at the minimum have its gradient.
+`likelihood_residuals` at the minimum have its gradient. A deviation that is one unknown s times
+anything else of the model, and no part of another output, is best at s^2 times the mean of z^2
+over the measurements that it belongs to, z = (h - y) / deviation; or at the bound on this side, as
+the cost has one minimum in s. So those take no search: the others among b are sought with them at
+their best, by the same derivative.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +27,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.dynamics.integrators.augmented import Batched
@@ -80,6 +84,41 @@ def moving_unknowns(ivp: InitialValueProblem) -> set[str]:
     return names | (moving_unknowns(ivp.rest) if ivp.rest is not None else set())
 
 
+def factors_of_deviations(runs: Sequence[Run], inner: BoolArray) -> list[IntArray]:
+    """(n_h,) for each run: place of the unknown that a deviation is proportional to; -1: none.
+
+    Only of unknowns that are eliminated, and that no output depends on in another way.
+    """
+    taken, factors = ~inner, []
+    depending = [_depending(run) for run in runs]
+    for _, others in depending:
+        taken[others] = True
+    for run, (pairs, _) in zip(runs, depending, strict=True):
+        factor = np.full(run.ivp.measured.numel(), -1)
+        for j, places in pairs.items():
+            free = [k for k in places if not taken[k]]
+            factor[j] = free[0] if free else -1
+            taken[free[1:]] = True
+        factors.append(factor)
+    return [np.where(taken[factor], -1, factor) for factor in factors]
+
+
+def _depending(run: Run) -> tuple[dict[int, list[int]], list[int]]:
+    """Unknowns that each output is proportional to, if it is a deviation; and all others."""
+    measured, q = run.ivp.measured, run.ivp.q
+    columns = set() if run.deviation is None else {*run.deviation} - {*run.measurements.column}
+    pairs: dict[int, list[int]] = {}
+    others = []
+    for j, i in zip(*ca.jacobian_sparsity(measured, q).get_triplet(), strict=True):
+        rest = ca.SX(ca.substitute(measured[j], q[i], 0))
+        straight = not ca.depends_on(ca.jacobian(measured[j], q[i]), q[i])
+        if j in columns and straight and rest.is_zero():
+            pairs.setdefault(j, []).append(int(run.index[i]))
+        else:
+            others.append(int(run.index[i]))
+    return pairs, others
+
+
 class UnlikeError(Exception):
     """What is measured does not follow from the states as it does while integrating."""
 
@@ -87,11 +126,18 @@ class UnlikeError(Exception):
 class _Outputs:
     """What one run measures, as a function of its states and unknowns.
 
-    inner  (n_q,) which of its unknowns are eliminated
+    inner   (n,) which of the problem's unknowns are eliminated
+    factor  (n_h,) see `factors_of_deviations`
     """
 
-    def __init__(self, run: Run, inner: BoolArray) -> None:
+    def __init__(self, run: Run, inner: BoolArray, factor: IntArray) -> None:
         ivp = run.ivp
+        self.run, self._scaled = run, np.flatnonzero(factor >= 0)
+        self._factors = factor[self._scaled]
+        self._local = np.array([list(run.index).index(k) for k in self._factors], dtype=np.intp)
+        self._place = np.full(len(run.measurements.value), -1)
+        if run.deviation is not None:
+            self._place = np.where(run.deviation >= 0, factor[run.deviation], -1)
         self.inner = np.flatnonzero(inner[run.index])
         self.sizes = ivp.measured.numel(), len(ivp.states), len(ivp.unknowns)
         by_q, by_x = ca.jacobian(ivp.measured, ivp.q), ca.jacobian(ivp.measured, ivp.x)
@@ -126,6 +172,25 @@ class _Outputs:
             measured_by_unknown=by + _moved(by_state, trajectory.by_unknown),
         )
 
+    def errors(self, trajectory: Trajectory) -> tuple[IntArray, FloatArray]:
+        """(k,) places of the factors of deviations, and z of their measurements."""
+        run, own = self.run, self._place >= 0
+        if run.deviation is None or not own.any():
+            return self._place[own], np.zeros(0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            spread = trajectory.measured[run.measurements.row[own], run.deviation[own]]
+            return self._place[own], run.weighted(trajectory)[own] / spread
+
+    def widen(self, trajectory: Trajectory, ratio: FloatArray) -> None:
+        """Multiply factors (n,) of deviations by a ratio, in the outputs of `few` or `all`."""
+        if not len(self._scaled):
+            return
+        times, slopes = ratio[self._factors], trajectory.measured_by_unknown
+        trajectory.measured[:, self._scaled] *= times
+        own = slopes[:, self._scaled, self._local]  # by the factor itself: it stays
+        slopes[:, self._scaled] *= times[:, None]
+        slopes[:, self._scaled, self._local] = own
+
     def _evaluated(self, function: Batched, trajectory: Trajectory, q: FloatArray) -> FloatArray:
         times, n = trajectory.times, len(trajectory.times)
         states = np.ascontiguousarray(trajectory.states)
@@ -146,6 +211,7 @@ class Eliminated:
 
     box    of a;  own: of the unknowns that are eliminated, b
     outer, inner   places of both among the problem's unknowns
+    spreads        those of b whose best value is a formula;  sought: the others
     """
 
     def __init__(self, residuals: Residuals, box: Box, inner: BoolArray) -> None:
@@ -153,6 +219,13 @@ class Eliminated:
         self.outer, self.inner = np.flatnonzero(~inner), np.flatnonzero(inner)
         self.box = box.select([box.names[i] for i in self.outer])
         self.own = box.select([box.names[i] for i in self.inner])
+        concerned = residuals.unmeasured.concerned
+        self._factors = factors_of_deviations(residuals.runs, inner & ~concerned)
+        self.spreads = np.unique(np.concatenate(self._factors))
+        self.spreads = self.spreads[self.spreads >= 0]
+        self.sought = np.setdiff1d(self.inner, self.spreads)
+        self._rest = box.select([box.names[i] for i in self.sought])
+        self._spread = box.select([box.names[i] for i in self.spreads])
         self._which = inner
         self._clear(box.middle)
 
@@ -163,7 +236,8 @@ class Eliminated:
 
     @cached_property
     def _outputs(self) -> tuple[_Outputs, ...]:
-        return tuple(_Outputs(run, self._which) for run in self.residuals.runs)
+        pairs = zip(self.residuals.runs, self._factors, strict=True)
+        return tuple(_Outputs(run, self._which, factor) for run, factor in pairs)
 
     def fit(self, search: Search, start: FloatArray) -> Fit:
         """The search from `start` (n,) over all unknowns; as exact as that of the full problem.
@@ -194,22 +268,22 @@ class Eliminated:
         pairs = list(zip(self.residuals.runs, self._outputs, every, strict=True))
         self._check(x, pairs)
 
-        def point(b: FloatArray) -> FloatArray:
+        def at_best_spreads(b: FloatArray, *, all_: bool) -> tuple[FloatArray, Linearised | None]:
+            self.residuals.work += STEP
             there = x.copy()
-            there[self.inner] = b
-            return there
+            there[self.sought] = b
+            which = [(o.all if all_ else o.few)(ran, there[run.index]) for run, o, ran in pairs]
+            there = self._widened(there, which)
+            return there, self.residuals.stacked(there, which)
 
         def inner(b: FloatArray) -> Linearised | None:
-            self.residuals.work += STEP
-            there = point(b)
-            fewer = [out.few(ran, there[run.index]) for run, out, ran in pairs]
-            at = self.residuals.stacked(there, fewer)
-            return None if at is None else at._replace(jacobian=at.jacobian[:, self.inner])
+            there, at = at_best_spreads(b, all_=False)
+            return None if at is None else self._reduced(there, at, self.spreads, self.sought)
 
-        fit = INNER.fit(inner, x[self.inner], self.own)
-        best = point(fit.x)
-        whole = [out.all(ran, best[run.index]) for run, out, ran in pairs]
-        at = None if fit.at is None else self.residuals.stacked(best, whole)
+        b = x[self.sought]
+        if len(b):
+            b = INNER.fit(inner, b, self._rest).x
+        best, at = at_best_spreads(b, all_=True)
         if at is None:
             name = self.residuals.experiments[0]
             self.residuals.broken = Broken(name, Status.INTEGRATION_BROKE, INNER_FAILED)
@@ -228,9 +302,36 @@ class Eliminated:
         self._solved[a.tobytes()] = best
         if at.cost < self._least:
             self._least, self._begin = at.cost, best[self.inner]
-        free = ~on_bounds(best[self.inner], None, self.own)
-        own, rest = at.jacobian[:, self.inner[free]], at.jacobian[:, self.outer]
-        return at._replace(jacobian=without(own, rest))
+        return self._reduced(best, at, self.inner, self.outer)
+
+    def _reduced(self, x: FloatArray, at: Linearised, gone: IntArray, kept: IntArray) -> Linearised:
+        """The residuals by the unknowns `kept` alone, those `gone` being at their best."""
+        rest = at.jacobian[:, kept]
+        if not len(gone):
+            return at._replace(jacobian=rest)
+        box = self.full
+        free = ~on_bounds(x, None, box)[gone]
+        own = at.jacobian[:, gone[free]]
+        crossing = bool((own.T @ rest).any())
+        return at._replace(jacobian=without(own, rest) if crossing else rest)
+
+    def _widened(self, x: FloatArray, trajectories: Sequence[Trajectory]) -> FloatArray:
+        """The point with the factors of deviations at their best, to which outputs are moved."""
+        if not len(self.spreads):
+            return x
+        errors = [o.errors(ran) for o, ran in zip(self._outputs, trajectories, strict=True)]
+        places = np.concatenate([place for place, _ in errors])
+        z = np.concatenate([of for _, of in errors])
+        count = np.bincount(places, minlength=len(x))
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = np.bincount(places, z**2, minlength=len(x))
+            ratio = np.where(total != 0, np.sqrt(total / np.maximum(count, 1)), 1.0)
+            best = x.copy()
+            best[self.spreads] = self._spread.clip((x * ratio)[self.spreads])
+            ratio = best / np.where(x == 0, 1.0, x)
+            for outputs, ran in zip(self._outputs, trajectories, strict=True):
+                outputs.widen(ran, ratio)
+        return best
 
     def _check(self, x: FloatArray, pairs: Iterable[tuple[Run, _Outputs, Trajectory]]) -> None:
         """Compare with what the integrator measured, once for each search."""

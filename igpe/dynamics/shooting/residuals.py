@@ -111,6 +111,13 @@ class Unmeasured(NamedTuple):
         """How many there are."""
         return len(self.known) + len(self.priors)
 
+    @property
+    def concerned(self) -> BoolArray:
+        """(n,) which unknowns some of them depend on."""
+        concerned = (self.matrix != 0).any(axis=0)
+        concerned[[i for i, _ in self.priors]] = True
+        return np.asarray(concerned)
+
 
 def unmeasured(problem: Problem) -> Unmeasured:
     """Those of the problem's free unknowns, priors first."""
@@ -199,9 +206,8 @@ class Run:
     def linearised(self, trajectory: Trajectory, size: int) -> Linearised:
         """(m,) residuals and (m, size) derivative, from the run's trajectory."""
         m, n = self.measurements, len(self.index)
-        residual = (trajectory.measured.reshape(-1)[self._cells] - m.value) * self._weight
         by_unknown = self.by_unknown(trajectory, m.column)
-        found = Linearised(residual, by_unknown * self._weight[:, None])
+        found = Linearised(self.weighted(trajectory), by_unknown * self._weight[:, None])
         if self.deviation is not None:
             spread = trajectory.measured[m.row, self.deviation]
             slope = self.by_unknown(trajectory, self.deviation)
@@ -211,6 +217,11 @@ class Run:
         jacobian = np.zeros((len(found.residual), size))
         jacobian[:, self.index] = found.jacobian
         return found._replace(jacobian=jacobian)
+
+    def weighted(self, trajectory: Trajectory) -> FloatArray:
+        """(m,) residuals, divided by what is known of the deviations."""
+        told = trajectory.measured.reshape(-1)[self._cells]
+        return np.asarray((told - self.measurements.value) * self._weight)
 
     def by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
         """(m, n_q) derivative of one output at each measurement's time."""
@@ -269,14 +280,14 @@ class Residuals:
         self.names = problem.box.names
         self.experiments = tuple(e.name for e in problem.experiments)
         self.runs = runs_of(problem, integrator)
-        self._unmeasured = unmeasured(problem)
+        self.unmeasured = unmeasured(problem)
         self._losses = losses_of(problem)
         self.broken: Broken | None = None
         self.best = Best()
 
     def __len__(self) -> int:
         """How many residuals there are."""
-        return sum(len(run.measurements.value) for run in self.runs) + self._unmeasured.size
+        return sum(len(run.measurements.value) for run in self.runs) + self.unmeasured.size
 
     @property
     def stages(self) -> list["Residuals"]:
@@ -333,8 +344,8 @@ class Residuals:
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None
             pieces.append(self._losses[-1].reweighted(piece))
-        if self._unmeasured.size:
-            pieces.append(self._unmeasured(x))
+        if self.unmeasured.size:
+            pieces.append(self.unmeasured(x))
         if len(pieces) == 1:
             return pieces[0]
         residual = np.concatenate([p.residual for p in pieces])
