@@ -10,7 +10,7 @@ from pyomo.common.gc_manager import PauseGC
 
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
-from igpe.equations.operations import OPERATION_NAMES
+from igpe.equations.operations import operation_names
 from igpe.equations.reading.pieces import moves
 from igpe.equations.reading.read import read_systems
 from igpe.equations.switching import refused
@@ -157,8 +157,7 @@ def _elsewhere(systems: Sequence[System]) -> set[str]:
     function = ca.Function("equations", [u, stack(others)], [column])
     held: dict[int, frozenset[int]] = {}
     found: set[int] = set()
-    for k in range(function.n_instructions()):
-        name = OPERATION_NAMES[function.instruction_id(k)]
+    for k, name in enumerate(operation_names(function)):
         inputs, outputs = function.instruction_input(k), function.instruction_output(k)
         if name == "INPUT":
             held[outputs[0]] = frozenset(inputs[1:] if inputs[0] == 0 else ())

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack
 
 from igpe.core.arrays import BoolArray, FloatArray
+from igpe.numerics.least_squares.base import LARGEST
 
 RANK = 1e-10  # directions below this fraction of the largest determine nothing
 NOTHING = 1e-13  # columns below this fraction of the largest are rounding
 SLOPE = 1e-12  # of |A| |b|: a slope that releases no bound
-HUGE = 1e150  # the longest step: its square is a number
 ROUNDS = 10  # releases per unknown, at most
 
 
@@ -114,7 +114,7 @@ def _least(matrix: FloatArray, right: FloatArray) -> FloatArray:
     _, found, _, rank, _ = lapack.dgelsy(even, padded, free, RANK, work)
     with np.errstate(over="ignore"):
         x: FloatArray = np.asarray(found, dtype=float).reshape(-1)[:n] / length
-    x = np.clip(x, -HUGE, HUGE)
+    x = np.clip(x, -LARGEST, LARGEST)  # a step has a square
     if rank == n:
         return x
     rows = np.linalg.svd(even)[2][rank:] / length  # directions that are lost
