@@ -17,12 +17,15 @@ import pyomo.environ as pyo
 from pyomo.dae import ContinuousSet, DerivativeVar
 
 from igpe.core.errors import ModelError
+from igpe.formats.petab.events import EventReading, FormulaRule, flat, joined, unread
 from igpe.formats.petab.formulas import (
     TIME,
+    at_time,
     boolean,
     comparisons,
     inserted,
     library,
+    linear_in_time,
     names_in,
     number,
     symbol,
@@ -264,7 +267,7 @@ class Conditions:
         read = [self._event(e, numbered, period) for e in self.sbml.events if e.sets]
         every = [e for family in (rates, rules, shown) for e in family.values()]
         inputs, before = self._periods(period, [*every, *(e for r in read for e in r.formulas)])
-        events = (*self._conditioned(numbered), *_together(read))
+        events = (*self._conditioned(numbered), *joined(read))
         names = frozenset(shown)
         of = ConditionModel(rates, starts, ordered, shown, inputs, before, events, names)
         return _with_switches(of, self.timeline.start, taken)
@@ -321,7 +324,7 @@ class Conditions:
         return [
             Event(
                 at=period.time,
-                set={n: FormulaRule(_flat(e, rules)) for n, e in sets.items()},
+                set={n: FormulaRule(flat(e, rules)) for n, e in sets.items()},
                 priority=FIRST,
                 measured="after",
             )
@@ -329,28 +332,29 @@ class Conditions:
             if sets and np.isfinite(period.time)
         ]
 
-    def _event(self, event: SbmlEvent, rules: Mapping[str, Any], period: Any) -> "_Read":
+    def _event(self, event: SbmlEvent, rules: Mapping[str, Any], period: Any) -> EventReading:
         """An event of the model."""
         trigger, delay, priority = (
             self._same(number(0) if e is None else e, event, rules)
             for e in (event.trigger, event.delay, event.priority)
         )
         if names_in(delay) & self.periods[-1].moving:
-            raise _unread(event, f"its delay {delay} changes")
+            raise unread(event, f"its delay {delay} changes")
         if not priority.is_number:
-            raise _unread(event, f"its priority {priority} is no number")
+            raise unread(event, f"its priority {priority} is no number")
         sets = {n: self._same(e, event, rules) for n, e in event.sets.items()}
         start, trigger = self.timeline.start, boolean(trigger)
-        read = _Read(event, trigger, sets, delay, float(priority), start, period)
+        read = EventReading(event, trigger, sets, delay, float(priority), start, period)
         return self._before(read, rules) if self.timeline.is_steady else read
 
-    def _before(self, read: "_Read", rules: Mapping[str, Any]) -> "_Read":
+    def _before(self, read: EventReading, rules: Mapping[str, Any]) -> EventReading:
         """An event of the model with what it is before a steady start."""
         event, sympy = read.event, library("sympy")
 
         def first(expression: Any) -> Any:
-            flat = _flat(self.over_time(expression)[0], rules)
-            return inserted(flat, {read.period.name: number(0)})
+            return inserted(
+                flat(self.over_time(expression)[0], rules), {read.period.name: number(0)}
+            )
 
         trigger = boolean(first(event.trigger))
         if trigger is sympy.false:
@@ -359,11 +363,11 @@ class Conditions:
             sets = {n: self._chosen(both, read.period) for n, both in each.items()}
             return read._replace(before=trigger, sets=sets)
         if TIME in names_in(trigger):
-            raise _unread(event, "its trigger depends on time during a pre-equilibration")
+            raise unread(event, "its trigger depends on time during a pre-equilibration")
         if trigger is sympy.true and read.trigger is sympy.true and event.at_start:
-            raise _unread(event, "its trigger is always true during a pre-equilibration")
+            raise unread(event, "its trigger is always true during a pre-equilibration")
         if event.delay is not None and first(event.delay) != read.delay:
-            raise _unread(event, "conditions change its delay after a pre-equilibration")
+            raise unread(event, "conditions change its delay after a pre-equilibration")
         each = {n: (first(e), read.sets[n]) for n, e in event.sets.items()}
         sets = {n: self._chosen(both, read.period) for n, both in each.items()}
         return read._replace(before=trigger, sets=sets)
@@ -371,9 +375,9 @@ class Conditions:
     def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:
         """What an expression of an event means in all periods after a steady start."""
         periods = self.over_time(expression)[1 if self.timeline.is_steady else 0 :]
-        first, *others = (_flat(e, rules) for e in periods)
+        first, *others = (flat(e, rules) for e in periods)
         if any(e != first for e in others):
-            raise _unread(event, "conditions change it during the experiment")
+            raise unread(event, "conditions change it during the experiment")
         return first
 
 
@@ -425,173 +429,6 @@ def with_kinds(models: Mapping[str, ConditionModel]) -> dict[str, ConditionModel
     }
 
 
-def _unread(event: SbmlEvent, why: str) -> ModelError:
-    return ModelError(
-        f"igpe does not read the event '{event.name}' of the SBML model: {why}. Write it without, "
-        "or the model in Pyomo."
-    )
-
-
-def _flat(expression: Any, rules: Mapping[str, Any]) -> Any:
-    """The expression with rules written out."""
-    while names := names_in(expression) & rules.keys():
-        expression = inserted(expression, {n: rules[n] for n in names})
-    return expression
-
-
-class _Read(NamedTuple):
-    """An event of the model, its expressions in states, time and estimated parameters.
-
-    start   of the experiment;  period: the symbol that counts periods
-    before  the trigger before a steady start; None if the start is not steady
-    """
-
-    event: SbmlEvent
-    trigger: Any
-    sets: Mapping[str, Any]
-    delay: Any
-    priority: float
-    start: float
-    period: Any
-    before: Any = None
-
-    @property
-    def formulas(self) -> tuple[Any, ...]:
-        """All that may ask for the period."""
-        own = () if self.before in (None, self.trigger) else (self.period,)
-        return (*own, *self.sets.values(), self.trigger)
-
-    @property
-    def at_start(self) -> bool:
-        """Whether it happens at the start of the experiment where its trigger is true."""
-        return self.event.at_start or self.before is library("sympy").false
-
-    @property
-    def time(self) -> Any | None:
-        """When it happens, if it happens once at a time that parameters give; None otherwise."""
-        clock = [_since(part) for part in _parts(self.trigger)]
-        if not clock or any(since is None for since in clock):
-            return None
-        return clock[0] if len(clock) == 1 else None
-
-    def igpe(self, sets: Mapping[str, Any]) -> Event | None:
-        """As an event of igpe; None where it never happens."""
-        rules = {n: FormulaRule(e) for n, e in sets.items()}
-        common: dict[str, Any] = {
-            "set": rules, "delay": FormulaRule(self.delay), "priority": self.priority,
-            "measured": "after",
-        }  # fmt: skip
-        if self.before in (None, library("sympy").false):
-            return self._alone(common)
-        if self.before == self.trigger and self.trigger is library("sympy").true:
-            return None
-        return Event(when=self._when, before=True, at_start=self.event.at_start, **common)
-
-    def _alone(self, common: Mapping[str, Any]) -> Event | None:
-        """See `igpe`, of an event that does not happen before a steady start."""
-        if self.trigger in (library("sympy").true, library("sympy").false):
-            happens = bool(self.trigger) and self.at_start
-            return Event(at=self.start, **common) if happens else None
-        time = self.time
-        if time is not None and time.is_number:
-            at = max(float(time), self.start)
-            return Event(at=at, **common) if at > self.start or self.at_start else None
-        if time is not None and not self.event.at_start:
-            return Event(at=FormulaRule(time), **common)
-        is_steady = self.before is not None
-        return Event(when=self._when, before=is_steady, at_start=self.event.at_start, **common)
-
-    @property
-    def _when(self) -> "TriggerRule":
-        gap, sympy = _gap(self.trigger, self.event), library("sympy")
-        if self.before not in (None, self.trigger):
-            first = self.period < sympy.Rational(1, 2)
-            gap = sympy.Piecewise((_gap(self.before, self.event), first), (gap, True))
-        return TriggerRule(gap, _is_closed(self.trigger))
-
-
-def _parts(trigger: Any) -> Sequence[Any]:
-    return trigger.args if type(trigger).__name__ == "And" else (trigger,)
-
-
-def _since(atom: Any) -> Any | None:
-    """From when on a comparison of the time alone is true."""
-    if getattr(atom, "rel_op", "") not in ("<", "<=", ">", ">=") or TIME not in names_in(atom):
-        return None
-    difference = library("sympy").expand(atom.gts - atom.lts)
-    slope = difference.diff(symbol(TIME))
-    if not (slope.is_number and slope > 0):
-        return None
-    return -difference.subs(symbol(TIME), 0) / slope
-
-
-def _gap(trigger: Any, event: SbmlEvent) -> Any:
-    """What is positive where the trigger is true."""
-    sympy, kind = library("sympy"), type(trigger).__name__
-    if trigger in (sympy.true, sympy.false):
-        return number(1 if trigger else -1)
-    if kind in ("And", "Or"):
-        gaps = [_gap(part, event) for part in trigger.args]
-        return (sympy.Min if kind == "And" else sympy.Max)(*gaps, evaluate=False)
-    if kind == "Not":
-        return -_gap(trigger.args[0], event)
-    if getattr(trigger, "rel_op", "") in ("<", "<=", ">", ">="):
-        return trigger.gts - trigger.lts
-    raise _unread(event, f"its trigger {trigger} is no comparison by <, <=, > or >=")
-
-
-def _is_closed(trigger: Any) -> bool:
-    """Whether the trigger is true where its gap is 0."""
-    kind = type(trigger).__name__
-    if kind in ("And", "Or"):
-        return all(map(_is_closed, trigger.args))
-    if kind == "Not":
-        return not _is_closed(trigger.args[0])
-    return getattr(trigger, "rel_op", "<=") in ("<=", ">=")
-
-
-def _together(read: Sequence[_Read]) -> list[Event]:
-    """Events that happen at one time as one, where their values are those from before.
-
-    Of several values for one state the last counts, which is that of the lowest priority.
-    """
-    groups: dict[Any, list[_Read]] = {}
-    for place, one in enumerate(read):
-        joins = one.event.keeps and one.delay == 0
-        key = (one.trigger, one.before, one.event.at_start) if joins else place
-        if joins and one.time is not None and one.time.is_number:
-            key = (one.time, one.before, one.event.at_start)
-        groups.setdefault(key, []).append(one)
-    events = []
-    for group in groups.values():
-        ordered = sorted(group, key=lambda one: -one.priority)
-        sets = {n: e for one in ordered for n, e in one.sets.items()}
-        events.append(ordered[0].igpe(sets))
-    return [event for event in events if event is not None]
-
-
-@dataclass(frozen=True)
-class FormulaRule:
-    """A rule (m, t) of an event: an expression in the components of a model."""
-
-    expression: Any
-
-    def __call__(self, m: Any, t: Any) -> Any:
-        return _at(m, self.expression, t)
-
-
-@dataclass(frozen=True)
-class TriggerRule:
-    """A rule (m, t) that is true where an expression is positive, if closed also where it is 0."""
-
-    gap: Any
-    closed: bool = True
-
-    def __call__(self, m: Any, t: Any) -> Any:
-        gap = _at(m, self.gap, t)
-        return gap >= 0 if self.closed else gap > 0
-
-
 def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> ConditionModel:
     """Conditions on the time alone become inputs: no integrator steps across their jump."""
     sympy = library("sympy")
@@ -621,11 +458,8 @@ def _crossing(atom: Any) -> float | None:
     """When an inequality that is linear in the time, and holds nothing else, becomes equal."""
     if names_in(atom) != {TIME}:
         return None
-    difference = library("sympy").expand(atom.lhs - atom.rhs)
-    slope = difference.diff(symbol(TIME))
-    if slope == 0 or not slope.is_number:
-        return None
-    return float(-difference.subs(symbol(TIME), 0) / slope)
+    line = linear_in_time(atom.lhs - atom.rhs)
+    return None if line is None else float(line[1])
 
 
 def free_name(name: str, taken: set[str]) -> str:
@@ -727,14 +561,4 @@ class PetabModel:
 
 def _over_time(m: Any, expression: Any) -> Callable[[float], Any]:
     """Time -> the expression in the components of a model."""
-    return lambda t: _at(m, expression, t)
-
-
-def _at(m: Any, expression: Any, t: Any) -> Any:
-    """The expression in the components of a model at one time."""
-
-    def leaf(name: str) -> Any:
-        component = m.component(name)
-        return t if name == TIME else component[t] if component.is_indexed() else component
-
-    return to_pyomo(expression, leaf)
+    return lambda t: at_time(m, expression, t)

@@ -246,6 +246,25 @@ def _inserted(expression: Any, values: tuple[tuple[str, Any], ...]) -> Any:
     return result
 
 
+def linear_in_time(expression: Any) -> tuple[Any, Any] | None:
+    """Slope of an expression that is linear in the time, and when it is 0; None for others."""
+    expanded = library("sympy").expand(expression)
+    slope = expanded.diff(symbol(TIME))
+    if slope == 0 or not slope.is_number:
+        return None
+    return slope, -expanded.subs(symbol(TIME), 0) / slope
+
+
+def at_time(m: Any, expression: Any, t: Any) -> Any:
+    """The expression in the components of a model at one time."""
+
+    def leaf(name: str) -> Any:
+        component = m.component(name)
+        return t if name == TIME else component[t] if component.is_indexed() else component
+
+    return to_pyomo(expression, leaf)
+
+
 def to_pyomo(expression: Any, leaves: Callable[[str], Any]) -> Any:
     """A SymPy expression in Pyomo's operators.
 

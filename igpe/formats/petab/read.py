@@ -171,7 +171,7 @@ def _experiments(
 def _keep(
     tables: Tables, sbml: Sbml, meanings: Mapping[str, Conditions], estimated: set[str]
 ) -> set[str]:
-    """Make inputs of numbers that differ between experiments; return names nothing else may have"""
+    """Make inputs of numbers that differ between experiments; return the names that are taken."""
     formulas = [parsed(f) for f in tables.observables["observableFormula"]]
     noises = {f"noise_{n}" for n in tables.observables.index}
     taken = {*sbml.rates, *sbml.rules, *estimated, *noises}
