@@ -125,6 +125,7 @@ class InPlace:
     """
 
     def __init__(self, function: Any) -> None:
+        self.function = function
         self._buffer, self.evaluate = function.buffer()
         self._kept: dict[tuple[str, int], Any] = {}  # CasADi holds addresses alone
 

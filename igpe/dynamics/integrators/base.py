@@ -43,7 +43,7 @@ class Trajectory:
                          missing: then all rows after `reached` are NaN, and none before
     reached              the last time of `times` (or the start) that was reached
     reason               a sentence: why the integration stopped, and when; empty if it did not
-    steps                how many were taken, if they are counted
+    steps                how many were taken; one of CVODES counts as the explicit ones of its cost
     """
 
     times: FloatArray
@@ -70,7 +70,8 @@ class Shots:
     states       (n_times, n_x);  states_by (n_times, n_x, n_d); empty if nobody needs them
     status       (K,) CONVERGED, INTEGRATION_BROKE or NO_SOLVER
     reason       (K,) sentences; empty where nothing broke down
-    steps        (K, 2) explicit and implicit steps that were taken, if they are counted
+    steps        (K, 2) explicit and implicit steps that were taken, if they are counted; those of
+                 CVODES by their cost
     """
 
     ends: FloatArray

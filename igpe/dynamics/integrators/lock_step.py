@@ -286,6 +286,7 @@ class _Run:
         self.x[:, :n_x] = starts / self.ivp.scale
         if stepper.system.sizes[3]:
             self.x[:, n_x : n_x + n_x * n_x] = np.eye(n_x).ravel()
+        self.steps = np.zeros((n_k, 2), dtype=np.intp)
         self.why = ["" if np.isfinite(row).all() else NO_START for row in self.x]
         owner, times = here.owner, here.times
         at_starts = np.flatnonzero(times <= here.nodes[owner])
@@ -310,7 +311,8 @@ class _Run:
         x, _, h, x_by, h_by = self.stepper.system.split(rows)
         status = tuple(Status.INTEGRATION_BROKE if r else Status.CONVERGED for r in self.why)
         numbers_of_times = h[:n_t], h_by[:n_t], x[:n_t], x_by[:n_t]
-        return Shots(x[n_t:], x_by[n_t:], *numbers_of_times, status, tuple(self.why))
+        why = tuple(self.why)
+        return Shots(x[n_t:], x_by[n_t:], *numbers_of_times, status, why, self.steps)
 
     def _advance(self, round_: Round) -> None:
         """Integrate the pieces of a round whose intervals have not broken down."""
@@ -321,6 +323,7 @@ class _Run:
                 return
             if time.monotonic() > self.deadline:
                 break
+            self.steps[pieces.which, 0] += pieces.h > 0
             step = self.stepper.step(pieces)
             good = (step.error <= 1) & (pieces.h > 0)
             self._look(pieces, step, good)

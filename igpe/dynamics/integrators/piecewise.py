@@ -33,12 +33,14 @@ from igpe.equations.initial_value import InitialValueProblem
 class Reached(NamedTuple):
     """The outputs of a piece that were reached.
 
-    x, z  (n, n_x), (n, n_z), one row for each;  why: a sentence if these are not all
+    x, z   (n, n_x), (n, n_z), one row for each;  why: a sentence if these are not all
+    steps  how many were taken, counted by what they cost
     """
 
     x: FloatArray
     z: FloatArray
     why: str
+    steps: int = 0
 
 
 Advance: TypeAlias = Callable[[float, Piece, FloatArray, FloatArray, FloatArray], Reached]
@@ -85,7 +87,7 @@ class PiecewiseIntervals(Intervals):
             return self.nothing(None if derivatives else 0, TOO_MANY)
         some, system = needed(self.ivp), self._system(free=True, derivatives=derivatives)
         shots = self.nothing(len(self.ivp.states) + len(some.places) if derivatives else 0, "")
-        runs = []
+        runs, steps = [], np.zeros((len(starts), 2), dtype=np.intp)
         for k, start in enumerate(starts):
             rows = slice(*here.rows[k : k + 2])
             grid = np.union1d(here.times[rows], here.nodes[k + 1])
@@ -96,8 +98,9 @@ class PiecewiseIntervals(Intervals):
             shots.states_by[rows] = run.by_unknown[places]
             shots.ends[k], shots.ends_by[k] = run.states[-1], run.by_unknown[-1]
             runs.append(run)
+            steps[k, 1] = run.steps
         status, reasons = tuple(r.status for r in runs), tuple(r.reason for r in runs)
-        return some.wide(replace(shots, status=status, reason=reasons), len(q))
+        return some.wide(replace(shots, status=status, reason=reasons, steps=steps), len(q))
 
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`; from a system whose only unknowns are those of the problem."""
@@ -110,7 +113,8 @@ class PiecewiseIntervals(Intervals):
         run = self.trajectory(q, derivatives=derivatives)
         ends, measured = (run.states[-1:], run.by_unknown[-1:]), run.measured
         numbers = (*ends, measured, run.measured_by_unknown, run.states, run.by_unknown)
-        return Shots(*numbers, (run.status,), (run.reason,))
+        steps = np.array([[0, run.steps]])
+        return Shots(*numbers, (run.status,), (run.reason,), steps)
 
     def _system(self, *, free: bool, derivatives: bool) -> "_System":
         if (free, derivatives) not in self.made:
@@ -145,12 +149,14 @@ class _System:
         is_start = bool(grid[0] <= begin)
         if is_start and k:  # at a jump what is measured sees the inputs before it
             inputs[0] = pieces.inputs[pieces.first[k] - 1]
-        done, why = (0, refused) if refused else self._fill(x, z, parts, numbers, is_start)
+        done, steps, why = 0, 0, refused
+        if not refused:
+            done, steps, why = self._fill(x, z, parts, numbers, is_start)
         rows = self._outputs(n, grid, x, z, np.hstack([np.tile(numbers, (n, 1)), inputs]))
         rows[done:] = np.nan  # also what depends on no state
         status = Status.INTEGRATION_BROKE if why else Status.CONVERGED
         reached = float(grid[done - 1]) if done else begin
-        return Trajectory(grid, *self.system.split(rows), status, reached, why)
+        return Trajectory(grid, *self.system.split(rows), status, reached, why, steps)
 
     def _fill(
         self,
@@ -159,21 +165,21 @@ class _System:
         parts: Sequence[Piece],
         numbers: FloatArray,
         is_start: bool,
-    ) -> tuple[int, str]:
-        """Fill the rows that are reached; return how many, and why there are no more.
+    ) -> tuple[int, int, str]:
+        """Fill the rows that are reached; return how many, the steps, and why there are no more.
 
         is_start  whether the first row is the start
         """
-        deadline, done = time.monotonic() + self.seconds, 0
+        deadline, done, steps = time.monotonic() + self.seconds, 0, 0
         x, z = self._start(1, *np.split(numbers, 2))[0], self.consistent.guess
         if not np.isfinite(x).all():
-            return 0, NO_START
+            return 0, 0, NO_START
         for piece in parts:
             divisor, n = np.ones(self.consistent.n_y), len(numbers) + len(piece.inputs)
             p = np.concatenate([numbers, piece.inputs, divisor, [piece.begin, piece.span]])
             start = self.consistent(x, z, p)
             if start is None:
-                return done, f"No consistent algebraic variables {at(piece.begin)}."
+                return done, steps, f"No consistent algebraic variables {at(piece.begin)}."
             if piece is parts[0] and is_start:
                 xs[0], zs[0], done = x, start, 1
             if len(piece.outputs) == 0:  # nothing but the start is reported
@@ -182,8 +188,8 @@ class _System:
             reached = self.advance(deadline, piece, x, start, p)
             rows = piece.rows[: len(reached.x)]
             xs[rows], zs[rows] = reached.x[: len(rows)], reached.z[: len(rows)]
-            done += len(rows)
+            done, steps = done + len(rows), steps + reached.steps
             if reached.why:
-                return done, reached.why
+                return done, steps, reached.why
             x, z = reached.x[-1], reached.z[-1]
-        return done, ""
+        return done, steps, ""

@@ -34,6 +34,8 @@ GIVEN = [ca.integrator_in().index(name) for name in ("x0", "z0", "p")]
 LINEAR = ("csparse", "qr")
 """Solvers of linear equations, in the order of trial. CasADi's own QR fails at states of 1e12
 beside 1e-12, sparse LU at derivatives beyond 1e100."""
+COST = 8  # explicit steps that take as long as one of CVODES, by a number that both move
+BUFFERED = 1  # where CasADi keeps the statistics of calls through a function's first buffer
 RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 
 
@@ -83,7 +85,7 @@ class _Multistep:
             return reached
         row, state = beyond
         why = self.method.too_large(self.ivp.states[state], at(float(piece.outputs[row])))
-        return Reached(reached.x[:row], reached.z[:row], why)
+        return Reached(reached.x[:row], reached.z[:row], why, reached.steps)
 
     def _too_large(self, x: FloatArray) -> bool:
         return first_beyond(x[:, : len(self.most)], self.most) is not None
@@ -106,7 +108,13 @@ class _Multistep:
         if error or done < len(xs):
             done = min(done, len(xs) - 1)
             why = self._why(error, between(begin, float(piece.outputs[done])))
-        return Reached(xs[:done], zs[:done], why)
+            steps = self._most_steps(len(xs)) + done  # CasADi counts those of a success alone
+        else:
+            steps = int(solver.function.stats(BUFFERED)["nsteps"])
+        return Reached(xs[:done], zs[:done], why, COST * steps)
+
+    def _most_steps(self, outputs: int) -> int:
+        return min(self.method.max_steps, allowed_between(outputs))
 
     def _one_by_one(
         self,
@@ -127,7 +135,8 @@ class _Multistep:
                 new = self._at_once(part, x, z, parameters, linear)
                 if not new.why:
                     break
-            reached = Reached(np.vstack([reached.x, new.x]), np.vstack([reached.z, new.z]), new.why)
+            states = np.vstack([reached.x, new.x]), np.vstack([reached.z, new.z])
+            reached = Reached(*states, new.why, reached.steps + new.steps)
             if new.why:
                 break
         return reached
@@ -140,7 +149,7 @@ class _Multistep:
         return f"{name} broke down {when} ({code[1]})." if code else no_number(when)
 
     def _solver(self, places: FloatArray, linear: str) -> InPlace:
-        steps = min(self.method.max_steps, allowed_between(len(places)))
+        steps = self._most_steps(len(places))
         key, system = (places.tobytes(), steps, linear), self.system
         if key not in self.made:
             dae = {"t": system.tau, "x": system.x, "p": system.p, "ode": system.ode}

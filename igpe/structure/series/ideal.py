@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from math import comb
-from operator import mul
+from operator import mul, neg
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -240,7 +240,7 @@ def _ring(names: Sequence[str], prime: int, most_work: float) -> Any:
             self.comparisons += 1
             if self.comparisons > most_work:
                 raise TooLong
-            return sum(monomial), tuple(-e for e in reversed(monomial))
+            return sum(monomial), tuple(map(neg, reversed(monomial)))
 
         def __eq__(self, other: object) -> bool:
             return self is other

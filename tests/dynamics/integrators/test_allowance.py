@@ -22,3 +22,15 @@ def test_a_run_that_swings_too_often_is_given_up(method):
     assert given_up.status is Status.INTEGRATION_BROKE
     assert "5000 steps that a trial may take" in given_up.reason
     assert (given_up.reached, given_up.reason) == (again.reached, again.reason)
+
+
+@every_method
+def test_steps_are_counted(method):
+    """Also those of a run that broke down: a search ends by what its integrations cost."""
+    made = oscillator(method)
+    slow, fast = (made.run(np.array([rate])) for rate in (3.0, 3e2))
+    assert 0 < slow.steps < fast.steps
+    with allowance(2_000):
+        given_up = made.run(np.array([3e3]))
+    assert given_up.status is Status.INTEGRATION_BROKE
+    assert given_up.steps > 200
