@@ -11,7 +11,7 @@ A group is posed in either of two forms (`TargetForm`), which `igpe.algebraic.ba
 import enum
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -57,13 +57,18 @@ class TargetForm(enum.Enum):
 
 @dataclass(frozen=True)
 class Posing:
-    """How step 3 is posed: with which curves, in which form, and how its residuals count."""
+    """How step 3 is posed: with which curves, in which form, and how its residuals count.
+
+    slopes  the predictions that were generated; other posings of the same structure share them
+    """
 
     problem: Problem
     structure: Structure
     curves: Curves
     form: TargetForm
     weights: ResidualWeights = StateErrors()
+    slopes: dict[tuple[Member, tuple[str, ...]], Any] = field(default_factory=dict)
+    _evaluated: dict[tuple[int, bytes], FloatArray] = field(default_factory=dict)
 
     @property
     def origin(self) -> str:
@@ -76,7 +81,7 @@ class Posing:
         weights = self.weights.of([one.target for one in posed])
         pieces = tuple(
             Contribution(
-                _prediction(self.structure, group, member),
+                self._prediction(group, member),
                 self._known(member.experiment, one.places),
                 one.combine,
                 one.target.value,
@@ -100,11 +105,23 @@ class Posing:
         error = np.hypot(curve.value_error(times[1:]), curve.value_error(times[:-1]))
         return _Posed(places, half * WEIGHTS, Target(np.diff(curve.value(times)), error))
 
-    def _known(self, experiment: int, places: FloatArray) -> FloatArray:
-        """(n_known, n_places): smoothed data, time and inputs, as `_prediction` needs them.
+    def _prediction(self, group: SlopeGroup, member: Member) -> Any:
+        key = member, tuple(group.parameters)
+        if key not in self.slopes:
+            self.slopes[key] = _prediction(self.structure, group, member)
+        return self.slopes[key]
 
-        What jumps at a place, by an input or by a condition on time, is taken before the jump, as
-        integrators report it.
+    def _known(self, experiment: int, places: FloatArray) -> FloatArray:
+        """(n_known, n_places): smoothed data, time and inputs, as `_prediction` needs them."""
+        key = experiment, places.tobytes()
+        if key not in self._evaluated:  # most members are posed at the same places
+            self._evaluated[key] = self._evaluate(experiment, places)
+        return self._evaluated[key]
+
+    def _evaluate(self, experiment: int, places: FloatArray) -> FloatArray:
+        """What jumps at a place, by an input or by a condition on time, is taken before the jump.
+
+        So integrators report it.
         """
         posed, run = self.structure.reduced[experiment].posed, self.problem.experiments[experiment]
         smooth = self.curves.of[experiment]
@@ -203,13 +220,14 @@ def estimate_algebraic(
         return [Algebraic(starts[0], (), ladder[0], "nothing algebraic")]
     result: list[Algebraic] = []
     further: list[tuple[float, Algebraic]] = []
+    slopes: dict[tuple[Member, tuple[str, ...]], Any] = {}
     try:
         for (curves, start), form in itertools.product(
             zip(ladder, starts, strict=True), TargetForm
         ):
             require_going_on()
             with interruptible():
-                posing = Posing(problem, structure, curves, form, weights)
+                posing = Posing(problem, structure, curves, form, weights, slopes)
                 candidate = _candidate(posing, routes, start, prove=not result)
                 if _is_new(candidate, result, problem.box):
                     result.append(candidate)

@@ -9,11 +9,13 @@ from igpe.algebraic.step import RouteSelection
 from igpe.core.errors import SolverMissing
 from igpe.core.names import Suggesting
 from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator
+from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smoother
 from igpe.smoothing.gcv_spline import GcvSpline
 from igpe.smoothing.spline_curve import Interpolation
@@ -30,7 +32,8 @@ class Settings(Suggesting):
                  or more unknowns are free, `IteratedSearch()` takes the place of the default
     correction   step 5: the estimator that corrects all unknowns at once. Where the default cannot
                  (robust losses, estimated standard deviations) shooting takes its place
-    integrator   with which the final fit is simulated
+    integrator   with which the final fit is simulated; the default takes compiled code for many
+                 states
     confidence   of the intervals
     """
 
@@ -60,6 +63,13 @@ class Settings(Suggesting):
             routes=self.routes.seeded(seed),
         )
 
+    def suited(self, problem: Problem) -> "Settings":
+        """Return the settings with the default integrator that suits the number of states."""
+        usual = Settings().integrator
+        if self.integrator != usual or not is_large(problem):
+            return self
+        return replace(self, integrator=Automatic(usual.rtol, usual.atol))
+
     def require_solvers(self) -> None:
         """Refuse outside solvers that were chosen but are not installed.
 
@@ -72,6 +82,20 @@ class Settings(Suggesting):
                 raise SolverMissing(
                     f"The settings choose {solver!r}, which is not installed. {solver.install}"
                 )
+
+
+MANY_STATES = 40  # from which compiled integration is so much faster that compiling pays
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether an experiment has many states."""
+    return max(len(instance.states) for instance in problem.instances) >= MANY_STATES
+
+
+def mostly_measured(problem: Problem) -> bool:
+    """Whether half of the states are, so that collocation knows where trajectories are."""
+    pairs = zip(problem.experiments, problem.instances, strict=True)
+    return all(2 * len({*e.measured} & {*i.states}) >= len(i.states) for e, i in pairs)
 
 
 def _solvers(part: Any) -> Iterator[Any]:

@@ -114,6 +114,7 @@ def likelihood(
             "fit that succeeded, or another integrator.",
             fit.status,
         )
+    residuals.limit_steps(fit.x)
     errors = errors_at(problem, fit.x, fit.at, confidence)
     return Likelihood(problem, residuals, method.search, fit.x, fit.at, errors)
 

@@ -54,7 +54,7 @@ from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.operations import operation_names
 
-LONGEST = 40_000  # operations of the equations that are compiled: of 500 states, in half a minute
+LONGEST = 200_000  # operations of the equations that are compiled: of 4,000 states, in 20 s
 QUICK = 1_000  # operations from which compilers take so long that they are given less to do
 FEWEST = 4  # columns of derivatives that are computed at once
 

@@ -1,4 +1,4 @@
-/* Fourth part: derivatives of a weighted sum of all that is told, by one sweep back through the steps
+/* Fifth part: derivatives of a weighted sum of all that is told, by one sweep back through the steps
    of a recorded run (discrete adjoints; Hairer, Norsett and Wanner, Solving Ordinary Differential
    Equations I, II.6). They are those of the very steps that were taken, as forward ones are: the same
    Jacobians, transposed. A sweep costs the same whatever the number of unknowns. */
@@ -18,20 +18,6 @@ INLINE void add_transposed(long entry, long row, long col, const double *m, cons
 }
 #define TRANSPOSED(M, entries, v, to) \
   for (int m = 0; m < M##_N; m++) add_transposed(m, M##_ROW[m], M##_COL[m], entries, v, to)
-
-/* Solve with the transpose of what was factorised, in place. */
-static void solve_transposed(const Run *r, double *v) {
-  const double *lu = r->lu;
-  double u[N_X];
-  for (int i = 0; i < N_X; i++) {
-    u[i] = v[i];
-    for (int j = 0; j < i; j++) u[i] -= lu[j * N_X + i] * u[j];
-    u[i] *= lu[i * N_X + i];
-  }
-  for (int i = N_X - 1; i >= 0; i--)
-    for (int j = i + 1; j < N_X; j++) u[i] -= lu[j * N_X + i] * u[j];
-  for (int i = 0; i < N_X; i++) v[r->order[i]] = u[i];
-}
 
 /* to += by the state that was told at time `row`. */
 static void untell(Run *r, const Sweep *s, long long row, double *to) {

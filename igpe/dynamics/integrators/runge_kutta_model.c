@@ -106,6 +106,8 @@ typedef struct {
   long long piece;
   double seen[STAGES * N_X];
   int order[N_X], at_x;   /* of the rows in the factors; at_x: fx is that where the step begins */
+  double sparse[LU_N + 1];
+  int is_sparse;          /* which factors were made last, `sparse` or `lu` */
   casadi_int iw[IWORK + 1];
 } Run;
 

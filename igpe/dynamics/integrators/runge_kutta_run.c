@@ -1,4 +1,4 @@
-/* Third part: step control, and the run over all intervals.
+/* Fourth part: step control, and the run over all intervals.
 
    Step control and first step are those of Hairer, Norsett and Wanner, Solving Ordinary Differential
    Equations I (II.4, II.6) and II (IV.2). The error is the largest of all states and derivatives: on

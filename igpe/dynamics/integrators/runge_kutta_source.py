@@ -15,17 +15,21 @@ Jacobians, whose entries are computed, stored, read and multiplied.
 
 import ctypes
 import re
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
+from scipy.sparse import csc_array
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.formulas import SharedFormula
 from igpe.dynamics.integrators.limits import MOST_STEPS
+from igpe.dynamics.integrators.sparse_factors import sparse_factors
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -264,7 +268,8 @@ class _Text:
 
 
 DRIVER = tuple(
-    Path(__file__).with_name(f"runge_kutta_{part}.c") for part in ("model", "steps", "run", "back")
+    Path(__file__).with_name(f"runge_kutta_{part}.c")
+    for part in ("model", "linear", "steps", "run", "back")
 )
 WRITTEN_OUT = 500  # entries of Jacobians up to which products are: they run faster, build longer
 
@@ -293,24 +298,71 @@ def written(slope: SharedFormula) -> Written:
     """The source of the slopes f of a problem without implicit algebraic variables."""
     functions, jacobians = with_jacobians(slope, "igpe_slope", "FX", "FQ")
     _, x, q, ab, _ = functions[0].sx_in()
+    parts = _parts(functions)
+    length = sum(f.n_instructions() for f in functions)
     sizes = {
         "N_X": x.numel(),
         "N_Q": q.numel(),
         "N_U": ab.numel() // 2,
-        "ARG": max(f.sz_arg() for f in functions),
-        "RES": max(f.sz_res() for f in functions),
-        "WORK": max(f.sz_w() for f in functions),
-        "IWORK": max(f.sz_iw() for f in functions),
+        "ARG": max(f.sz_arg() for f in parts),
+        "RES": max(f.sz_res() for f in parts),
+        "WORK": max(f.sz_w() for f in parts),
+        "IWORK": max(f.sz_iw() for f in parts),
         "STAGES": STAGES,
     }
     lines = [f"#define {name} {size}" for name, size in sizes.items()]
     lines += [line for name, matrix in jacobians.items() for line in _places(name, matrix)]
+    lines += _factors(jacobians["FX"])
     lines.append(f"#define PRODUCTS {_products(jacobians['FX'], jacobians['FQ'])}")
     lines += [*_numbers("DP", DORMAND_PRINCE), *_numbers("KC", KENNEDY_CARPENTER)]
-    model = _generated(functions)
+    model = _generated(parts)
+    lines += _calls(parts) if len(parts) > len(functions) else []
     lines += directions(directional(functions[0]), functions[1], model)
     source = "\n".join([model, *lines, *(part.read_text() for part in DRIVER)])
-    return Written(source, sum(f.n_instructions() for f in functions))
+    return Written(source, length)
+
+
+PART = 2_000  # operations of a function in C: a compiler's time grows faster than their number
+
+
+def _parts(functions: Sequence[Any]) -> list[Any]:
+    """Functions of some rows of the slopes each, named by the first, or the given ones.
+
+    Where rows have much in common, which each part would compute for itself, they stay together.
+    """
+    plain, both = functions
+    given, n_x = plain.sx_in(), plain.numel_out(0)
+    length = sum(f.n_instructions() for f in functions)
+    count = min(-(-length // PART), n_x)
+    if count == 1:
+        return [plain, both]
+    f, by_x, by_q = both(*given)
+    parts = []
+    for a, b in pairwise(n_x * k // count for k in range(count + 1)):
+        slopes = [f[a:b], by_x[:, a:b], by_q[:, a:b]]
+        parts += [
+            ca.Function(f"igpe_slope_{a}", given, slopes[:1]),
+            ca.Function(f"igpe_slopes_{a}", given, slopes),
+        ]
+    return parts if sum(p.n_instructions() for p in parts) <= 1.5 * length else [plain, both]
+
+
+def _calls(parts: Sequence[Any]) -> list[str]:
+    """The functions that call all parts, whose results follow each other."""
+    lines = []
+    for kind, result in (
+        ("slope", "res[0] + {0}"),
+        ("slopes", "res[0] + {0}, res[1] + FX_FIRST[{0}], res[2] + FQ_FIRST[{0}]"),
+    ):
+        given = "const double **arg, double **res, casadi_int *iw, double *w, int m"
+        lines.append(f"static int igpe_{kind}({given}) {{")
+        for part in parts:
+            name, _, row = part.name().rpartition("_")
+            if name == f"igpe_{kind}":
+                to = result.format(row)
+                lines.append(f"{{ double *to[RES] = {{{to}}}; {part.name()}(arg, to, iw, w, m); }}")
+        lines.append("return 0; }")
+    return lines
 
 
 @lru_cache(MOST_WRITTEN)
@@ -377,6 +429,28 @@ def _places(name: str, transposed: Any) -> list[str]:
     return [f"#define {name}_N {len(rows)}"] + [
         f"static const int {name}_{kind}[] = {{{', '.join(map(str, places)) or '0'}}};"
         for kind, places in lists.items()
+    ]
+
+
+def _factors(by_x: Any) -> list[str]:
+    """Places of the sparse factors of 1 - factor f_x; LU_N is 0 where they would be dense."""
+    columns, rows = by_x.sparsity().get_triplet()
+    factors = sparse_factors(csc_array((np.ones(len(rows)), (rows, columns)), by_x.shape))
+    if factors is None:
+        return ["#define LU_N 0"]
+    lists = {
+        "ORDER": factors.order,
+        "PLACE": np.argsort(factors.order),
+        "FIRST": factors.first,
+        "COL": factors.columns,
+        "DIAGONAL": factors.diagonal,
+    }
+    return [
+        f"#define LU_N {len(factors.columns)}",
+        *(
+            f"static const int LU_{name}[] = {{{', '.join(map(str, v))}}};"
+            for name, v in lists.items()
+        ),
     ]
 
 

@@ -1,10 +1,9 @@
-/* Second part: one step of each pair, and what happens between its ends. Both leave the slopes of
+/* Third part: one step of each pair, and what happens between its ends. Both leave the slopes of
    the stages in k, the new state in end; the slope where they begin is in k[0] before. */
 
 #define NEWTONS 8     /* corrections of a stage before the step is shortened */
 #define SOLVED 0.05   /* tolerances: what a stage's state may still be wrong by */
 #define CLOSE 1.0     /* the same where a last correction follows, with a Jacobian of its own */
-#define SMALL 8       /* states up to which zeros of the factors are not looked for */
 #define UNSOLVED 1e9  /* tolerances: an error that shortens the step as much as allowed */
 
 /* to = x + h sum of the first `count` slopes, in one pass; x may be 0. */
@@ -43,76 +42,6 @@ static double explicit_step(Run *r, double t, double h, double after) {
   return in_tolerances(r, y, r->x, r->end);
 }
 
-/* LU factors, with row exchanges, of 1 - factor f_x, the inverses of the pivots in their places;
-   0 if it is singular. */
-HOT static int factorise(Run *r, double factor) {
-  double *lu = r->lu;
-  for (int i = 0; i < N_X; i++) r->order[i] = i;
-  for (int i = 0; i < N_X * N_X; i++) lu[i] = 0;
-  for (int i = 0; i < N_X; i++) lu[i * N_X + i] = 1;
-  for (int m = 0; m < FX_N; m++) lu[FX_ROW[m] * N_X + FX_COL[m]] -= factor * r->fx[m];
-  for (int j = 0; j < N_X; j++) {
-    int best = j;
-    for (int i = j + 1; i < N_X; i++)
-      if (fabs(lu[i * N_X + j]) > fabs(lu[best * N_X + j])) best = i;
-    int row = r->order[j];
-    r->order[j] = r->order[best], r->order[best] = row;
-    if (!(fabs(lu[best * N_X + j]) > 0)) return 0;
-    for (int i = 0; best != j && i < N_X; i++) {
-      double held = lu[j * N_X + i];
-      lu[j * N_X + i] = lu[best * N_X + i], lu[best * N_X + i] = held;
-    }
-    double inverse = lu[j * N_X + j] = 1 / lu[j * N_X + j];
-    for (int i = j + 1; i < N_X; i++) {
-      if (lu[i * N_X + j] == 0) continue;
-      double l = lu[i * N_X + j] *= inverse;
-      axpy(lu + i * N_X + j + 1, -l, lu + j * N_X + j + 1, N_X - j - 1);
-    }
-  }
-  return 1;
-}
-
-/* Solve for four right-hand sides that stand side by side in rows of length c. */
-HOT static void solve_four(const Run *r, double *v, long c) {
-  const double *lu = r->lu;
-  Four x[N_X];
-  for (int i = 0; i < N_X; i++) x[i] = *(Four *)(v + r->order[i] * c);
-  for (int i = 1; i < N_X; i++)
-    for (int j = 0; j < i; j++)
-      if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
-  for (int i = N_X - 1; i >= 0; i--) {
-    for (int j = i + 1; j < N_X; j++)
-      if (N_X <= SMALL || lu[i * N_X + j] != 0) x[i] -= lu[i * N_X + j] * x[j];
-    x[i] *= lu[i * N_X + i];
-  }
-  for (int i = 0; i < N_X; i++) *(Four *)(v + i * c) = x[i];
-}
-
-/* Solve for n of them; what is left of fours moves to a place of its own. */
-static void solve(const Run *r, double *v, long c, long n) {
-  const long fours = n - n % 4, left = n % 4;
-  for (long d = 0; d < fours; d += 4) solve_four(r, v + d, c);
-  if (!left) return;
-  double four[4 * N_X] = {0};
-  for (int i = 0; i < N_X; i++)
-    for (long d = 0; d < left; d++) four[4 * i + d] = v[i * c + fours + d];
-  solve_four(r, four, 4);
-  for (int i = 0; i < N_X; i++)
-    for (long d = 0; d < left; d++) v[i * c + fours + d] = four[4 * i + d];
-}
-
-/* The same for one right-hand side. */
-HOT static void solve_one(const Run *r, const double *from, double *v) {
-  const double *lu = r->lu;
-  for (int i = 0; i < N_X; i++) v[i] = from[r->order[i]];
-  for (int i = 1; i < N_X; i++)
-    for (int j = 0; j < i; j++) v[i] -= lu[i * N_X + j] * v[j];
-  for (int i = N_X - 1; i >= 0; i--) {
-    for (int j = i + 1; j < N_X; j++) v[i] -= lu[i * N_X + j] * v[j];
-    v[i] *= lu[i * N_X + i];
-  }
-}
-
 /* One Newton correction of `point` towards base + factor f(point); its size in tolerances. */
 HOT static double correct(Run *r, const double *base, double factor) {
   const Plan *p = r->plan;
@@ -136,7 +65,6 @@ HOT static int newton(Run *r, double t, const double *base, double factor) {
   const double solved = r->columns > 1 ? CLOSE : SOLVED;
   double before = 0;
   for (int n = 0; n < NEWTONS; n++) {
-    
     slope_at(r, t, r->point);
     double size = correct(r, base, factor);
     double rate = n ? size / before : r->rate;

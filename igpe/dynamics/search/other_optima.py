@@ -23,7 +23,6 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.bounded import bounded_solution
@@ -51,7 +50,6 @@ MOST = 60  # optima
 NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
 EVALUATIONS = 8000  # of the residuals; a search for 4 unknowns takes some 2000
-MORE, LEAST = 30, 10_000  # times as many steps as at the estimate; what each may take at least
 WORK = 3_000_000_000  # of all these (`Residuals.work`); about a minute of a processor
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
@@ -101,20 +99,14 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
     why = ""
     try:
-        with allowance(_most_steps(residuals, sought.best)):
-            search.run()
+        residuals.limit_steps(sought.best)
+        search.run()
     except KeyboardInterrupt:
         why = INTERRUPTED
     except ExhaustedError:
         why = EXHAUSTED
     values = [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)]
     return OtherOptima(values, search.improved, why)
-
-
-def _most_steps(residuals: Residuals, best: FloatArray) -> int:
-    """How many an integration may take, by what the estimate's own takes."""
-    every = residuals.trajectories(best) or ()
-    return max([LEAST, *(MORE * one.steps for one in every)])
 
 
 def rounding(problem: Problem) -> float:

@@ -42,7 +42,7 @@ from igpe.core.deadline import Deadline, finishing, require_going_on
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
-from igpe.dynamics.integrators.limits import allowance
+from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import Profile, losses_of
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
@@ -53,6 +53,7 @@ from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
 OVERHEAD = 30_000  # numbers that could be moved, 25 ns each, in the least time of an integration
+MORE_STEPS, LEAST_STEPS = 30, 10_000  # times as many as at a good point, and at least so many
 FAR = 5.0  # standard deviations from a measurement
 
 
@@ -272,9 +273,11 @@ class Residuals:
     work    steps of integration so far, each times how many numbers it moves
     most, most_work  calls and work after which `ExhaustedError` is raised: processors do not change
             the result
+    most_steps  that an integration may take; None: as many as its method says
     """
 
     calls, work, most, most_work = 0, 0, np.inf, np.inf
+    most_steps: int | None = None
 
     def __init__(self, problem: Problem, integrator: Integrator) -> None:
         self.names = problem.box.names
@@ -326,7 +329,8 @@ class Residuals:
         self.calls += 1
         every = []
         for run in self.runs:
-            trajectory = run.simulation.run(x[run.index])
+            with allowance(allowed() if self.most_steps is None else self.most_steps):
+                trajectory = run.simulation.run(x[run.index])
             steps = max(trajectory.steps, len(trajectory.times))
             self.work += OVERHEAD + steps * len(run.ivp.states) * (1 + len(run.index))
             if not trajectory.status.usable:
@@ -334,6 +338,11 @@ class Residuals:
                 return None
             every.append(trajectory)
         return every
+
+    def limit_steps(self, x: FloatArray) -> None:
+        """Give up integrations that take far more steps than those at x (n,), a good point."""
+        every = self.trajectories(x) or ()
+        self.most_steps = max([LEAST_STEPS, *(MORE_STEPS * one.steps for one in every)])
 
     def stacked(self, x: FloatArray, trajectories: Sequence[Trajectory]) -> Linearised | None:
         """Residuals and derivative at x (n,) from each run's trajectory, or None."""
