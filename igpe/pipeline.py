@@ -36,7 +36,9 @@ from igpe.dynamics.shooting.base import (
     constrained_unknowns,
     constraints,
     estimate_each,
+    is_large,
     is_plain,
+    mostly_measured,
     objective_at,
     require_plain,
 )
@@ -52,7 +54,7 @@ from igpe.estimation.equally_good import (
     with_unasked_proof,
 )
 from igpe.estimation.profiled import with_profiles
-from igpe.estimation.settings import Settings, is_large, mostly_measured
+from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem

@@ -14,7 +14,7 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.shooting.base import Estimator
+from igpe.dynamics.shooting.base import Estimator, is_large
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smoother
 from igpe.smoothing.gcv_spline import GcvSpline
@@ -82,20 +82,6 @@ class Settings(Suggesting):
                 raise SolverMissing(
                     f"The settings choose {solver!r}, which is not installed. {solver.install}"
                 )
-
-
-MANY_STATES = 40  # from which compiled integration is so much faster that compiling pays
-
-
-def is_large(problem: Problem) -> bool:
-    """Whether an experiment has many states."""
-    return max(len(instance.states) for instance in problem.instances) >= MANY_STATES
-
-
-def mostly_measured(problem: Problem) -> bool:
-    """Whether half of the states are, so that collocation knows where trajectories are."""
-    pairs = zip(problem.experiments, problem.instances, strict=True)
-    return all(2 * len({*e.measured} & {*i.states}) >= len(i.states) for e, i in pairs)
 
 
 def _solvers(part: Any) -> Iterator[Any]:

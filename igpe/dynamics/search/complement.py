@@ -1,6 +1,7 @@
 """Step 4: what algebra could not reach is estimated on the dynamics, with the rest held."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,15 +16,23 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import UNANSWERED, unanswered
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
-from igpe.dynamics.shooting.base import Estimator, is_plain, minimises_squares, objective_at
+from igpe.dynamics.shooting.base import (
+    ROUGHLY,
+    Estimator,
+    is_large,
+    is_plain,
+    minimises_squares,
+    objective_at,
+)
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.problem import Problem
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, Work
 
-ROUGHLY, TRIALS = 0.3, 16  # s and points of `roughly`
+SOON, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
 MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum
 
@@ -101,8 +110,9 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     """The search of the other unknowns than those `found`, for one that the settings give.
 
     A problem with constraints is searched from few starts by collocation, which keeps them, or by
-    multiple shooting where the loss is not least squares. `IteratedSearch` replaces the default
-    search where step 3 estimated nothing and many unknowns are left, as in most PEtab problems.
+    multiple shooting where the loss is not least squares. The default integrates many states
+    roughly. `IteratedSearch` replaces it where step 3 estimated nothing and many unknowns are left,
+    as in most PEtab problems.
     """
     if not isinstance(search, MultiStart):
         return search
@@ -112,6 +122,8 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     is_default = search == MultiStart(seed=search.seed)
     if is_default and not found and len(problem.box) >= MANY:
         return IteratedSearch(seed=search.seed)
+    if is_default and is_large(problem):
+        return replace(search, local=SingleShooting(ROUGHLY))
     return search
 
 
@@ -127,8 +139,8 @@ def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
     if not is_plain(rest) or not rest.box.bounded:
         raise KeyboardInterrupt
     with finishing():
-        residuals = Residuals(rest, Sundials(seconds=ROUGHLY))
-    fit = residuals.best_of(rest.box.sobol(TRIALS, 0), ROUGHLY)
+        residuals = Residuals(rest, Sundials(seconds=SOON))
+    fit = residuals.best_of(rest.box.sobol(TRIALS, 0), SOON)
     parameters = {**found, **rest.box.mapping(fit.x)}
     cost = np.inf if fit.at is None else objective_at(rest, fit.at)
     return Estimate(parameters, cost, Status.INTERRUPTED, "trials, without a search")

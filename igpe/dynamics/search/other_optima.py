@@ -14,6 +14,7 @@ What is found is exchanged again, so that three unknowns that may change places 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.base import ROUGHLY, is_large
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.bounded import bounded_solution
@@ -94,7 +96,8 @@ class OtherOptima(NamedTuple):
 
 def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     """Distinct optima within the threshold, best first."""
-    residuals = Residuals(problem, QUICKLY)
+    quickly = replace(ROUGHLY, max_steps=QUICKLY.max_steps) if is_large(problem) else QUICKLY
+    residuals = Residuals(problem, quickly)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
     why = ""

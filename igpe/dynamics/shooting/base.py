@@ -12,6 +12,7 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError, Unsupported
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
 from igpe.numerics.least_squares.active import on_bounds, undetermined
 from igpe.numerics.least_squares.base import Fit, Linearised, Robust
 from igpe.problem.problem import Problem
@@ -89,6 +90,23 @@ def constrained_unknowns(problem: Problem) -> set[str]:
 def is_plain(problem: Problem) -> bool:
     """Return True if the problem has constant unknowns and no constraints, as shooting needs it."""
     return not problem.time_varying and not constraints(problem)
+
+
+MANY_STATES = 40  # from which integrations and programs are slow enough to be chosen by their cost
+ROUGHLY = Automatic(1e-6, 1e-8, slack=100.0)
+"""While optima of many states are sought that are corrected afterwards: in a third of the time of
+1e-8, sums of squares right to 1e-5."""
+
+
+def is_large(problem: Problem) -> bool:
+    """Return True if an experiment has many states."""
+    return max(len(instance.states) for instance in problem.instances) >= MANY_STATES
+
+
+def mostly_measured(problem: Problem) -> bool:
+    """Return True if half of the states are: collocation knows where trajectories are."""
+    pairs = zip(problem.experiments, problem.instances, strict=True)
+    return all(2 * len({*e.measured} & {*i.states}) >= len(i.states) for e, i in pairs)
 
 
 def minimises_squares(problem: Problem) -> bool:

@@ -133,8 +133,8 @@ def _block(chain: Chain, loss: Robust, weight: FloatArray, size: FloatArray) -> 
     sums = np.zeros((len(chain.gap), n_x, rows.shape[1]))
     if len(rows):
         owners, begins = np.unique(chain.owner, return_index=True)
-        products = rows[:, :n_x, None] * rows[:, None, :]
-        sums[owners] = np.add.reduceat(products, begins, axis=0)
+        for k, own in zip(owners, np.split(rows, begins[1:]), strict=True):
+            sums[k] = own[:, :n_x].T @ own
     sums = sums[1:]
     corner = rows[:, n_x:].T @ rows[:, n_x:]
     corner += links.reshape(-1, width).T @ heavy.reshape(-1, width)
