@@ -1,0 +1,191 @@
+"""How large a model may be: chains, networks and tubes of 50 to 1,000 states.
+
+    python benchmarks/size.py [integrate] [check] [estimate] [--quick] [--only TEXT]
+                              [--store FOLDER] [--json FILE]
+
+integrate  the course with the derivatives of all that is measured by all unknowns, at rtol 1e-8, by
+           igpe, by CasADi's CVODES with forward sensitivities, and by SciPy's BDF with sparse
+           Jacobians and differences (a multiple of one course); then igpe's gradient of a sum of
+           squares by one sweep back; and what the first call takes, the compiler's time included
+check      `igpe.check`
+estimate   `igpe.estimate(problem, certify=False)`, all included, and the largest error of an
+           unknown in standard errors
+growth     of each figure over the sizes: the exponent of a power of the number of states
+--quick    sizes up to 100
+
+Every case runs in a process of its own and is kept in the store; seconds are of the processor, with
+the compiler's. One that takes more than LONGEST is stopped and counts as not finished.
+"""
+
+# ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
+import os
+
+for _library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
+import argparse
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from figures import Row, at_least, at_most, command
+from size.families import FAMILIES, Case
+from trust.run import Answer, run_all
+
+import igpe
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.shooting.residuals import Residuals
+from igpe.equations.compiled import compiled
+
+LONGEST = 600.0  # s of a case
+SIZES = {"chain": (50, 100, 300), "network": (100, 300, 1000), "tube": (50, 200, 400, 1000)}
+ESTIMATED = {"chain": (50, 100, 300), "network": (100,), "tube": (50, 200, 400)}
+LIMITS = {
+    ("estimate", "chain", 100): 20.0,
+    ("estimate", "chain", 300): 150.0,
+    ("estimate", "tube", 200): 8.0,
+    ("estimate", "tube", 400): 15.0,
+    ("derivatives", "network", 1000): 5.0,
+    ("gradient", "network", 1000): 1.0,
+}
+CHECK, FIRST, MEMORY = 10.0, 10.0, 2048.0  # s, s, MiB
+PEERS = {"SciPy": 3.0, "CasADi": 3.0}  # times as fast as these from 200 states on
+
+
+def seconds() -> float:
+    """Of this process and of those that ended."""
+    own, others = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds and result."""
+    began = seconds()
+    result = work()
+    return seconds() - began, result
+
+
+def integrate(case: Case) -> dict[str, float]:
+    """See above."""
+    method = Automatic(1e-8, 1e-10)
+    first, _ = timed(lambda: Residuals(case.problem, method)(case.truth))
+    residuals = Residuals(case.problem, method)  # prepared before
+    found = {"first call": first, "derivatives": timed(lambda: residuals(case.truth * 1.01))[0]}
+    intervals = residuals.runs[0].simulation.intervals
+    starts = case.equations.start[None]
+    weights = np.zeros(intervals.run(starts, case.truth, derivatives=False).measured.shape)
+    weights[:] = np.random.default_rng(0).standard_normal(weights.shape)
+    none = np.zeros((starts.size + len(case.truth), 1))
+
+    def sweep() -> Any:
+        return intervals.swept(intervals.recorded(starts, case.truth, none), weights)
+
+    sweep()
+    found["gradient"] = timed(sweep)[0]
+    found["CasADi"] = _casadi(case)
+    found["SciPy"] = (1 + len(case.truth)) * timed(lambda: case.equations.course(case.truth))[0]
+    return found
+
+
+def _casadi(case: Case) -> float:
+    """CVODES on igpe's equations, sparse LU, forward sensitivities; without the making of it."""
+    ivp = compiled(case.problem).initial_value_problem(0)
+    dae = {"x": ivp.x, "p": ivp.q, "ode": ivp.f}
+    options = {"reltol": 1e-8, "abstol": 1e-10, "linear_solver": "csparse", "max_num_steps": 10**6}
+    times = case.equations.times[case.equations.times > 0].tolist()
+    solver = ca.integrator("solver", "cvodes", dae, 0.0, times, options)
+    directions = solver.forward(len(case.truth))
+    plain = solver(x0=case.equations.start, p=case.truth)
+    seeds = {"fwd_p": ca.DM.eye(len(case.truth))}
+    given = {"x0": case.equations.start, "p": case.truth, "out_xf": plain["xf"]}
+    return timed(lambda: directions(**given, **seeds))[0]
+
+
+def check(case: Case) -> dict[str, float]:
+    """See above."""
+    return {"check": timed(lambda: igpe.check(case.problem))[0]}
+
+
+def estimate(case: Case) -> dict[str, float]:
+    """See above."""
+    spent, result = timed(lambda: igpe.estimate(case.problem, certify=False, seed=0))
+    pairs = zip(result.estimates, case.truth, strict=True)
+    off = max(abs(e.value - t) / e.standard_error for e, t in pairs)
+    return {"estimate": spent, "largest error": off}
+
+
+WORK = {"integrate": integrate, "check": check, "estimate": estimate}
+
+
+def cases(what: str, given: argparse.Namespace) -> list[str]:
+    """Names of the cases of a section."""
+    sizes = ESTIMATED if what == "estimate" else SIZES
+    every = [f"{f} {n}" for f, some in sizes.items() for n in some if n <= 100 or not given.quick]
+    return [case for case in every if not given.only or given.only in case]
+
+
+def section(what: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
+    """The rows of a section."""
+
+    def work(case: str) -> Answer:
+        family, n = case.split()
+        figures_ = WORK[what](FAMILIES[family](int(n)))
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {**figures_, "memory": most}
+
+    def rows(given: argparse.Namespace) -> Iterator[Row]:
+        with TemporaryDirectory() as cache:  # nothing is compiled before
+            os.environ["XDG_CACHE_HOME"] = cache
+            store = given.store / f"{what}.jsonl" if given.store else None
+            answers = run_all(store, cases(what, given), work, LONGEST)
+        for case, answer in answers.items():
+            yield from _rows(what, case, answer)
+        yield from _growth(answers)
+
+    return rows
+
+
+def _rows(what: str, case: str, answer: Answer) -> Iterator[Row]:
+    family, n = case.split()
+    if "killed" in answer or "crashed" in answer:
+        yield Row(case, f"{what}, not finished", answer.get("killed", np.nan), "s", "", False)
+        return
+    for name in ("first call", "derivatives", "gradient", "check", "estimate"):
+        if name in answer:
+            usual = {"check": CHECK, "first call": FIRST}.get(name)
+            limit = LIMITS.get((name, family, int(n)), usual)
+            yield at_most(case, name, answer[name], "s", limit)
+    for peer, times in PEERS.items():
+        if peer in answer:
+            ratio, name = answer[peer] / answer["derivatives"], f"derivatives, {peer} over igpe"
+            is_large = int(n) >= 200
+            yield at_least(case, name, ratio, "-", times if is_large else 1 / 1.5)
+    if "largest error" in answer:
+        yield Row(case, "largest error in standard errors", answer["largest error"], "-", "", None)
+    yield at_most(case, f"memory, {what}", answer["memory"], "MiB", MEMORY)
+
+
+def _growth(answers: dict[str, Answer]) -> Iterator[Row]:
+    """Exponents over at least three sizes of a family."""
+    for family in FAMILIES:
+        own = {int(c.split()[1]): a for c, a in answers.items() if c.startswith(family)}
+        for name in ("derivatives", "gradient", "check", "estimate"):
+            pairs = [(n, a[name]) for n, a in own.items() if name in a]
+            if len(pairs) > 2:
+                exponent = float(np.polyfit(*np.log(np.array(pairs)).T, 1)[0])
+                yield Row(family, f"{name}, power of the states", exponent, "-", "", None)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """The benchmark's own."""
+    parser.add_argument("--quick", action="store_true", help="sizes up to 100")
+    parser.add_argument("--store", type=Path, help="folder that keeps answers, to resume from")
+    parser.add_argument("--only", help="run only the cases whose name contains this text")
+
+
+if __name__ == "__main__":
+    command(__doc__, "Size", {what: section(what) for what in WORK}, options)
