@@ -265,7 +265,10 @@ def _determined(
         sized = Field(field.primes, 1 + len(d.columns), random)
         series = PowerSeries(d, sized, constants, point.q[:, list(d.columns)], y, orders=orders)
         rows.append(_rows(series, own, monomials, orders))
-    every = np.concatenate(rows, axis=1)
+    longest = max(one.shape[-1] for one in rows)
+    missing = [(0, 0)] * 3
+    wide = [np.pad(one, [*missing, (0, longest - one.shape[-1])]) for one in rows]
+    every = np.concatenate(wide, axis=1)
     every = every if every[..., 1:].any() else every[..., :1]
     result = []
     for matrix, prime in zip(every, field.primes, strict=True):
@@ -290,7 +293,7 @@ def _rows(
     monomials: Sequence[Exponents],
     orders: int,
 ) -> Residues:
-    """(points, rows, n_monomials, orders) the functions of all relations."""
+    """(points, rows, n_monomials, orders or 1) the functions of all relations."""
     grid = series.grid
     columns = [monomials.index(m) for one in relations for m in one]
     which = np.repeat(np.arange(len(relations)), [len(one) for one in relations])
@@ -302,7 +305,5 @@ def _rows(
             table = np.stack([v[:, 0] for v in values], axis=1)
             result[:, :, which, columns, order] = table.reshape(grid.points, grid.size, -1)
     if grid.is_single:  # each order is a row, which does not depend on the length
-        steady = np.zeros((grid.points, orders, *shape[2:]), dtype=np.uint64)
-        steady[..., 0] = result[:, 0].transpose(0, 3, 1, 2)
-        result = steady
-    return result.reshape(grid.points, -1, len(monomials), orders)
+        result = result[:, 0].transpose(0, 3, 1, 2)[..., None]
+    return result.reshape(grid.points, -1, len(monomials), result.shape[-1])
