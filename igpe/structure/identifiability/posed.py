@@ -9,6 +9,8 @@ brings the experiments into the form of power series.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import casadi as ca
@@ -84,10 +86,11 @@ class PosedEquations:
         """Number of states, and of slopes."""
         return len(self.states)
 
-    @property
+    @cached_property
     def single_starts(self) -> dict[str, str]:
         """Unknown -> state whose start value it is, and nothing but that."""
-        rows = [self.start_pattern[[i]].indices for i in range(self.n_states)]
+        ends = self.start_pattern.indptr
+        rows = [self.start_pattern.indices[a:b] for a, b in pairwise(ends)]
         return {
             self.q_names[int(row[0])]: state
             for i, (state, row) in enumerate(zip(self.states, rows, strict=True))
