@@ -265,13 +265,8 @@ def _determined(
         sized = Field(field.primes, 1 + len(d.columns), random)
         series = PowerSeries(d, sized, constants, point.q[:, list(d.columns)], y, orders=orders)
         rows.append(_rows(series, own, monomials, orders))
-    longest = max(one.shape[-1] for one in rows)
-    missing = [(0, 0)] * 3
-    wide = [np.pad(one, [*missing, (0, longest - one.shape[-1])]) for one in rows]
-    every = np.concatenate(wide, axis=1)
-    every = every if every[..., 1:].any() else every[..., :1]
     result = []
-    for matrix, prime in zip(every, field.primes, strict=True):
+    for matrix, prime in zip(_together(rows), field.primes, strict=True):
         local = local_echelon(matrix, prime, 1)
         if not local.steady:
             raise Singular
@@ -285,6 +280,14 @@ def _determined(
             _minus(other, 1, first) for first, *others in groups.values() for other in others
         ])
     return result
+
+
+def _together(rows: Sequence[Residues]) -> Residues:
+    """(points, rows, n_monomials, orders) of all experiments; one order if there are no others."""
+    longest = max(one.shape[-1] for one in rows)
+    wide = [np.pad(one, [*[(0, 0)] * 3, (0, longest - one.shape[-1])]) for one in rows]
+    every = np.concatenate(wide, axis=1)
+    return every if every[..., 1:].any() else every[..., :1]
 
 
 def _rows(
