@@ -123,7 +123,7 @@ def _refined(
 
     Those that Ctrl-C leaves no time for as well.
     """
-    residuals = Residuals(problem, settings.integrator)
+    residuals = Residuals(problem, settings.compiled)
     for x in values:
         rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
         exact = if_in_time(partial(refine, problem, residuals, rough))

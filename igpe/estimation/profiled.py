@@ -13,7 +13,6 @@ import numpy as np
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.status import Clock, Status
-from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
 from igpe.dynamics.shooting.residuals import Residuals
@@ -67,10 +66,8 @@ def _profiled(
     problem: Problem, result: Result, names: Sequence[str], settings: Settings
 ) -> Profiles | None:
     """Profiles at the result; None if there are none, or no time for them."""
-    exact = settings.integrator
-    if exact == Settings().integrator:  # as exact, and several times as fast
-        exact = Automatic(exact.rtol, exact.atol)
-    method, residuals = SingleShooting(exact), Residuals(problem, exact)
+    method = SingleShooting(settings.compiled)
+    residuals = Residuals(problem, method.integrator)
     level = settings.confidence
 
     def made_now() -> Profiles:

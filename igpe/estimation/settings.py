@@ -65,10 +65,13 @@ class Settings(Suggesting):
 
     def suited(self, problem: Problem) -> "Settings":
         """Return the settings with the default integrator that suits the number of states."""
-        usual = Settings().integrator
-        if self.integrator != usual or not is_large(problem):
-            return self
-        return replace(self, integrator=Automatic(usual.rtol, usual.atol))
+        return replace(self, integrator=self.compiled) if is_large(problem) else self
+
+    @property
+    def compiled(self) -> Integrator:
+        """The integrator; for the default one that is as exact and, once compiled, faster."""
+        exact = self.integrator
+        return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 
     def require_solvers(self) -> None:
         """Refuse outside solvers that were chosen but are not installed.
