@@ -213,9 +213,12 @@ class _Search:
 
     def _refitted(self, moved: Iterable[tuple[FloatArray, list[int]]]) -> list[FloatArray]:
         """Points with moved unknowns held and the others fitted again, the best first."""
-        fits = [profiled(self.landscape, there, held, search=HELD) for there, held in moved]
-        usable = sorted((f for f in fits if f.at is not None), key=lambda f: f.cost)
-        return [fit.x for fit in usable[:EXCHANGES]]
+        ends = []
+        for there, held in moved:
+            fit = profiled(self.landscape, there, held, search=HELD)
+            if fit.at is not None:  # without it, as derivatives of many ends take much memory
+                ends.append((fit.cost, fit.x))
+        return [x for _, x in sorted(ends, key=lambda end: end[0])[:EXCHANGES]]
 
 
 def wells(landscape: Landscape, x: FloatArray) -> list[FloatArray]:
