@@ -73,6 +73,7 @@ class Compiled:
         key = index, until, plain_powers
         if key not in self._posed:
             experiment, system = self.problem.experiments[index], self.systems[index]
+            system = system.flow or system
             names = frozenset() if plain_powers else self.constants[index]
             family = id(system.residual), experiment.told, names, until
             found = initial_value_problem(

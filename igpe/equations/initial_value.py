@@ -267,6 +267,7 @@ def _posed(
     posed.read_inputs()
     posed.read_varying()
     y = stack(system.unknowns[j] for j in solved.implicit)
+    start = ca.substitute(start, symbols.s, start)  # one that is computed from others
     initial, moved = ca.substitute(start, symbols.p, p), ca.vertcat(symbols.x, y)
 
     def numbered(expressions: Any) -> Any:
@@ -310,7 +311,11 @@ def _posed(
         g=field.g,
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
-        algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
+        algebraic={
+            n: inserted(z[i])
+            for i, n in enumerate(symbols.algebraics)
+            if n not in system.auxiliary
+        },
         tables=field.tables,
         scale=scale,
         largest=largest,
@@ -450,7 +455,7 @@ class _Posed:
 
     def start(self, state: str) -> Any:
         """The start value of a state."""
-        value: Any = self.experiment.start.get(state, self.system.starts.get(state))
+        value: Any = self.system.start_of(state, self.experiment)
         if isinstance(value, Unknown):
             return self.free(self.problem.start_unknown(state, self.experiment))
         if isinstance(value, str):
