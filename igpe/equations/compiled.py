@@ -54,6 +54,9 @@ class Compiled:
         pairs = zip(problem.experiments, self.systems, strict=True)
         self.constants = constants(problem.experiments, self.systems)
         self.switching = tuple(moves(problem, e, system) for e, system in pairs)
+        for k, system in enumerate(self.systems):
+            if system.reduction is not None:  # posing it compares start values
+                self.initial_value_problem(k, switching=True)
 
     def initial_value_problem(
         self,

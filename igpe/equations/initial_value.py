@@ -20,6 +20,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.reading.pieces import moves, of_time, ramp
+from igpe.equations.reduction import require_consistent
 from igpe.equations.sizes import ProblemSizes
 from igpe.equations.switching import (
     Jump,
@@ -284,6 +285,14 @@ def _posed(
     z = stack(solved.expressions[n_x:])
     unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
     q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time
+    if (reduction := system.reduction) is not None:
+        given = {n: ca.substitute(v, symbols.p, p) for n, v in reduction.given.items()}
+        pairs = {
+            n: ca.vertcat(initial[i], given.get(n, np.nan))
+            for i, n in enumerate(symbols.states)
+            if n in reduction.bound
+        }
+        require_consistent(experiment, reduction, pairs, q, problem.box.select(unknowns))
     last = max(until, float(experiment.times[-1]))
     u = stack(posed.switches)
     clock = TimeSymbols(symbols.t, u, q, moved, tuple(posed.tables), t0, last)

@@ -16,7 +16,7 @@ SIAM J. Sci. Comput. 14, 677). Two forms of this are used.
       dx = slopes of the equations - rate D H' (H D H')^-1 h,    H = dh/dx,    so that dh = - rate h
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,11 +24,12 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import ModelError
 from igpe.equations.differentiation import DerivativeArray, abrupt
 from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import blocks, incidence, matching
-from igpe.equations.reading.pieces import of_time, ramp
+from igpe.equations.reading.pieces import of_time
 from igpe.equations.symbols import Symbols, stack
 from igpe.equations.system import Reduction, System
 from igpe.problem.experiment import Experiment, Unknown
@@ -39,7 +40,8 @@ RATE = 30.0  # of the pull, in the experiment's durations
 NEWTON = 20  # steps to a start value that is no closed form
 CLOSE = 1e-9  # relative residual at which such a value counts
 SAME = 1e-6  # relative difference of start values that contradict each other
-INDEPENDENT = 1e-7  # of a row's or column's length: what the others leave of it
+INDEPENDENT = 1e-7  # of the longest: what others leave of a row that is independent of them
+DRAWS = 4  # points at which start values are compared that unknowns move
 TRIES, STEPS = 6, 60  # to meet the constraints in numbers
 
 
@@ -93,6 +95,11 @@ class _Reduced:
         """What experiment or model give as start value; None if nothing."""
         return self.experiment.start.get(state, self.read.starts.get(state))
 
+    def _expression(self, state: str) -> Any:
+        """A given start value in the model's parameters; that of an `Unknown` is none."""
+        given, s = self.given(state), self.symbols
+        return s.p[s.parameters.index(given)] if isinstance(given, str) else ca.SX(given)
+
     def system(self) -> System:
         """See `reduced`."""
         s, starts = self.symbols, dict(self.read.starts)
@@ -115,8 +122,10 @@ class _Reduced:
         )
         bound_names = tuple(s.states[i] for i in bound)
         starts = {n: v for n, v in starts.items() if n not in bound_names}
+        given = {n: self._expression(n) for n in bound_names if self.given(n) is not None}
+        levels = dict(self.array.levels)
         reduction = Reduction(
-            self.array.index, dict(self.array.levels), bound_names, tuple(names), computed
+            self.array.index, levels, bound_names, tuple(names), computed, given
         )
         events, of_flow = self._events(free)
         flow = replace(self._flow(), starts=starts | computed, reduction=reduction, events=of_flow)
@@ -169,11 +178,14 @@ class _Reduced:
             raise self._jumps(name, "is linear between points, so that its slope jumps")
         if order > 1:
             return ca.SX(0)
-        begins = np.array([table.times[0], *table.times[1:]])
-        before = Table(
-            np.array([begins[0] - 1.0, *begins]), np.array([0.0, *slopes, 0.0]), hold=True
-        )
-        return ramp(before, t)
+        ends, slope = [*table.times[1:]], ca.SX(0)
+        if table.times[0] > e.start_time:  # the first value is held until then
+            ends, slopes = [*table.times], np.array([0.0, *slopes])
+        if table.times[-1] >= e.times[-1]:
+            ends, slopes, slope = ends[:-1], slopes[:-1], ca.SX(slopes[-1])
+        for end, value in zip(reversed(ends), reversed(slopes), strict=True):
+            slope = ca.if_else(t <= end, value, slope)  # at a bend that before it
+        return slope
 
     def _jumps(self, name: str, why: str) -> ModelError:
         equations = [n for n, level in self.array.levels.items() if level]
@@ -348,11 +360,8 @@ class _Reduced:
 
     def _guess(self, name: str, equations: Any, unknown: Any) -> Any:
         """Where to look for an implicit start value: as given, else as the variable has it."""
-        s, given = self.symbols, self.given(name) if name in self.symbols.states else None
-        if isinstance(given, str):
-            return s.p[s.parameters.index(given)]
-        if given is not None:
-            return ca.SX(given)
+        if name in self.symbols.states and self.given(name) is not None:
+            return self._expression(name)
         number = self.point.hint(name)
         if number is None and any(ca.which_depends(equations, unknown, 2)):
             raise ModelError(
@@ -362,6 +371,46 @@ class _Reduced:
                 "start value in Experiment(start=...)."
             )
         return ca.SX(1.0 if number is None else number)
+
+
+def require_consistent(
+    experiment: Experiment, reduction: Reduction, pairs: Mapping[str, Any], q: Any, box: Box
+) -> None:
+    """Raise ModelError where given start values contradict what the equations give.
+
+    pairs   bound state -> SX (2,) its start value as computed and as given (or NaN), in q
+    q, box  the free unknowns, SX, and where they may lie
+    """
+    both = ca.horzcat(*pairs.values())
+    function, rng = ca.Function("starts", [q], [both]), np.random.default_rng(0)
+    draws = [box.middle * (1 + 0.1 * rng.uniform(-1, 1, len(box))) for _ in range(DRAWS)]
+    points = [box.middle, *map(box.clip, draws)] if ca.depends_on(both, q) else [box.middle]
+    names, run = list(pairs), f"Experiment '{experiment.name}': "
+    equations = sorted(reduction.differentiated)
+    values = [function(point).full() for point in points]
+    if all(np.isnan(v[0]).any() for v in values):
+        lost = [n for n, v in zip(names, values[0][0], strict=True) if np.isnan(v)]
+        raise ModelError(
+            f"{run}the start values of {lost} follow from {equations} and the start values of "
+            f"{list(reduction.free)}, but these equations have no root near where the model's "
+            "variables are. Correct the start values, or give the variables values near the root."
+        )
+    for point, (computed, given) in zip(points, values, strict=True):
+        size = np.nanmax(np.abs(values[0]), initial=0.0)
+        near = SAME * np.maximum(np.abs(computed), np.abs(given)) + CLOSE * size
+        for k in np.flatnonzero(np.abs(computed - given) > near):
+            at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(box.names, point, strict=True))
+            fixes = (
+                f" at {at}. They would determine unknowns that are to be estimated"
+                if ca.depends_on(pairs[names[k]], q)
+                else ""
+            )
+            raise ModelError(
+                f"{run}the start values contradict the equations {equations}: '{names[k]}' is "
+                f"given as {given[k]:.6g}, but follows from the others as {computed[k]:.6g}"
+                f"{fixes}. Leave '{names[k]}' out of start, and it is computed, or correct the "
+                f"start values of {list(reduction.free)}."
+            )
 
 
 def _newton(equations: Any, unknown: Any, guess: Any) -> Any:
@@ -384,15 +433,14 @@ def _independent(rows: FloatArray, ranks: Sequence[Any], number: int) -> list[in
     rows    (n, m);  ranks: of each, sorted
     returns fewer where there are no more
     """
-    length = np.linalg.norm(rows, axis=1)
-    rest = rows / np.where(length > 0, length, 1.0)[:, None]
-    chosen: list[int] = []
+    rest, chosen = rows, list[int]()
+    least = INDEPENDENT * float(np.linalg.norm(rows, axis=1).max(initial=0.0))
     for rank in sorted(set(ranks)):
         own = [i for i, r in enumerate(ranks) if r == rank]
         while len(chosen) < number:
             left = np.linalg.norm(rest[own], axis=1)
             best = own[int(np.argmax(left))]
-            if not left.max() > INDEPENDENT:
+            if not left.max() > least:
                 break
             chosen.append(best)
             axis = rest[best] / left.max()

@@ -30,6 +30,7 @@ class Reduction(NamedTuple):
                     variables now
     free            states that keep slopes and start values
     starts          bound state -> its start value, an expression in p and s
+    given           bound state -> the start value that experiment or model give, if they do
     """
 
     index: int
@@ -37,6 +38,7 @@ class Reduction(NamedTuple):
     bound: tuple[str, ...]
     free: tuple[str, ...]
     starts: Mapping[str, Any]
+    given: Mapping[str, Any]
 
     def __str__(self) -> str:
         often = {1: "once", 2: "twice"}
