@@ -14,6 +14,9 @@ SIAM J. Sci. Comput. 14, 677). Two forms of this are used.
   and kept by a pull that is zero where they hold (D: squares of the states' sizes):
 
       dx = slopes of the equations - rate D H' (H D H')^-1 h,    H = dh/dx,    so that dh = - rate h
+
+  What is left of h are errors of integration. What is measured is computed from the states after
+  one step of Newton's method to h = 0, which leaves of these errors their squares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +33,8 @@ from igpe.equations.differentiation import DerivativeArray, abrupt
 from igpe.equations.elimination import Solved, solve_for
 from igpe.equations.incidence import blocks, incidence, matching
 from igpe.equations.reading.pieces import of_time
-from igpe.equations.symbols import Symbols, stack
+from igpe.equations.sizes import ProblemSizes
+from igpe.equations.symbols import stack
 from igpe.equations.system import Reduction, System
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, evaluate
@@ -279,7 +283,8 @@ class _Reduced:
             follows = -ca.solve(ca.jacobian(held, implicit), ca.densify(ca.jacobian(held, s.x)))
             by_x += ca.mtimes(ca.jacobian(hidden, implicit), follows)
         pulled = sorted({*incidence(hidden, s.x).col.tolist(), *by_x.sparsity().get_col()})
-        size = self.point.sizes[: len(s.states)]
+        sizes = ProblemSizes(self.problem, self.experiment, self.read.starts)
+        size = sizes.of_states(s.states)[1]
         span = float(self.experiment.times[-1]) - self.experiment.start_time
         weighted = ca.mtimes(ca.diag(ca.DM(size**2)), by_x.T)
         force = stack(ca.SX.sym(f"pull {k}") for k in range(hidden.numel()))
@@ -302,11 +307,13 @@ class _Reduced:
         names = [self.rows[i] for i in self.kept]
         names += [f"pull of {s.states[i]}" for i in pulled]
         names += [f"pull {k}" for k in range(hidden.numel())]
+        measured, nearest = self.read.measured.items(), s.x - ca.mtimes(weighted, force)
         return replace(
             self.read,
             symbols=own,
             equations=tuple(names),
             residual=residual,
+            measured={n: ca.substitute(ca.SX(e), s.x, nearest) for n, e in measured},
             auxiliary=frozenset(auxiliary),
         )
 
