@@ -522,7 +522,7 @@ def _actions(steps: Steps) -> tuple[str, ...]:
     problem, structure = steps.problem, steps.structure
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
-        *structure.warnings,
+        *structure.notes,
         *(
             f"Nothing measured depends on {n}, which was held. Measure "
             f"{either(structure[n].measure)} as well, or fix it."
