@@ -47,6 +47,7 @@ SAME = 1e-6  # relative difference of start values that contradict each other
 INDEPENDENT = 1e-7  # of the longest: what others leave of a row that is independent of them
 DRAWS = 4  # points at which start values are compared that unknowns move
 TRIES, STEPS = 6, 60  # to meet the constraints in numbers
+HELD = 1e-3  # of the steps of others: those of states whose start value is given
 
 
 def reduced(
@@ -82,22 +83,50 @@ class _Reduced:
         self.further = tuple(array.further)
         self.unknown = ca.vertcat(s.dx, s.z, stack(array.further.values()))
         self.point = _Point(self)
-        by_x, by_unknown = self.point.derivatives()
+        self._choose(*self.point.derivatives(self.point.near_start()))
+        if self._missing:  # start values that meet no constraints are no place to judge
+            self._choose(*self.point.derivatives(self.point.anywhere()))
+        self._refuse_starts()
+
+    def _choose(self, by_x: FloatArray, by_unknown: FloatArray) -> None:
+        """Rows to keep, and bound and free states."""
         self.kept = self._kept(by_unknown)
         self.bound = self._bound(by_x, by_unknown)
-        self.free = [i for i in range(len(s.states)) if i not in set(self.bound)]
-        if missing := [s.states[i] for i in self.free if self.given(s.states[i]) is None]:
-            bound = [s.states[i] for i in self.bound]
+        self.free = [i for i in range(len(self.symbols.states)) if i not in set(self.bound)]
+
+    @property
+    def _missing(self) -> list[str]:
+        names = (self.symbols.states[i] for i in self.free)
+        return [n for n in names if self.given(n) is None]
+
+    def _refuse_starts(self) -> None:
+        """Refuse start values that are missing, and unknown ones that follow from others."""
+        bound = [self.symbols.states[i] for i in self.bound]
+        if missing := self._missing:
             raise ModelError(
                 f"{self._place()}the states {missing} have no start value. The equations give those"
                 f" of {bound} from the others, but not these. Give it in "
                 f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
                 "igpe.Unknown(lower, upper) to estimate it."
             )
+        if unknown := [n for n in bound if isinstance(self.given(n), Unknown)]:
+            raise ModelError(
+                f"{self._place()}The start values of {unknown} are to be estimated "
+                "(igpe.Unknown), but they follow from the others: of the "
+                f"{len(self.symbols.states)} states {len(bound)} are bound by {[*self.constraints]} "
+                f"and their derivatives. Leave {unknown} out of start; they are computed. The "
+                "model's value or bounds of the variable say which root is meant."
+            )
 
     def given(self, state: str) -> Any:
         """What experiment or model give as start value; None if nothing."""
         return self.experiment.start.get(state, self.read.starts.get(state))
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The equations that, with their derivatives, bind states."""
+        hidden = (row.name for i, row in enumerate(self.array.rows) if i not in set(self.kept))
+        return tuple(dict.fromkeys(hidden))
 
     def _expression(self, state: str) -> Any:
         """A given start value in the model's parameters; that of an `Unknown` is none."""
@@ -129,7 +158,7 @@ class _Reduced:
         given = {n: self._expression(n) for n in bound_names if self.given(n) is not None}
         levels = dict(self.array.levels)
         reduction = Reduction(
-            self.array.index, levels, bound_names, tuple(names), computed, given
+            self.array.index, levels, self.constraints, bound_names, tuple(names), computed, given
         )
         events, of_flow = self._events(free)
         flow = replace(self._flow(), starts=starts | computed, reduction=reduction, events=of_flow)
@@ -235,15 +264,6 @@ class _Reduced:
         bound = _independent(hidden.T, ranks, number)
         if len(bound) < number:
             raise self._singular(self.kept)
-        names = [self.symbols.states[i] for i in bound]
-        if unknown := [n for n in names if isinstance(self.given(n), Unknown)]:
-            raise ModelError(
-                f"{self._place()}The start values of {unknown} are to be estimated "
-                "(igpe.Unknown), but they follow from the others: of the "
-                f"{len(self.symbols.states)} states {number} are bound by the equations and their "
-                f"derivatives. Leave {unknown} out of start; they are computed. The model's value "
-                "or bounds of the variable say which root is meant."
-            )
         return sorted(bound)
 
     def _events(self, free: Sequence[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -253,9 +273,9 @@ class _Reduced:
         for jump in self.read.events:
             if tied := [s.states[i] for i in jump.after if i in hidden]:
                 raise ModelError(
-                    f"{self._place()}An event changes {tied}, which the equations bind to other "
-                    f"states ({self.array.levels} were differentiated). They cannot jump alone. "
-                    "Let the event change other states, or write the constraint as a balance."
+                    f"{self._place()}An event changes {tied}, which {[*self.constraints]} and "
+                    "their derivatives bind. They cannot jump alone. Let the event change other "
+                    "states, or write the constraint as a balance."
                 )
         own = (j._replace(after={place[i]: v for i, v in j.after.items()}) for j in self.read.events)
         return tuple(own), self.read.events
@@ -393,7 +413,7 @@ def require_consistent(
     draws = [box.middle * (1 + 0.1 * rng.uniform(-1, 1, len(box))) for _ in range(DRAWS)]
     points = [box.middle, *map(box.clip, draws)] if ca.depends_on(both, q) else [box.middle]
     names, run = list(pairs), f"Experiment '{experiment.name}': "
-    equations = sorted(reduction.differentiated)
+    equations = list(reduction.constraints)
     values = [function(point).full() for point in points]
     if all(np.isnan(v[0]).any() for v in values):
         lost = [n for n, v in zip(names, values[0][0], strict=True) if np.isnan(v)]
@@ -469,8 +489,12 @@ class _Point:
         self.u = np.array([self._input(n) for n in s.inputs])
         number = [self._start(n) for n in s.states]
         number += [self.hint(n) for n in reduced.names]
-        self.begin = np.array([0.0 if v is None else v for v in number])
-        self.sizes = np.where(np.abs(self.begin) > 0, np.abs(self.begin), 1.0)
+        drawn = np.random.default_rng(1).normal(size=len(number))
+        known = np.array([v is not None for v in number])
+        self.begin = np.array([w if v is None else v for v, w in zip(number, drawn, strict=True)])
+        self.sizes = np.where(known & (self.begin != 0), np.abs(self.begin), 1.0)
+        given = [reduced.given(n) is not None for n in s.states] + [False] * len(reduced.names)
+        self.moves = np.where(given, HELD, 1.0) * self.sizes
         v = ca.vertcat(s.x, reduced.unknown)
         every = ca.substitute(reduced.every, s.s, s.x)
         old = [s.t, s.u, s.p]
@@ -479,9 +503,21 @@ class _Point:
         by = ca.densify(ca.jacobian(every, v))
         self._function = ca.Function("F", [v], [every, by])
 
-    def derivatives(self) -> tuple[FloatArray, FloatArray]:
-        """Of all rows by states and by what is unknown, both divided by their sizes."""
-        n_x, rng = len(self.reduced.symbols.states), np.random.default_rng(0)
+    def derivatives(self, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Of all rows by states and by what is unknown, times their sizes."""
+        n_x = len(self.reduced.symbols.states)
+        by = self._function(at)[1].full() * self.sizes
+        length = np.linalg.norm(by, axis=1)
+        by = by / np.where(length > 0, length, 1.0)[:, None]
+        return by[:, :n_x], by[:, n_x:]
+
+    def anywhere(self) -> FloatArray:
+        """A point about the start values that need not meet the equations."""
+        return self.begin + 0.3 * self.sizes * np.random.default_rng(2).normal(size=len(self.begin))
+
+    def near_start(self) -> FloatArray:
+        """A point that meets the equations, with the given start values if possible."""
+        rng = np.random.default_rng(0)
         best, least = self.begin, np.inf
         for attempt in range(TRIES):
             moved = 0.1 * attempt * self.sizes * rng.normal(size=len(self.begin))
@@ -490,10 +526,7 @@ class _Point:
                 best, least = v, far
             if least < CLOSE:
                 break
-        by = self._function(best)[1].full() * self.sizes
-        length = np.linalg.norm(by, axis=1)
-        by = by / np.where(length > 0, length, 1.0)[:, None]
-        return by[:, :n_x], by[:, n_x:]
+        return best
 
     def _met(self, v: FloatArray) -> tuple[FloatArray, float]:
         """Gauss-Newton steps of least length."""
@@ -505,8 +538,9 @@ class _Point:
             far = float(np.abs(f).max(initial=0.0))
             if far < CLOSE:
                 break
-            step = np.linalg.lstsq(by * self.sizes, -f[:, 0], rcond=1e-10)[0]
-            v = v + self.sizes * step / max(1.0, float(np.abs(step).max()) / 2)
+            step = np.linalg.lstsq(by * self.moves, -f[:, 0], rcond=1e-10)[0]
+            far_step = float(np.abs(step * self.moves / self.sizes).max(initial=0.0))
+            v = v + self.moves * step / max(1.0, far_step / 2)
         return v, far
 
     def hint(self, name: str) -> float | None:

@@ -26,8 +26,8 @@ class Reduction(NamedTuple):
 
     index           the structural index that they had
     differentiated  equation -> how often it was differentiated
-    bound           states that the equations and their derivatives give from the others: algebraic
-                    variables now
+    constraints     those of these that, with their derivatives, bind states
+    bound           states that they give from the others: algebraic variables now
     free            states that keep slopes and start values
     starts          bound state -> its start value, an expression in p and s
     given           bound state -> the start value that experiment or model give, if they do
@@ -35,6 +35,7 @@ class Reduction(NamedTuple):
 
     index: int
     differentiated: Mapping[str, int]
+    constraints: tuple[str, ...]
     bound: tuple[str, ...]
     free: tuple[str, ...]
     starts: Mapping[str, Any]
@@ -44,11 +45,13 @@ class Reduction(NamedTuple):
         often = {1: "once", 2: "twice"}
         levels = sorted(self.differentiated.items(), key=lambda item: -item[1])
         rows = ", ".join(f"{n} ({often.get(k, f'{k} times')})" for n, k in levels)
-        free = ", ".join(self.free) or "none"
+        several = len(self.bound) > 1
         return (
             f"The equations have index {self.index}. Differentiated by time: {rows}. "
-            f"{', '.join(self.bound)}: algebraic variables, as the equations bind them; their start "
-            f"values are computed. Free states: {free}."
+            f"{', '.join(self.constraints)} so bind{'s' * (len(self.constraints) < 2)} "
+            f"{', '.join(self.bound)}: {'' if several else 'an '}algebraic variable{'s' * several} "
+            f"now, whose start value{'s are' if several else ' is'} computed. Free states: "
+            f"{', '.join(self.free) or 'none'}."
         )
 
 
