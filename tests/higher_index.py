@@ -101,3 +101,60 @@ def flash(times):
         m.t, rule=lambda m, t: m.y[t] == m.alpha * m.x[t] * pyo.exp(5 * (1 - 1 / m.T[t]))
     )
     return m
+
+
+def column(trays, times):
+    """A distillation column of constant pressure and holdups: flows of both phases follow, index 2.
+
+    Tray 0 is the reboiler; reflux comes from a condenser that condenses all, at fixed reflux.
+    """
+    m, last = pyo.ConcreteModel(), trays - 1
+    m.t, m.i = dae.ContinuousSet(initialize=times), pyo.RangeSet(0, last)
+    m.alpha = pyo.Var(initialize=2.0, bounds=(1.2, 5.0))
+    m.duty = pyo.Var(m.t)
+    m.M, m.n, m.H = (pyo.Var(m.i, m.t, initialize=1.0) for _ in range(3))
+    m.dM, m.dn, m.dH = (dae.DerivativeVar(v, wrt=m.t) for v in (m.M, m.n, m.H))
+    m.x, m.T = pyo.Var(m.i, m.t, initialize=0.5), pyo.Var(m.i, m.t, initialize=0.9)
+    m.V, m.L = pyo.Var(m.i, m.t, initialize=1.0), pyo.Var(m.i, m.t, initialize=1.0)
+
+    def light(m, i, t):
+        return m.alpha * m.x[i, t] * pyo.exp(5 * (1 - 1 / m.T[i, t]))
+
+    def enthalpy(m, i, t):
+        return 5.0 + m.T[i, t]
+
+    def above(m, i, t):  # flow, fraction and enthalpy of the liquid that comes down
+        if i < last:
+            return m.L[i + 1, t], m.x[i + 1, t], m.T[i + 1, t]
+        return 0.8 * m.V[last, t], light(m, last, t), m.T[last, t]
+
+    def below(m, i, t):  # of the vapour that comes up
+        return (m.V[i - 1, t], light(m, i - 1, t), enthalpy(m, i - 1, t)) if i else (0.0, 0.0, 0.0)
+
+    def total(m, i, t):
+        feed = 0.4 if i == trays // 2 else 0.0
+        return m.dM[i, t] == feed + above(m, i, t)[0] + below(m, i, t)[0] - m.V[i, t] - m.L[i, t]
+
+    def lights(m, i, t):
+        (down, x, _), (up, y, _) = above(m, i, t), below(m, i, t)
+        feed = 0.4 * 0.5 if i == trays // 2 else 0.0
+        gone = m.V[i, t] * light(m, i, t) + m.L[i, t] * m.x[i, t]
+        return m.dn[i, t] == feed + down * x + up * y - gone
+
+    def energy(m, i, t):
+        (down, _, h), (up, _, vapour) = above(m, i, t), below(m, i, t)
+        feed = 0.4 * 0.9 if i == trays // 2 else 0.0
+        heat = m.duty[t] if i == 0 else 0.0
+        gone = m.V[i, t] * enthalpy(m, i, t) + m.L[i, t] * m.T[i, t]
+        return m.dH[i, t] == feed + down * h + up * vapour + heat - gone
+
+    def boiling(m, i, t):
+        heavy = (1 - m.x[i, t]) * pyo.exp(6 * (1 - 1 / m.T[i, t]))
+        return light(m, i, t) + heavy == 1.0
+
+    for rule in (total, lights, energy, boiling):
+        m.add_component(rule.__name__, pyo.Constraint(m.i, m.t, rule=rule))
+    m.fraction = pyo.Constraint(m.i, m.t, rule=lambda m, i, t: m.n[i, t] == m.x[i, t] * m.M[i, t])
+    m.content = pyo.Constraint(m.i, m.t, rule=lambda m, i, t: m.H[i, t] == m.M[i, t] * m.T[i, t])
+    m.holdup = pyo.Constraint(m.i, m.t, rule=lambda m, i, t: m.M[i, t] == 1.0)
+    return m
