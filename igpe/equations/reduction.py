@@ -31,7 +31,7 @@ from igpe.core.box import Box
 from igpe.core.errors import ModelError
 from igpe.equations.differentiation import DerivativeArray, abrupt
 from igpe.equations.elimination import Solved, solve_for
-from igpe.equations.incidence import blocks, incidence, matching
+from igpe.equations.incidence import Block, blocks, incidence, matching
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.sizes import ProblemSizes
 from igpe.equations.symbols import stack
@@ -290,9 +290,9 @@ class _Reduced:
             rest = stack(self.every[i] for i in range(len(self.rows)) if i not in set(self.kept))
             hidden = ca.substitute(rest, self.unknown, stack(solved.expressions))
             implicit = stack(self.unknown[j] for j in solved.implicit)
-            if not ca.depends_on(hidden, implicit):
-                implicit, solved = ca.SX(0, 1), replace(solved, remaining=ca.SX(0, 1))
-            self._hid = hidden, implicit, solved.remaining
+            parts = _needed(hidden, implicit, solved.remaining)
+            own = stack(implicit[j] for part in parts for j in part.columns)
+            self._hid = hidden, own, stack(solved.remaining[r] for p in parts for r in p.rows)
         return self._hid
 
     def _flow(self) -> System:
@@ -369,20 +369,12 @@ class _Reduced:
         own, rest = stack(sought[j] for j in implicit), solved.remaining
         if not implicit:
             return answers
-        rows = {c: r for r, c in matching(incidence(rest, own)).items()}
-        order = range(len(implicit))
-        parts = blocks(incidence(rest, own), [rows[j] for j in order], list(order))
-        needed = set(incidence(answers, own).col.tolist())
-        for part in reversed(parts):  # what comes before gives what comes later
-            if needed & set(part.columns):
-                needed |= set(incidence(stack(rest[r] for r in part.rows), own).col.tolist())
-        for part in parts:
-            if needed & set(part.columns):
-                unknown, equations = own[part.columns], rest[part.rows]
-                called = [names[implicit[j]] for j in part.columns]
-                guess = [self._guess(name, equations, unknown) for name in called]
-                value = _newton(equations, unknown, stack(guess))
-                answers, rest = (ca.substitute(a, unknown, value) for a in (answers, rest))
+        for part in _needed(answers, own, rest):
+            unknown, equations = own[part.columns], rest[part.rows]
+            called = [names[implicit[j]] for j in part.columns]
+            guess = [self._guess(name, equations, unknown) for name in called]
+            value = _newton(equations, unknown, stack(guess))
+            answers, rest = (ca.substitute(a, unknown, value) for a in (answers, rest))
         return answers
 
     def _guess(self, name: str, equations: Any, unknown: Any) -> Any:
@@ -398,6 +390,19 @@ class _Reduced:
                 "start value in Experiment(start=...)."
             )
         return ca.SX(1.0 if number is None else number)
+
+
+def _needed(expressions: Any, unknown: Any, rest: Any) -> list[Block]:
+    """Blocks of equations `rest` in `unknown` that what is in the expressions needs, in order."""
+    pattern = incidence(rest, unknown)
+    rows = {c: r for r, c in matching(pattern).items()}
+    order = range(unknown.numel())
+    every = blocks(pattern, [rows[j] for j in order], list(order))
+    needed = set(incidence(expressions, unknown).col.tolist())
+    for part in reversed(every):  # what comes before gives what comes later
+        if needed & set(part.columns):
+            needed |= set(incidence(stack(rest[r] for r in part.rows), unknown).col.tolist())
+    return [part for part in every if needed & set(part.columns)]
 
 
 def require_consistent(
