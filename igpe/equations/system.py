@@ -8,7 +8,7 @@ the slopes and algebraic variables they are to be solved for; they are reduced r
 read (`igpe.equations.reduction`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.switching import Jump
 from igpe.equations.symbols import Symbols, stack
 from igpe.problem.experiment import Experiment
+
+MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
 class Reduction(NamedTuple):
@@ -44,15 +46,23 @@ class Reduction(NamedTuple):
     def __str__(self) -> str:
         often = {1: "once", 2: "twice"}
         levels = sorted(self.differentiated.items(), key=lambda item: -item[1])
-        rows = ", ".join(f"{n} ({often.get(k, f'{k} times')})" for n, k in levels)
-        several = len(self.bound) > 1
+        rows = _listed([f"{n} ({often.get(k, f'{k} times')})" for n, k in levels])
+        binds = "binds" if len(self.constraints) == 1 else "bind"
+        now = (
+            "an algebraic variable now, whose start value is computed"
+            if len(self.bound) == 1
+            else "algebraic variables now, whose start values are computed"
+        )
         return (
             f"The equations have index {self.index}. Differentiated by time: {rows}. "
-            f"{', '.join(self.constraints)} so bind{'s' * (len(self.constraints) < 2)} "
-            f"{', '.join(self.bound)}: {'' if several else 'an '}algebraic variable{'s' * several} "
-            f"now, whose start value{'s are' if several else ' is'} computed. Free states: "
-            f"{', '.join(self.free) or 'none'}."
+            f"{_listed(self.constraints)} so {binds} {_listed(self.bound)}: {now}. "
+            f"Free states: {_listed(self.free) or 'none'}."
         )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + f" and {more} more" * (more > 0)
 
 
 @dataclass(frozen=True)
