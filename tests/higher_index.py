@@ -37,9 +37,7 @@ def reactor(times):
     m.conc_B = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] * m.V[t] == m.nB[t])
     m.bal_A = pyo.Constraint(
         m.t,
-        rule=lambda m, t: (
-            m.dnA[t] == m.feed * m.fed - m.out[t] * m.A[t] - m.k * m.A[t] * m.V[t]
-        ),
+        rule=lambda m, t: m.dnA[t] == m.feed * m.fed - m.out[t] * m.A[t] - m.k * m.A[t] * m.V[t],
     )
     m.bal_B = pyo.Constraint(
         m.t, rule=lambda m, t: m.dnB[t] == -m.out[t] * m.B[t] + m.k * m.A[t] * m.V[t]
@@ -84,9 +82,7 @@ def flash(times):
     m.x, m.y, m.T, m.D = (pyo.Var(m.t, initialize=v) for v in (0.5, 0.6, 1.0, 0.1))
     m.total = pyo.Constraint(m.t, rule=lambda m, t: m.dM[t] == -m.D[t])
     m.light = pyo.Constraint(m.t, rule=lambda m, t: m.dn[t] == -m.D[t] * m.y[t])
-    m.energy = pyo.Constraint(
-        m.t, rule=lambda m, t: m.dH[t] == m.heat - m.D[t] * (5.0 + m.T[t])
-    )
+    m.energy = pyo.Constraint(m.t, rule=lambda m, t: m.dH[t] == m.heat - m.D[t] * (5.0 + m.T[t]))
     m.fraction = pyo.Constraint(m.t, rule=lambda m, t: m.n[t] == m.x[t] * m.M[t])
     m.holdup = pyo.Constraint(m.t, rule=lambda m, t: m.H[t] == m.M[t] * m.T[t])
     m.boiling = pyo.Constraint(

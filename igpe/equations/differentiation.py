@@ -19,7 +19,7 @@ from igpe.equations.symbols import Symbols, stack
 
 MOST = 10  # times that an equation is differentiated
 ABRUPT = frozenset(
-    "LT LE EQ NE NOT AND OR IF_ELSE_ZERO FLOOR CEIL SIGN FABS FMIN FMAX FMOD REMAINDER".split()
+    ["LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO", "FLOOR", "CEIL", "SIGN", "FABS", "FMIN", "FMAX", "FMOD", "REMAINDER"]
 )
 """Operations whose results jump, or whose slopes do."""
 

@@ -321,9 +321,7 @@ def _posed(
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
         algebraic={
-            n: inserted(z[i])
-            for i, n in enumerate(symbols.algebraics)
-            if n not in system.auxiliary
+            n: inserted(z[i]) for i, n in enumerate(symbols.algebraics) if n not in system.auxiliary
         },
         tables=field.tables,
         scale=scale,

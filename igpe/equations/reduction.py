@@ -277,7 +277,9 @@ class _Reduced:
                     "their derivatives bind. They cannot jump alone. Let the event change other "
                     "states, or write the constraint as a balance."
                 )
-        own = (j._replace(after={place[i]: v for i, v in j.after.items()}) for j in self.read.events)
+        own = (
+            j._replace(after={place[i]: v for i, v in j.after.items()}) for j in self.read.events
+        )
         return tuple(own), self.read.events
 
     def _hidden(self) -> tuple[Any, Any, Any]:

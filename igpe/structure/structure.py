@@ -224,12 +224,13 @@ class Structure(Suggesting):
         return report.html(self.findings, self._remarks())
 
     def _remarks(self) -> list[str]:
-        return [*report.remarks(self.groups, self.surplus, self.exact), *self.notes]
+        remarks = report.remarks(self.groups, self.surplus, self.exact)
+        return [*remarks, *self.index_notes, *self.warnings]
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What every answer repeats: the warnings, and how a higher index was reduced."""
-        return (*dict.fromkeys(map(str, self.reductions)), *self.warnings)
+    def index_notes(self) -> tuple[str, ...]:
+        """How a higher index was reduced, in sentences; what experiments share is said once."""
+        return tuple(dict.fromkeys(map(str, self.reductions)))
 
 
 def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:

@@ -18,10 +18,10 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
 import igpe
+from igpe.dynamics.integrators import Automatic, Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.differentiation import differentiated
 from igpe.equations.symbols import Symbols
-from igpe.dynamics.integrators import Automatic, Sundials
 
 TIMES = np.linspace(0.0, 4.0, 41)
 G = 9.81
@@ -191,14 +191,17 @@ def directions(posed, integrator, values):
     return exactly, np.stack(differences, axis=-1)
 
 
-@pytest.mark.parametrize("integrator", [Sundials(), Automatic()], ids=["sundials", "automatic"])
+TIGHT = [Sundials(rtol=1e-11, atol=1e-12), Automatic(rtol=1e-11, atol=1e-12)]
+
+
+@pytest.mark.parametrize("integrator", TIGHT, ids=["sundials", "automatic"])
 def test_derivatives_are_those_of_differences(integrator):
     start = {"x": igpe.Unknown(0.1, 0.9), "u": igpe.Unknown(-1.0, 1.0)}
     values = {"g": G, "length": 1.1, "x(t0)": 0.6, "u(t0)": 0.4}
     exactly, differences = directions(swinging(start, ()), integrator, values)
-    np.testing.assert_allclose(exactly, differences, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(exactly, differences, rtol=1e-5, atol=1e-5)
     exactly, differences = directions(boiling({"M": 10.0, "n": 5.0}), integrator, {"alpha": 2.5})
-    np.testing.assert_allclose(exactly, differences, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(exactly, differences, rtol=1e-5, atol=1e-7)
 
 
 def test_rows_are_the_time_derivatives_of_those_before():
@@ -260,8 +263,9 @@ def test_estimates_from_noisy_data_agree_with_the_truth(case):
     posed = case.problem()
     posed = noisy(posed, case.true, posed.experiments[0].measured, 0.01)
     found = igpe.estimate(posed, seed=0, certify=False)
+    own = {e.name: e for e in found.estimates}
     for name, true in case.true.items():
-        assert abs(found[name].value - true) < 4 * found[name].standard_error
+        assert abs(own[name].value - true) < 4 * own[name].standard_error < 0.4 * abs(true)
     assert any("have index" in note for note in found.notes)
 
 
@@ -363,9 +367,7 @@ REFUSED = {
         "'V' | 'full' | jump alone",
     ),
     "too many equations": (
-        lambda: problem(
-            of_known_outflow, ["k"], ["A"], start={"V": 1.5, "nA": 0.0, "nB": 0.0}
-        ),
+        lambda: problem(of_known_outflow, ["k"], ["A"], start={"V": 1.5, "nA": 0.0, "nB": 0.0}),
         "however often | 'full'",
     ),
     "structurally singular": (
@@ -387,9 +389,7 @@ def test_equations_that_depend_on_each_other_in_numbers_are_refused():
     def model(times):
         m = models.reactor(times)
         m.full.deactivate()
-        m.again = pyo.Constraint(
-            m.t, rule=lambda m, t: m.A[t] * m.V[t] == m.nA[t] + 1e-30 * m.V[t]
-        )
+        m.again = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] * m.V[t] == m.nA[t] + 1e-30 * m.V[t])
         return m
 
     with pytest.raises(igpe.errors.ModelError, match="depend on each other.*again"):
