@@ -68,7 +68,7 @@ def cooled(times):
 
 
 def flash(times):
-    """A drum of two volatile substances at constant pressure: index 2, with an implicit boiling point.
+    """A drum of two volatile substances at constant pressure: index 2, its boiling point implicit.
 
     The vapour that leaves follows from the energy balance, as the holdup boils at fixed pressure.
     """
@@ -99,7 +99,7 @@ def flash(times):
     return m
 
 
-def column(trays, times):
+def column(trays, times):  # noqa: C901, PLR0915
     """A distillation column of constant pressure and holdups: flows of both phases follow, index 2.
 
     Tray 0 is the reboiler; reflux comes from a condenser that condenses all, at fixed reflux.

@@ -18,9 +18,24 @@ from igpe.equations.operations import in_words, operation_names
 from igpe.equations.symbols import Symbols, stack
 
 MOST = 10  # times that an equation is differentiated
-ABRUPT = frozenset(
-    ["LT", "LE", "EQ", "NE", "NOT", "AND", "OR", "IF_ELSE_ZERO", "FLOOR", "CEIL", "SIGN", "FABS", "FMIN", "FMAX", "FMOD", "REMAINDER"]
-)
+ABRUPT = frozenset([
+    "LT",
+    "LE",
+    "EQ",
+    "NE",
+    "NOT",
+    "AND",
+    "OR",
+    "IF_ELSE_ZERO",
+    "FLOOR",
+    "CEIL",
+    "SIGN",
+    "FABS",
+    "FMIN",
+    "FMAX",
+    "FMOD",
+    "REMAINDER",
+])
 """Operations whose results jump, or whose slopes do."""
 
 
@@ -154,21 +169,20 @@ class _Array:
 
     def _next(self, symbol: Any) -> Any:
         """The time derivative of a symbol; one that did not occur is made."""
-        s, key = self.symbols, symbol.element_hash()
-        if key == s.t.element_hash():
+
+        def is_it(one: Any) -> bool:
+            return bool(one.element_hash() == symbol.element_hash())
+
+        if is_it(self.symbols.t):
             return ca.SX(1)
         for chain in self.chains:
-            for order, one in enumerate(chain):
-                if one.element_hash() == key:
-                    if order == len(chain) - 1:
-                        chain.append(ca.SX.sym(f"d({one})"))
-                    return chain[order + 1]
-        for i, u in enumerate(ca.vertsplit(s.u)):
-            if u.element_hash() == key:
-                return self.inputs.setdefault((i, 1), ca.SX.sym(f"d({u})"))
-        for (i, order), u in list(self.inputs.items()):
-            if u.element_hash() == key:
-                return self.inputs.setdefault((i, order + 1), ca.SX.sym(f"d({u})"))
+            for order in (k for k, one in enumerate(chain) if is_it(one)):
+                if order == len(chain) - 1:
+                    chain.append(ca.SX.sym(f"d({symbol})"))
+                return chain[order + 1]
+        given = {(i, 0): u for i, u in enumerate(ca.vertsplit(self.symbols.u))} | self.inputs
+        for i, order in (key for key, u in given.items() if is_it(u)):
+            return self.inputs.setdefault((i, order + 1), ca.SX.sym(f"d({symbol})"))
         return ca.SX(0)  # parameters and start values stay
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError, Unsupported
 from igpe.equations.reading.pieces import moves, of_time, ramp
-from igpe.equations.reduction import require_consistent
 from igpe.equations.sizes import ProblemSizes
 from igpe.equations.switching import (
     Jump,
@@ -265,11 +264,10 @@ def _posed(
     posed = _Posed(problem, experiment, system, constants)
     p = stack(posed.free(problem.unknown_of(n, experiment)) for n in symbols.parameters)
     start = stack(posed.start(n) for n in symbols.states)
-    posed.read_inputs()
-    posed.read_varying()
+    posed.read()
     y = stack(system.unknowns[j] for j in solved.implicit)
-    start = ca.substitute(start, symbols.s, start)  # one that is computed from others
-    initial, moved = ca.substitute(start, symbols.p, p), ca.vertcat(symbols.x, y)
+    computed = ca.substitute(start, symbols.s, start)  # from other start values
+    initial, moved = ca.substitute(computed, symbols.p, p), ca.vertcat(symbols.x, y)
 
     def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
@@ -285,14 +283,6 @@ def _posed(
     z = stack(solved.expressions[n_x:])
     unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
     q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time
-    if (reduction := system.reduction) is not None:
-        given = {n: ca.substitute(v, symbols.p, p) for n, v in reduction.given.items()}
-        pairs = {
-            n: ca.vertcat(initial[i], given.get(n, np.nan))
-            for i, n in enumerate(symbols.states)
-            if n in reduction.bound
-        }
-        require_consistent(experiment, reduction, pairs, q, problem.box.select(unknowns))
     last = max(until, float(experiment.times[-1]))
     u = stack(posed.switches)
     clock = TimeSymbols(symbols.t, u, q, moved, tuple(posed.tables), t0, last)
@@ -469,8 +459,12 @@ class _Posed:
             return self.free(self.problem.unknown_of(value, self.experiment))
         return ca.SX(value)
 
-    def read_inputs(self) -> None:
-        """Insert what the experiment gives."""
+    def read(self) -> None:
+        """Insert what the experiment gives, and unknowns that vary with time."""
+        self._read_inputs()
+        self._read_varying()
+
+    def _read_inputs(self) -> None:
         s = self.system.symbols
         switching = {str(v) for _, condition in self.system.jumps for v in ca.symvar(condition)}
         for i, (name, given) in enumerate(self.experiment.inputs.items()):
@@ -490,7 +484,7 @@ class _Posed:
             else:
                 self.inputs.append(ca.SX(given))
 
-    def read_varying(self) -> None:
+    def _read_varying(self) -> None:
         """Insert unknowns that vary with time, as sums of switches."""
         for name in self.problem.time_varying:
             pieces = self.problem.pieces(name, self.experiment)

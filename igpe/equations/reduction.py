@@ -19,7 +19,7 @@ SIAM J. Sci. Comput. 14, 677). Two forms of this are used.
   one step of Newton's method to h = 0, which leaves of these errors their squares.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,6 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.box import Box
 from igpe.core.errors import ModelError
 from igpe.equations.differentiation import DerivativeArray, abrupt
 from igpe.equations.elimination import Solved, solve_for
@@ -43,9 +42,8 @@ from igpe.problem.problem import Problem
 RATE = 30.0  # of the pull, in the experiment's durations
 NEWTON = 20  # steps to a start value that is no closed form
 CLOSE = 1e-9  # relative residual at which such a value counts
-SAME = 1e-6  # relative difference of start values that contradict each other
+SAME = 1e-6  # relative difference of slopes of one straight line
 INDEPENDENT = 1e-7  # of the longest: what others leave of a row that is independent of them
-DRAWS = 4  # points at which start values are compared that unknowns move
 TRIES, STEPS = 6, 60  # to meet the constraints in numbers
 HELD = 1e-3  # of the steps of others: those of states whose start value is given
 
@@ -113,9 +111,9 @@ class _Reduced:
             raise ModelError(
                 f"{self._place()}The start values of {unknown} are to be estimated "
                 "(igpe.Unknown), but they follow from the others: of the "
-                f"{len(self.symbols.states)} states {len(bound)} are bound by {[*self.constraints]} "
-                f"and their derivatives. Leave {unknown} out of start; they are computed. The "
-                "model's value or bounds of the variable say which root is meant."
+                f"{len(self.symbols.states)} states {len(bound)} are bound by "
+                f"{[*self.constraints]} and their derivatives. Leave {unknown} out of start; they "
+                "are computed. The model's value or bounds of the variable say which root is meant."
             )
 
     def given(self, state: str) -> Any:
@@ -407,48 +405,8 @@ def _needed(expressions: Any, unknown: Any, rest: Any) -> list[Block]:
     return [part for part in every if needed & set(part.columns)]
 
 
-def require_consistent(
-    experiment: Experiment, reduction: Reduction, pairs: Mapping[str, Any], q: Any, box: Box
-) -> None:
-    """Raise ModelError where given start values contradict what the equations give.
-
-    pairs   bound state -> SX (2,) its start value as computed and as given (or NaN), in q
-    q, box  the free unknowns, SX, and where they may lie
-    """
-    both = ca.horzcat(*pairs.values())
-    function, rng = ca.Function("starts", [q], [both]), np.random.default_rng(0)
-    draws = [box.middle * (1 + 0.1 * rng.uniform(-1, 1, len(box))) for _ in range(DRAWS)]
-    points = [box.middle, *map(box.clip, draws)] if ca.depends_on(both, q) else [box.middle]
-    names, run = list(pairs), f"Experiment '{experiment.name}': "
-    equations = list(reduction.constraints)
-    values = [function(point).full() for point in points]
-    if all(np.isnan(v[0]).any() for v in values):
-        lost = [n for n, v in zip(names, values[0][0], strict=True) if np.isnan(v)]
-        raise ModelError(
-            f"{run}the start values of {lost} follow from {equations} and the start values of "
-            f"{list(reduction.free)}, but these equations have no root near where the model's "
-            "variables are. Correct the start values, or give the variables values near the root."
-        )
-    for point, (computed, given) in zip(points, values, strict=True):
-        size = np.nanmax(np.abs(values[0]), initial=0.0)
-        near = SAME * np.maximum(np.abs(computed), np.abs(given)) + CLOSE * size
-        for k in np.flatnonzero(np.abs(computed - given) > near):
-            at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(box.names, point, strict=True))
-            fixes = (
-                f" at {at}. They would determine unknowns that are to be estimated"
-                if ca.depends_on(pairs[names[k]], q)
-                else ""
-            )
-            raise ModelError(
-                f"{run}the start values contradict the equations {equations}: '{names[k]}' is "
-                f"given as {given[k]:.6g}, but follows from the others as {computed[k]:.6g}"
-                f"{fixes}. Leave '{names[k]}' out of start, and it is computed, or correct the "
-                f"start values of {list(reduction.free)}."
-            )
-
-
 def _newton(equations: Any, unknown: Any, guess: Any) -> Any:
-    """The root next to the guess; NaN where it is not met. Its derivatives are exact at the root."""
+    """The root next to the guess, with exact derivatives; NaN where it is not met."""
     given = [v for v in ca.symvar(ca.vertcat(equations, guess)) if not ca.depends_on(unknown, v)]
     matrix = ca.jacobian(equations, unknown)
     step = ca.Function("step", [unknown, stack(given)], [ca.solve(matrix, ca.densify(equations))])

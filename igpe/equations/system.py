@@ -23,7 +23,8 @@ from igpe.problem.experiment import Experiment
 MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
-class Reduction(NamedTuple):
+@dataclass(frozen=True)
+class Reduction:
     """How equations of a higher index became equations of index 1.
 
     index           the structural index that they had

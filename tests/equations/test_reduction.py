@@ -392,7 +392,7 @@ def test_equations_that_depend_on_each_other_in_numbers_are_refused():
         m.again = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] * m.V[t] == m.nA[t] + 1e-30 * m.V[t])
         return m
 
-    with pytest.raises(igpe.errors.ModelError, match="depend on each other.*again"):
+    with pytest.raises(igpe.errors.ModelError, match=r"depend on each other.*again"):
         igpe.check(reacting({"V": 1.5} | EMPTY, model=model))
 
 
