@@ -21,6 +21,7 @@ import igpe
 from igpe.dynamics.integrators import Automatic, Sundials
 from igpe.equations.compiled import compiled
 from igpe.equations.differentiation import differentiated
+from igpe.equations.reduction import RATE
 from igpe.equations.symbols import Symbols
 
 TIMES = np.linspace(0.0, 4.0, 41)
@@ -93,6 +94,36 @@ def test_the_states_themselves_stay_near_the_rod_without_any_correction():
     assert 0 < drift.max() < 2e-6
 
 
+def test_states_off_the_constraints_come_back_as_the_pull_says():
+    times = np.linspace(0.0, 0.4, 9)
+    decay = np.exp(-RATE * times / TIMES[-1])
+
+    def off(posed, start, q):
+        ivp = compiled(posed).initial_value_problem(0)
+        made = Sundials().prepare(ivp, times[[0, -1]], times)
+        states = made.run(np.array([[start[n] for n in ivp.states]]), np.array([q])).states
+        return dict(zip(ivp.states, states.T, strict=True))
+
+    swung = swinging({"x": 0.6, "y": -0.8, "u": 0.0, "v": 0.0})
+    s = off(swung, {"x": 0.6, "y": -0.8, "u": 0.1, "v": 0.05}, G)
+    along = s["x"] * s["u"] + s["y"] * s["v"]
+    np.testing.assert_allclose(along, 0.02 * decay, rtol=1e-4)
+    s = off(boiling({"M": 10.0, "n": 5.0}), {"M": 10.0, "n": 5.0, "H": 9.1}, 2.5)
+    excess = s["H"] - s["M"] * [boiling_point(n / m) for n, m in zip(s["n"], s["M"], strict=True)]
+    np.testing.assert_allclose(excess, excess[0] * decay, rtol=1e-3)
+    assert abs(excess[0]) > 0.01
+
+
+def boiling_point(x, alpha=2.5):
+    """Where the two vapour pressures over the drum add up to 1."""
+
+    def pressure(temperature):
+        heavy = (1 - x) * np.exp(6 * (1 - 1 / temperature))
+        return alpha * x * np.exp(5 * (1 - 1 / temperature)) + heavy
+
+    return brentq(lambda temperature: pressure(temperature) - 1, 0.5, 1.5, xtol=1e-15)
+
+
 def test_a_constant_volume_gives_the_outflow():
     def slopes(_, s):
         a, b = s / 1.5
@@ -138,12 +169,9 @@ def test_a_boiling_drum_at_constant_pressure_gives_its_vapour():
     def at(x):
         """Boiling point, its slope by x, and the vapour's fraction."""
 
-        def pressure(temperature):
-            light = alpha * x * np.exp(5 * (1 - 1 / temperature))
-            return light, (1 - x) * np.exp(6 * (1 - 1 / temperature))
-
-        boils = brentq(lambda temperature: sum(pressure(temperature)) - 1, 0.5, 1.5, xtol=1e-15)
-        light, heavy = pressure(boils)
+        boils = boiling_point(x, alpha)
+        light = alpha * x * np.exp(5 * (1 - 1 / boils))
+        heavy = 1 - light
         by_x = light / x - heavy / (1 - x)
         return boils, -by_x * boils**2 / (5 * light + 6 * heavy), light
 
