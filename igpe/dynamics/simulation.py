@@ -50,8 +50,9 @@ def simulate(
             raise ProblemError(
                 f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
             )
-    if tied := {n for s in compiled(problem).systems if s.flow for n in s.flow.symbols.states}:
-        problem = problem.reporting(sorted(tied))  # so that they meet the constraints to rounding
+    reductions = [s.reduction for s in compiled(problem).systems if s.reduction is not None]
+    if tied := dict.fromkeys(n for r in reductions for n in (*r.free, *r.bound)):
+        problem = problem.reporting([*tied])  # so that they meet the constraints to rounding
     runs = integrate(problem, integrator, values, grids)
     tables = []
     for e, (ivp, run) in zip(problem.experiments, runs, strict=True):

@@ -30,7 +30,9 @@ def require_consistent(
         return
     unknown = [problem.unknown_of(n, experiment) for n in system.symbols.parameters]
     p = stack(free_symbols[n] if n in free_symbols else problem.fixed[n] for n in unknown)
-    computed = dict(zip(ivp.states, ca.vertsplit(ivp.start), strict=True))
+    starts = dict(zip(ivp.states, ca.vertsplit(ivp.start), strict=True))
+    symbols = [system.symbols.p, system.symbols.s], [p, stack(starts[n] for n in reduction.free)]
+    computed = {n: ca.substitute([v], *symbols)[0] for n, v in reduction.starts.items()}
     given = {n: ca.substitute(v, system.symbols.p, p) for n, v in reduction.given.items()}
     q, box = ivp.q, problem.box.select(ivp.unknowns)
     both = stack([*(computed[n] for n in reduction.bound), *given.values()])

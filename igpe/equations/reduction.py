@@ -8,7 +8,8 @@ SIAM J. Sci. Comput. 14, 677). Two forms of this are used.
 
 * For structure, identifiability and algebra: free states keep slopes, the others and their slopes
   are algebraic variables. All constraints are among the equations.
-* For integration (`System.flow`) all states keep slopes, so that no choice of free states becomes
+* For integration, unless bound states follow from the others with numbers as factors (a constant
+  volume), all states keep slopes (`System.flow`), so that no choice of free states becomes
   singular on the way, as it would where a pendulum swings through the horizontal, and no root is
   mistaken for another. The rows that say what x must be, h(x) = 0, are left out of the equations
   and kept by a pull that is zero where they hold (D: squares of the states' sizes):
@@ -159,7 +160,11 @@ class _Reduced:
             self.array.index, levels, self.constraints, bound_names, tuple(names), computed, given
         )
         events, of_flow = self._events(free)
-        flow = replace(self._flow(), starts=starts | computed, reduction=reduction, events=of_flow)
+        flow = None
+        if not self._is_regular():
+            flow = replace(
+                self._flow(), starts=starts | computed, reduction=reduction, events=of_flow
+            )
         known = [self.symbols.s[bound], stack(computed.values())]
         return replace(
             self.read,
@@ -294,6 +299,12 @@ class _Reduced:
             own = stack(implicit[j] for part in parts for j in part.columns)
             self._hid = hidden, own, stack(solved.remaining[r] for p in parts for r in p.rows)
         return self._hid
+
+    def _is_regular(self) -> bool:
+        """Whether bound states follow from the free ones everywhere, with numbers as factors."""
+        hidden, implicit, _ = self._hidden()
+        factors = ca.jacobian(hidden, self.symbols.x[self.bound])
+        return bool(factors.is_constant()) and not implicit.numel()
 
     def _flow(self) -> System:
         """All states with slopes, and the pull to the hidden constraints."""

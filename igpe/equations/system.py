@@ -80,7 +80,8 @@ class System:
     jumps      equation and condition at whose change it jumps, for conditions in Pyomo's terms
     events     jumps of the states, in the order in which they happen at one time
     reduction  how a higher index was reduced; None where there is none
-    flow       of reduced equations: the same for integration, with slopes of all states
+    flow       of reduced equations: the same for integration, with slopes of all states; None
+               where these themselves are fit for it
     auxiliary  algebraic variables that the model does not have
     """
 

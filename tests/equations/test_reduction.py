@@ -157,7 +157,8 @@ def test_a_prescribed_temperature_gives_the_duty(given, value, slope):
 
     (c,) = exact(lambda t, s: 0.1 * (2 - s) - rate(t, s), [2.0])
     duty = 0.1 * (290 - value(TIMES)) + 40 * rate(TIMES, c) - slope(TIMES)
-    found = igpe.simulate(tempered(given), {"k0": 0.1, "E": 3.0}, TIMES)
+    accurate = Sundials(rtol=1e-10, atol=1e-12)
+    found = igpe.simulate(tempered(given), {"k0": 0.1, "E": 3.0}, TIMES, integrator=accurate)
     np.testing.assert_allclose(found.c, c, atol=1e-7)
     np.testing.assert_allclose(found["T"], value(TIMES), rtol=1e-12)
     np.testing.assert_allclose(found.Q, duty, atol=1e-5)
@@ -439,6 +440,16 @@ def test_proofs_and_pyomos_own_collocation_are_refused():
         igpe.Collocation().estimate(kept, {"g": 9.0})
     found = igpe.MultipleShooting().estimate(kept, {"g": 9.0})
     assert found.parameters["g"] == pytest.approx(G, abs=0.1)
+
+
+def test_a_constraint_that_is_linear_in_bound_states_lets_an_optimum_be_proved():
+    posed = noisy(reacting({"nA": 0.3, "nB": 0.0}), {"k": 0.5}, ["A", "B", "out"], 0.01)
+    best = igpe.SingleShooting().estimate(posed, {"k": 0.4})
+    proof = igpe.certify(posed, best)
+    assert proof.closed
+    assert 0.99 * best.objective < proof.lower_bound <= best.objective
+    checked = igpe.verify(proof, posed)
+    assert checked.lower_bound > 0.99 * best.objective
 
 
 @pytest.mark.parametrize(

@@ -288,11 +288,11 @@ def posed(problem: Problem) -> Dynamic:
 
 def _experiment(problem: Problem, k: int) -> PosedExperiment:
     experiment = problem.experiments[k]
-    if compiled(problem).systems[k].reduction is not None:
+    if compiled(problem).systems[k].flow is not None:
         raise Unsupported(
-            "igpe.certify does not enclose models of a higher index: their start values are "
-            "computed from equations, and it knows start values as formulas alone. Write the model "
-            "with free states only, without the constraints between states, to have it proved."
+            "igpe.certify encloses models of a higher index only where the constraints are linear "
+            "in the states that they bind. Write the model with free states only, without the "
+            "constraints between states, to have it proved."
         )
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
