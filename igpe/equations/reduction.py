@@ -175,6 +175,7 @@ class _Reduced:
             reduction=reduction,
             events=events,
             flow=flow,
+            auxiliary=frozenset(own.algebraics).difference(s.algebraics, bound_names),
         )
 
     def _place(self) -> str:
