@@ -120,7 +120,7 @@ def mixes_times(m: Any, t: float) -> Any:
 
 
 def pendulum(times: Iterable[float]) -> Any:
-    """x and y on a circle, held by the force: index 3."""
+    """x and y on a circle, though the force is known: one equation too many."""
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times)
     m.x, m.y, m.u, m.v, m.force = (pyo.Var(m.t) for _ in range(5))
@@ -131,6 +131,7 @@ def pendulum(times: Iterable[float]) -> Any:
     m.to_u = pyo.Constraint(m.t, rule=lambda m, t: m.du[t] == -m.force[t] * m.x[t])
     m.to_v = pyo.Constraint(m.t, rule=lambda m, t: m.dv[t] == -m.force[t] * m.y[t] - m.g)
     m.circle = pyo.Constraint(m.t, rule=lambda m, t: m.x[t] ** 2 + m.y[t] ** 2 == 1)
+    m.force.fix(1.0)
     return m
 
 

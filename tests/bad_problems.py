@@ -29,7 +29,7 @@ def initial(feed: Any) -> Any:
 
 
 def read_pendulum() -> Any:
-    """Read a model of index 3."""
+    """Read a model with an equation too many."""
     data = pd.DataFrame({"time": [0.0, 0.1, 0.2], "x": [1.0, 0.9, 0.8]})
     pulled = Experiment(data, start={"x": 1.0, "y": 0.0, "u": 0.0, "v": 0.0})
     return compiled(pose(bad.pendulum, parameters=["g"], experiments=pulled)).systems
@@ -163,9 +163,9 @@ MODELS: Cases = {
         lambda: read_without_start(spoilt(bad.start_cancels)),
         "'begin' | 'A'",
     ),
-    "higher index": (
+    "too many equations": (
         read_pendulum,
-        "too many equations | 'circle' | 'force' | higher index | differentiate",
+        "however often | too many equations | 'circle' | Take an equation away",
     ),
     "too few equations": (
         lambda: read(spoilt(bad.no_equation_for_B)),

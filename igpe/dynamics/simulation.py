@@ -13,6 +13,7 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.residuals import fine_grid
 from igpe.dynamics.shooting.residuals import simulate as integrate
+from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.problem import Problem, takes_problem
 
@@ -49,6 +50,9 @@ def simulate(
             raise ProblemError(
                 f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
             )
+    reductions = [s.reduction for s in compiled(problem).systems if s.reduction is not None]
+    if tied := dict.fromkeys(n for r in reductions for n in (*r.free, *r.bound)):
+        problem = problem.reporting([*tied])  # so that they meet the constraints to rounding
     runs = integrate(problem, integrator, values, grids)
     tables = []
     for e, (ivp, run) in zip(problem.experiments, runs, strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 from pyomo.common.gc_manager import PauseGC
 
 from igpe.core.errors import ModelError, Unsupported
+from igpe.equations.consistency import require_consistent
 from igpe.equations.initial_value import InitialValueProblem, initial_value_problem
 from igpe.equations.operations import operation_names
 from igpe.equations.reading.pieces import moves
@@ -54,6 +55,10 @@ class Compiled:
         pairs = zip(problem.experiments, self.systems, strict=True)
         self.constants = constants(problem.experiments, self.systems)
         self.switching = tuple(moves(problem, e, system) for e, system in pairs)
+        for k, system in enumerate(self.systems):
+            if system.reduction is not None:
+                ivp = self.initial_value_problem(k, switching=True)
+                require_consistent(problem, problem.experiments[k], system, ivp)
 
     def initial_value_problem(
         self,
@@ -73,6 +78,7 @@ class Compiled:
         key = index, until, plain_powers
         if key not in self._posed:
             experiment, system = self.problem.experiments[index], self.systems[index]
+            system = system.flow or system
             names = frozenset() if plain_powers else self.constants[index]
             family = id(system.residual), experiment.told, names, until
             found = initial_value_problem(

@@ -264,10 +264,10 @@ def _posed(
     posed = _Posed(problem, experiment, system, constants)
     p = stack(posed.free(problem.unknown_of(n, experiment)) for n in symbols.parameters)
     start = stack(posed.start(n) for n in symbols.states)
-    posed.read_inputs()
-    posed.read_varying()
+    posed.read()
     y = stack(system.unknowns[j] for j in solved.implicit)
-    initial, moved = ca.substitute(start, symbols.p, p), ca.vertcat(symbols.x, y)
+    computed = ca.substitute(start, symbols.s, start)  # from other start values
+    initial, moved = ca.substitute(computed, symbols.p, p), ca.vertcat(symbols.x, y)
 
     def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
@@ -310,7 +310,9 @@ def _posed(
         g=field.g,
         start=initial,
         measured=inserted(ca.substitute(measured, symbols.z, z)),
-        algebraic={n: inserted(z[i]) for i, n in enumerate(symbols.algebraics)},
+        algebraic={
+            n: inserted(z[i]) for i, n in enumerate(symbols.algebraics) if n not in system.auxiliary
+        },
         tables=field.tables,
         scale=scale,
         largest=largest,
@@ -450,15 +452,19 @@ class _Posed:
 
     def start(self, state: str) -> Any:
         """The start value of a state."""
-        value: Any = self.experiment.start.get(state, self.system.starts.get(state))
+        value: Any = self.system.start_of(state, self.experiment)
         if isinstance(value, Unknown):
             return self.free(self.problem.start_unknown(state, self.experiment))
         if isinstance(value, str):
             return self.free(self.problem.unknown_of(value, self.experiment))
         return ca.SX(value)
 
-    def read_inputs(self) -> None:
-        """Insert what the experiment gives."""
+    def read(self) -> None:
+        """Insert what the experiment gives, and unknowns that vary with time."""
+        self._read_inputs()
+        self._read_varying()
+
+    def _read_inputs(self) -> None:
         s = self.system.symbols
         switching = {str(v) for _, condition in self.system.jumps for v in ca.symvar(condition)}
         for i, (name, given) in enumerate(self.experiment.inputs.items()):
@@ -478,7 +484,7 @@ class _Posed:
             else:
                 self.inputs.append(ca.SX(given))
 
-    def read_varying(self) -> None:
+    def _read_varying(self) -> None:
         """Insert unknowns that vary with time, as sums of switches."""
         for name in self.problem.time_varying:
             pieces = self.problem.pieces(name, self.experiment)

@@ -3,11 +3,12 @@
     F(t, dx, x, z, u, p, s) = 0          (Michalik et al. 2009, IGPE, eq. 1)
 
 with slopes dx, states x, algebraic variables z, inputs u, parameters p, and start values s of the
-states (a balance may speak of them later). A higher index is refused by structure: there the
-equations cannot be matched with the slopes and algebraic variables they are to be solved for.
+states (a balance may speak of them later). Of a higher index the equations cannot be matched with
+the slopes and algebraic variables they are to be solved for; they are reduced right after they were
+read (`igpe.equations.reduction`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,6 +18,52 @@ import casadi as ca
 from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.switching import Jump
 from igpe.equations.symbols import Symbols, stack
+from igpe.problem.experiment import Experiment
+
+MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How equations of a higher index became equations of index 1.
+
+    index           the structural index that they had
+    differentiated  equation -> how often it was differentiated
+    constraints     those of these that, with their derivatives, bind states
+    bound           states that they give from the others: algebraic variables now
+    free            states that keep slopes and start values
+    starts          bound state -> its start value, an expression in p and s
+    given           bound state -> the start value that experiment or model give, if they do
+    """
+
+    index: int
+    differentiated: Mapping[str, int]
+    constraints: tuple[str, ...]
+    bound: tuple[str, ...]
+    free: tuple[str, ...]
+    starts: Mapping[str, Any]
+    given: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        often = {1: "once", 2: "twice"}
+        levels = sorted(self.differentiated.items(), key=lambda item: -item[1])
+        rows = _listed([f"{n} ({often.get(k, f'{k} times')})" for n, k in levels])
+        binds = "binds" if len(self.constraints) == 1 else "bind"
+        now = (
+            "an algebraic variable now, whose start value is computed"
+            if len(self.bound) == 1
+            else "algebraic variables now, whose start values are computed"
+        )
+        return (
+            f"The equations have index {self.index}. Differentiated by time: {rows}. "
+            f"{_listed(self.constraints)} so {binds} {_listed(self.bound)}: {now}. "
+            f"Free states: {_listed(self.free) or 'none'}."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + f" and {more} more" * (more > 0)
 
 
 @dataclass(frozen=True)
@@ -32,6 +79,10 @@ class System:
     any_times  whether the model took the times it was given, and no others
     jumps      equation and condition at whose change it jumps, for conditions in Pyomo's terms
     events     jumps of the states, in the order in which they happen at one time
+    reduction  how a higher index was reduced; None where there is none
+    flow       of reduced equations: the same for integration, with slopes of all states; None
+               where these themselves are fit for it
+    auxiliary  algebraic variables that the model does not have
     """
 
     symbols: Symbols
@@ -42,6 +93,9 @@ class System:
     any_times: bool = True
     jumps: tuple[tuple[str, Any], ...] = ()
     events: tuple[Jump, ...] = ()
+    reduction: Reduction | None = None
+    flow: "System | None" = None
+    auxiliary: frozenset[str] = frozenset()
 
     @cached_property
     def solved(self) -> Solved:
@@ -53,6 +107,15 @@ class System:
         found = replace(self, **parts)
         found.__dict__["solved"] = self.solved
         return found
+
+    def start_of(self, state: str, experiment: Experiment) -> Any:
+        """The start value of a state: a number, an `Unknown`, a parameter's name, an expression.
+
+        Of a state that reduced equations bind it is computed, whatever the experiment gives.
+        """
+        if self.reduction is not None and state in self.reduction.bound:
+            return self.reduction.starts[state]
+        return experiment.start.get(state, self.starts.get(state))
 
     @property
     def unknowns(self) -> Any:

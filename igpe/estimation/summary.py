@@ -496,6 +496,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
         *last,
         *_weights(problem, steps.best.at),
         *(f"Step 4: {note}" for note in before),
+        *steps.structure.index_notes,
         *[f"Errors and intervals take no account of the constraints {kept}."] * bool(kept),
         *passed(steps.first.passed),
         *(() if is_one else steps.ladder[0].notes(problem)),

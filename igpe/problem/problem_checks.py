@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.environ import value
@@ -262,7 +263,7 @@ def check_problem(problem: Any) -> None:
     for place, (experiment, instance, model_starts) in zip(places, runs, strict=True):
         _check_measured(experiment, instance)
         _check_inputs(problem, place, experiment, instance)
-        _check_starts(problem, place, experiment, model_starts.states, list(instance.states))
+        _check_starts(problem, place, experiment, model_starts.states, instance)
         check_events(problem, place, experiment.events, list(instance.states))
         _check_free(problem, experiment, instance)
 
@@ -348,13 +349,32 @@ def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: In
             )
 
 
+def _has_higher_index(problem: Any, experiment: Experiment, instance: Instance) -> bool:
+    """Whether slopes and algebraic variables cannot be matched with the equations.
+
+    Then states may follow from others, and reading the equations says which need start values.
+    """
+    others = {*experiment.inputs, *problem.time_varying}
+    series = [*instance.slopes.values()]
+    series += [s for n, s in instance.series.items() if n not in others]
+    place = {id(data): j for j, s in enumerate(series) for data in s.values()}
+    rows, columns = list[int](), list[int]()
+    for i, equation in enumerate(instance.equations.values()):
+        held = identify_variables(equation[max(equation)].expr, include_fixed=False)
+        pairs = [(i, place[id(v)]) for v in held if id(v) in place]
+        rows, columns = rows + [i for i, _ in pairs], columns + [j for _, j in pairs]
+    pattern = ca.Sparsity.triplet(len(instance.equations), len(series), rows, columns)
+    return int(ca.sprank(pattern)) < len(instance.equations)
+
+
 def _check_starts(
-    problem: Any, place: str, experiment: Experiment, known: set[str], states: list[str]
+    problem: Any, place: str, experiment: Experiment, known: set[str], instance: Instance
 ) -> None:
-    start = experiment.start
+    start, states = experiment.start, list(instance.states)
     if unknown := [n for n in start if n not in states]:
         raise ProblemError(f"{place}start values are given for {unknown}; the states are {states}.")
-    if missing := [n for n in states if n not in start and n not in known]:
+    missing = [n for n in states if n not in start and n not in known]
+    if missing and not _has_higher_index(problem, experiment, instance):
         raise ProblemError(
             f"{place}the states {missing} have no start value. Give it in "
             f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "

@@ -15,6 +15,7 @@ from igpe.core.names import Suggesting
 from igpe.equations.compiled import compiled
 from igpe.equations.incidence import blocks, incidence, matching, parts
 from igpe.equations.symbols import stack
+from igpe.equations.system import Reduction
 from igpe.problem.plausibility import warnings_about
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import Plot
@@ -160,6 +161,7 @@ class Structure(Suggesting):
     exact       structural local identifiability of all unknowns together
     experiments names of the experiments
     warnings    sentences about what is probably not meant as it is written
+    reductions  of experiments whose equations had a higher index: how it was reduced
     """
 
     findings: tuple[Finding, ...]
@@ -172,6 +174,7 @@ class Structure(Suggesting):
     exact: Identifiability
     experiments: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
 
     def __getitem__(self, unknown: str) -> Finding:
         """The finding about one unknown; KeyError if there is no such free unknown."""
@@ -221,7 +224,13 @@ class Structure(Suggesting):
         return report.html(self.findings, self._remarks())
 
     def _remarks(self) -> list[str]:
-        return [*report.remarks(self.groups, self.surplus, self.exact), *self.warnings]
+        remarks = report.remarks(self.groups, self.surplus, self.exact)
+        return [*remarks, *self.index_notes, *self.warnings]
+
+    @property
+    def index_notes(self) -> tuple[str, ...]:
+        """How a higher index was reduced, in sentences; what experiments share is said once."""
+        return tuple(dict.fromkeys(map(str, self.reductions)))
 
 
 def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
@@ -260,6 +269,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
         exact=exact,
         experiments=tuple(e.name for e in problem.experiments),
         warnings=warnings_about(problem),
+        reductions=tuple(s.reduction for s in compiled(problem).systems if s.reduction),
     )
 
 

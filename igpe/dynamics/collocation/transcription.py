@@ -9,6 +9,7 @@ that insists on times of its own, as parmest's do, is discretised by pyomo.dae, 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,7 +21,7 @@ from pyomo.core.expr.numeric_expr import LinearExpression
 from pyomo.core.expr.visitor import identify_variables, replace_expressions
 
 from igpe.core.arrays import FloatArray
-from igpe.core.errors import Unsupported
+from igpe.core.errors import ModelError, Unsupported
 from igpe.dynamics.collocation.guess import (
     NO_IDEA,
     CollocatedTrajectory,
@@ -32,6 +33,7 @@ from igpe.dynamics.collocation.guess import (
 )
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.shooting.base import Profile
+from igpe.equations.compiled import compiled
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.losses import ROUNDING
@@ -59,6 +61,16 @@ class Run:
     algebraics: dict[str, list[Any]]
 
 
+def _refuse_higher_index(problem: Problem) -> None:
+    with suppress(ModelError):  # equations that cannot be read may be collocated all the same
+        if any(system.reduction is not None for system in compiled(problem).systems):
+            raise Unsupported(
+                "The model has a higher index. Collocation of its own Pyomo equations, which its "
+                "constraints, bounds that change or bounds on slopes ask for, would lose accuracy. "
+                "Take these away, or use igpe.MultipleShooting(), which keeps constraints."
+            )
+
+
 class Transcription:
     """The nonlinear program on one mesh for each experiment, as variables that have values.
 
@@ -68,6 +80,7 @@ class Transcription:
     """
 
     def __init__(self, problem: Problem, meshes: Sequence[Mesh]) -> None:
+        _refuse_higher_index(problem)
         self.problem, self.model = problem, pyo.ConcreteModel()
         scalars = _Scalars(problem)
         runs, cost = [], []

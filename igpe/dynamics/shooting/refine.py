@@ -126,7 +126,7 @@ def passed_bounds(problem: Problem, residuals: Residuals, x: FloatArray) -> list
     """States that leave the bounds of their Vars at a measured time."""
     passed = []
     for run, instance in zip(residuals.runs, problem.instances, strict=True):
-        bounds = {n: series[instance.first].bounds for n, series in instance.states.items()}
+        bounds = {n: instance.states[n][instance.first].bounds for n in run.ivp.states}
         if all(pair == (None, None) for pair in bounds.values()):
             continue
         states = run.simulation.run(x[run.index]).states

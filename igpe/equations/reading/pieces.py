@@ -261,7 +261,7 @@ def _start(
     problem: Problem, experiment: Experiment, system: System, state: str
 ) -> tuple[dict[str, str], Any]:
     """The unknown (and its name) that a start value is, or the expression that gives it."""
-    given: Any = experiment.start.get(state, system.starts.get(state))
+    given: Any = system.start_of(state, experiment)
     if isinstance(given, str):
         return {problem.unknown_of(given, experiment): given}, 0.0
     if isinstance(given, Unknown):

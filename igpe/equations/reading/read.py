@@ -5,6 +5,7 @@ CasADi, and compared with Pyomo's values. What cannot be read is refused.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
@@ -12,10 +13,12 @@ import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.errors import ModelError
+from igpe.equations.differentiation import at_any_order, differentiated
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.events import read_jumps
 from igpe.equations.reading.readings import read_equations
+from igpe.equations.reduction import reduced
 from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
@@ -36,8 +39,8 @@ def read_systems(
 
     compare  whether what was translated is compared with the model
     raises   ModelError if an equation cannot be translated, depends on time in a way that cannot be
-             followed or is not what Pyomo computes, or if the equations do not determine slopes and
-             algebraic variables (higher index)
+             followed or is not what Pyomo computes, or if the equations and their derivatives do
+             not determine slopes and algebraic variables
     """
     kinds = [
         (kind_of(problem.model, e), tuple(e.inputs), e.start_time, bool(e.events))
@@ -55,6 +58,8 @@ def read_systems(
         system = read[kind].system(experiment)
         if compare:
             require_agreement(problem, experiment, system, read[kind].instance, again=again)
+        if (array := read[kind].derivatives) is not None:
+            system = reduced(problem, experiment, system, array)
         systems.append(system)
     return systems
 
@@ -62,7 +67,8 @@ def read_systems(
 class _Reading:
     """The equations of experiments of one kind, read from a model at times of our own.
 
-    instance  the model at these times
+    instance     the model at these times
+    derivatives  of equations of a higher index: these with their derivatives; else None
     """
 
     def __init__(self, problem: Problem, experiments: Sequence[Experiment]) -> None:
@@ -94,19 +100,27 @@ class _Reading:
             starts={},
             any_times=set(map(float, self.instance.time)) == set(times),
         )
-        _refuse_unsolvable(self.read, self.instance)
+        self.derivatives = None
+        if not _is_solvable(self.read):
+            _refuse_unsolvable(self.read, self.instance)
+            names, residual = self.read.equations, self.read.residual
+            self.derivatives = differentiated(names, residual, self.symbols)
 
     def system(self, experiment: Experiment) -> System:
         """The equations as one of the experiments uses them."""
         names = [e.name for e in self.problem.experiments]
         own = self.problem.instances[names.index(experiment.name)]
         used = {*self.read.equations, *experiment.told}
-        return self.read.of_another(
+        jumps = tuple((n, condition) for n, condition in self.jumps if n in used)
+        parts_of_own: dict[str, Any] = dict(
             measured={n: self.measured[n] for n in experiment.told},
             starts=_starts(own, self.symbols),
-            jumps=tuple((n, condition) for n, condition in self.jumps if n in used),
+            jumps=jumps,
             events=read_jumps(experiment, self.instance, self.symbols, self.usual),
         )
+        if self.derivatives is not None:
+            return replace(self.read, **parts_of_own)
+        return self.read.of_another(**parts_of_own)
 
 
 def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
@@ -129,10 +143,13 @@ def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
     return starts
 
 
-def _refuse_unsolvable(system: System, instance: Instance) -> None:
+def _is_solvable(system: System) -> bool:
     found = parts(incidence(system.residual, system.unknowns))
-    if not found.spare_rows and not found.spare_columns:
-        return
+    return not found.spare_rows and not found.spare_columns
+
+
+def _refuse_unsolvable(system: System, instance: Instance) -> None:
+    """Refuse equations that their derivatives do not make solvable either."""
     slopes = {id(data) for series in instance.slopes.values() for data in series.values()}
     for name, constraint in instance.conditions.items():
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
@@ -142,14 +159,18 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
                 "m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a "
                 "ConstraintList or as single constraints."
             )
+    found = at_any_order(system.residual, system.symbols)
+    if not found.spare_rows and not found.spare_columns:
+        return
+    names = (*system.symbols.states, *system.symbols.algebraics)
     spare = [system.equations[i] for i in found.over_rows]
-    free = [system.unknown_names[j] for j in found.under_columns]
+    free = [names[j] for j in found.under_columns]
     many = f"; too many equations: {spare} hold only known quantities or share unknowns"
     raise ModelError(
-        "The equations do not determine the slopes and algebraic variables at each time"
+        "The equations do not determine states and algebraic variables, however often they are "
+        "differentiated"
         + many * bool(spare)
         + f"; undetermined: {free}" * bool(free)
-        + ". If an equation constrains states alone the model has a higher index: differentiate it "
-        "and use the result in its place. If a variable is an input, give it in "
-        "Experiment(inputs=...)."
+        + ". Take an equation away that follows from others, or add one that is missing. If a "
+        "variable is an input, give it in Experiment(inputs=...)."
     )

@@ -288,6 +288,12 @@ def posed(problem: Problem) -> Dynamic:
 
 def _experiment(problem: Problem, k: int) -> PosedExperiment:
     experiment = problem.experiments[k]
+    if compiled(problem).systems[k].flow is not None:
+        raise Unsupported(
+            "igpe.certify encloses models of a higher index only where the constraints are linear "
+            "in the states that they bind. Write the model with free states only, without the "
+            "constraints between states, to have it proved."
+        )
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(

@@ -172,7 +172,7 @@ def _in_unknowns(
     symbol = {name: symbols.p[i] for i, name in enumerate(unknown)}
     given = []
     for i, state in enumerate(symbols.states):
-        value = experiment.start.get(state, system.starts.get(state))
+        value = system.start_of(state, experiment)
         if isinstance(value, Unknown):
             name = problem.start_unknown(state, experiment)
             symbol[name] = symbols.s[i]

@@ -147,7 +147,7 @@ class _Symbols(Mapping[int, Any]):
         families = [
             *((n, instance.states[n]) for n in ivp.states),
             *((f"d({n})", instance.slopes[n]) for n in ivp.states),
-            *((n, instance.series[n]) for n in ivp.algebraic),
+            *((n, instance.over_time(n) or {}) for n in ivp.algebraic),
         ]
         self._readable = {
             id(data): LimitQuantity(n, t) for n, series in families for t, data in series.items()
