@@ -91,7 +91,7 @@ def _reached(finding: Finding) -> str:
     if finding.switches:
         return "only from the dynamics: states jump or switch, so measured curves give no slopes"
     wish = f"; measuring {more} as well would make it algebraic" * bool(more)
-    return f"only from the dynamics: no equation of measured quantities alone contains it{wish}"
+    return f"only from the dynamics: no slope of measured quantities gives it{wish}"
 
 
 def remarks(
@@ -104,7 +104,7 @@ def remarks(
         more = ["..."] * (len(groups) > MOST_NAMED)
         lines = [f"{len(groups)} independent problems: {' | '.join([*parts, *more])}"]
     superfluous = [
-        f"{_named('equation', one.equations)} not needed: all in it is known"
+        f"{_named('equation', one.equations)} not needed: all of its variables are known"
         if len(one.equations) == 1
         else f"{one.needless} of the equations {_cut(one.equations)} not needed: they overlap"
         for one in surplus
