@@ -23,18 +23,12 @@ from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ModelError, ProblemError
 from igpe.core.names import Suggesting
+from igpe.problem.building import Builder, build_all
 from igpe.problem.card import problem_html
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
-from igpe.problem.model import (
-    Builder,
-    Instance,
-    ModelStarts,
-    build_all,
-    model_starts,
-    read,
-)
+from igpe.problem.model import Instance, ModelStarts, model_starts, read
 from igpe.problem.noise.sigma import Sigma
 from igpe.problem.problem_checks import (
     Bounds,
@@ -48,6 +42,8 @@ from igpe.problem.problem_checks import (
     name_experiments,
     with_logarithms,
 )
+from igpe.problem.space import FiniteDifference, OnGrid, read_space
+from igpe.problem.starts import as_members
 from igpe.problem.tables import Data, read_table
 from igpe.problem.units import time_unit, unit_name
 
@@ -69,6 +65,9 @@ class Problem(Suggesting):
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
     logarithmic   parameters that may lie anywhere between positive bounds decades apart: starts are
                   spread evenly over logarithms, and Gauss-Newton (shooting) steps in them
+    space         further ContinuousSet, by its name -> its grid: a number of intervals, or
+                  `igpe.integrators.FiniteDifference(50, scheme="central")`. States are then the
+                  members `c[0.5]`, and columns are named so
     raises        ModelError, DataError, ProblemError: what was found, what was wanted, what to do
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
@@ -89,6 +88,7 @@ class Problem(Suggesting):
         loss: Loss = LeastSquares(),
         time_varying: Mapping[str, PiecewiseConstant] = EMPTY,
         logarithmic: Iterable[str] = (),
+        space: Mapping[str, int | FiniteDifference] = EMPTY,
     ) -> None:
         runs = name_experiments(experiments)
         check_arguments(local, loss, priors=priors, time_varying=time_varying)
@@ -101,8 +101,11 @@ class Problem(Suggesting):
             "loss": loss,
             "time_varying": dict(time_varying),
             "logarithmic": logarithmic if isinstance(logarithmic, str) else tuple(logarithmic),
+            "space": read_space(space),
         }
+        model = OnGrid(model, self._given["space"]) if space else model
         self.instances = build_all(model, runs)
+        runs = list(map(as_members, runs, self.instances))
         self.instance: Instance = self.instances[0]
         self.starts: tuple[ModelStarts, ...] = tuple(map(model_starts, self.instances))
         self.model, self.loss = model, loss

@@ -1,3 +1,4 @@
+from .in_space import FiniteDifference as FiniteDifference
 from .automatic import Automatic as Automatic
 from .local_linearization import LocalLinearization as LocalLinearization
 from .runge_kutta import RungeKutta as RungeKutta

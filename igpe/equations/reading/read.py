@@ -19,8 +19,9 @@ from igpe.equations.reading.readings import read_equations
 from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
+from igpe.problem.building import build, kind_of
 from igpe.problem.experiment import Experiment
-from igpe.problem.model import Instance, build, kind_of, model_starts
+from igpe.problem.model import Instance, model_starts
 from igpe.problem.problem import Problem
 
 # Generic places to read equations at; those next to the ends show a lag phase.
