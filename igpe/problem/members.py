@@ -24,7 +24,7 @@ GROUPS = re.compile(r"\[([^\[\]]*)\]")
 SHOWN = 5  # members that a message lists
 
 
-class Member(NamedTuple):
+class Indexed(NamedTuple):
     """A name taken apart.
 
     component  without indices, with a mark where they stood: `c[]`
@@ -35,10 +35,10 @@ class Member(NamedTuple):
     keys: tuple[str, ...]
 
 
-def member(name: str) -> Member:
+def member(name: str) -> Indexed:
     """Take a name apart."""
     keys = (k.strip().strip("'\"") for group in GROUPS.findall(name) for k in group.split(","))
-    return Member(GROUPS.sub("[]", name), tuple(keys))
+    return Indexed(GROUPS.sub("[]", name), tuple(keys))
 
 
 def equal(one: str, other: str) -> bool:

@@ -206,8 +206,7 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
             "The model has no pyomo.dae DerivativeVar: nothing in it changes by a differential "
             "equation. Declare one for each state: m.dA = DerivativeVar(m.A)."
         )
-    by = {id(s) for d in derivatives for s in d.get_continuousset_list()}
-    undiscretised = [s for s in sets if id(s) in by and not s.get_discretization_info()]
+    undiscretised = [s for s in sets if not s.get_discretization_info()]
     candidates = undiscretised or sets
     if len(candidates) > 1:
         holding = [s for s in candidates if times and times <= set(map(float, s))]

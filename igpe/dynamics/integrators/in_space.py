@@ -3,4 +3,6 @@
 Problems are discretised in space before anything integrates them (`igpe.problem.space`).
 """
 
-from igpe.problem.space import FiniteDifference as FiniteDifference
+from igpe.problem.space import FiniteDifference
+
+__all__ = ["FiniteDifference"]
