@@ -72,6 +72,7 @@ def _bend(v: Profile, a: float, b: float, c: float) -> Any:
 
 
 SCHEMES = {"backward": backward, "central": central, "forward": forward}
+DIGITS = 12  # of a position: names of members are legible
 ORDERS = {"backward": 1, "central": 2, "forward": 1}
 
 
@@ -122,7 +123,7 @@ class FiniteDifference:
         widths = np.diff(edges)
         for a, b, share in zip(edges, edges[1:], widths / widths.sum(), strict=False):
             parts = max(1, round(float(share) * self.intervals))
-            x.update(np.linspace(a, b, parts + 1)[1:-1].tolist())
+            x.update(float(f"{p:.{DIGITS}g}") for p in np.linspace(a, b, parts + 1)[1:-1])
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
         name = self.scheme.upper()
