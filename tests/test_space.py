@@ -43,7 +43,7 @@ def tube(times, *, closed=True, points=(0, 1), index="tx"):
     @m.Constraint(m.t)
     def inlet(m, t):
         first = at(m.c, t, 0)
-        return SPEED == SPEED * first - int(closed) * m.D * at(m.dcdx, t, 0)
+        return SPEED * first - int(closed) * m.D * at(m.dcdx, t, 0) == SPEED
 
     @m.Constraint(m.t)
     def outlet(m, t):

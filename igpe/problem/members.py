@@ -17,7 +17,7 @@ import pyomo.environ as pyo
 from pyomo.dae import ContinuousSet
 
 from igpe.core.errors import DataError
-from igpe.problem.model import Instance, position_in
+from igpe.problem.model import Instance, position_in, sets_of
 
 CLOSE = 1e-9  # relative difference of two positions that are one
 GROUPS = re.compile(r"\[([^\[\]]*)\]")
@@ -129,7 +129,7 @@ def _is_in_space(instance: Instance, name: str, place: int) -> bool:
     time = position_in(component, instance.time)
     if time is None:
         return False
-    subsets = [s for s in component.index_set().subsets() for _ in range(s.dimen or 1)]
+    subsets = [s for s in sets_of(component) for _ in range(s.dimen or 1)]
     del subsets[time]
     return place < len(subsets) and isinstance(subsets[place], ContinuousSet)
 

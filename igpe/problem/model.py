@@ -88,10 +88,19 @@ def _place(component: Any, index: Any, time: Any, blocks: dict[int, Place]) -> P
     return f"{parent}.{name}" if parent else name, of_parent if at is None else at
 
 
+def sets_of(component: Any) -> tuple[Any, ...]:
+    """The sets whose product indexes a component; none of one without index."""
+    # Sets computed of others, as m.t - m.measured, stay one: Pyomo warns unless that is said.
+    index_set = component.index_set()
+    return (
+        tuple(index_set.subsets(expand_all_set_operators=False)) if component.is_indexed() else ()
+    )
+
+
 def position_in(component: Any, index_set: Any) -> int | None:
     """Where in the component's index a set stands, such as the time; None if it is not there."""
     before = 0
-    for subset in component.index_set().subsets():
+    for subset in sets_of(component):
         if subset is index_set:
             return before
         before += subset.dimen or 1
