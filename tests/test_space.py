@@ -279,6 +279,31 @@ def test_copies_keep_the_grid():
     assert pickle.loads(pickle.dumps(posed(tube, "c[1]", space={"x": 5}))).size == problem.size
 
 
+@pytest.mark.parametrize("sigma", [0.002, None])
+def test_the_error_of_the_grid_is_that_of_the_estimate(sigma):
+    """Measurements are exact, exp(-t) sin(pi x) with k = 1: all of the error is the grid's."""
+    data = table("u[0.5]", "u[0.25]")
+    data["u[0.5]"] = np.exp(-data["time"])
+    data["u[0.25]"] = np.exp(-data["time"]) * np.sin(np.pi / 4)
+    run = igpe.Experiment(data, start_time=0.0, sigma=sigma)
+    found = {}
+    for scheme in ("central", "backward"):
+        grid = FiniteDifference(8, scheme)
+        problem = igpe.Problem(heat, parameters=["k"], experiments=run, space={"x": grid})
+        errors = igpe.uncertainty.grid_error(problem, {"k": 1.0})
+        found[scheme] = errors.loc["k", "grid_error"] / abs(errors.loc["k", "value"] - 1)
+        assert errors.loc["k", "standard_error"] > 0
+    assert 1.0 < found["central"] < 1.7  # 1.5 for the second order
+    assert 0.5 < found["backward"] < 2.0
+
+
+def test_without_a_grid_of_igpe_its_error_is_unknown():
+    run = igpe.Experiment(table("c[0.5]"), start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(of_the_user, parameters=["k"], experiments=run)
+    with pytest.raises(ProblemError, match="no grid that igpe could refine"):
+        igpe.uncertainty.grid_error(problem, {"k": RATE})
+
+
 def not_closed(times):
     m = tube(times)
     m.inlet.deactivate()

@@ -249,6 +249,25 @@ class Problem(Suggesting):
         changed = [e.with_data(table, one_of_several=several) for e in runs]
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
+    def on_finer_grid(self) -> "Problem":
+        """Return the problem with twice as many intervals in space.
+
+        raises  ProblemError if it has no grid of its own
+        """
+        space = {name: grid.refined() for name, grid in self._given["space"].items()}
+        if not space:
+            raise ProblemError(
+                "The problem has no grid that igpe could refine: it has no space=. Leave the "
+                "ContinuousSet undiscretised in the builder, and pass "
+                "igpe.Problem(..., space={'x': 50})."
+            )
+        return _made_again({**self._given, "space": space}, self.fixed, self._weights, ())
+
+    @property
+    def held_sigma(self) -> tuple[tuple[FloatArray, ...], bool] | None:
+        """What `weighted` was given; None if standard deviations are not held."""
+        return self._weights
+
     def reporting(self, names: Sequence[str]) -> "Problem":
         """Return the problem with further quantities that simulations report, without measurements.
 
