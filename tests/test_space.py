@@ -190,7 +190,8 @@ def test_a_start_at_positions_that_are_times_too_is_read_right():
     assert found["extra[0.5]"].to_numpy() == pytest.approx(1.5 * np.exp(-TIMES))
 
 
-def test_differences_are_exact_for_parabolas_on_uneven_points():
+@pytest.mark.parametrize("scheme", ["central", "backward2", "forward2"])
+def test_differences_are_exact_for_parabolas_on_uneven_points(scheme):
     def model(times):
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
@@ -202,11 +203,10 @@ def test_differences_are_exact_for_parabolas_on_uneven_points():
         return m
 
     m = model([0, 1])
-    FiniteDifference(10, "central").apply(m, m.x)
+    FiniteDifference(10, scheme).apply(m, m.x)
     assert list(m.x) == pytest.approx(np.linspace(0, 1e-6, 11), abs=1e-18)
-    FiniteDifference(2, "central")
     uneven = model([0, 1])
-    FiniteDifference(2, "central").apply(uneven, uneven.x)
+    FiniteDifference(2, scheme).apply(uneven, uneven.x)
     assert len(uneven.x) == 3
     for name, exact in (("dcdx", lambda x: 6 * x - 2e-6), ("d2c", lambda x: 6.0)):
         for one in (m, uneven):

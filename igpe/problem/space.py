@@ -34,14 +34,17 @@ def forward(v: Profile, s: Any) -> Profile:
     return lambda x: _slope(v, *_points(s, x, 0, 1))
 
 
-def central(v: Profile, s: Any) -> Profile:
+def _parabola(first: int, last: int) -> Callable[[Profile, Any], Profile]:
     """First derivative of the parabola through three points: second order, also at the ends."""
 
-    def derivative(x: float) -> Any:
-        a, b, c = _points(s, x, -1, 1)
-        return _slope(v, a, b) + (2 * x - a - b) * _bend(v, a, b, c)
+    def formula(v: Profile, s: Any) -> Profile:
+        def derivative(x: float) -> Any:
+            a, b, c = _points(s, x, first, last)
+            return _slope(v, a, b) + (2 * x - a - b) * _bend(v, a, b, c)
 
-    return derivative
+        return derivative
+
+    return formula
 
 
 def second(v: Profile, s: Any) -> Profile:
@@ -71,7 +74,14 @@ def _bend(v: Profile, a: float, b: float, c: float) -> Any:
     return (_slope(v, b, c) - _slope(v, a, b)) / (c - a)
 
 
-SCHEMES = {"backward": backward, "central": central, "forward": forward}
+SCHEMES: Mapping[str, Callable[[Profile, Any], Profile]] = {
+    "backward": backward,
+    "backward2": _parabola(-2, 0),
+    "central": _parabola(-1, 1),
+    "forward": forward,
+    "forward2": _parabola(0, 2),
+}
+CARRIER = "CENTRAL"  # the name of Pyomo's under which ours go
 DIGITS = 12  # of a position: names of members are legible
 ORDERS = {"backward": 1, "central": 2, "forward": 1}
 
@@ -82,10 +92,11 @@ class FiniteDifference:
 
     intervals  between the points, of equal length; points that the model's ContinuousSet has
                already stay, and the intervals between them are divided in proportion
-    scheme     of first derivatives. "backward": upwind where the flow is towards larger x, robust,
-               first order; "forward": upwind where it is towards smaller x; "central": second
-               order, for diffusion and smooth profiles (fronts oscillate). Second derivatives are
-               central, second order
+    scheme     of first derivatives. "backward": upwind where the flow is towards larger x, first
+               order, robust, but it smears fronts as a dispersion of half a width times the speed
+               does; "backward2": the same by three points, second order, may overshoot at fronts;
+               "forward" and "forward2": upwind where the flow is towards smaller x; "central":
+               second order, for diffusion. Second derivatives are central, second order
     raises     ProblemError for less than two intervals, or another scheme
 
     A boundary condition that holds a first derivative where the scheme has no formula takes the
@@ -108,11 +119,6 @@ class FiniteDifference:
                 "ones, 'central' for diffusion."
             )
 
-    @property
-    def order(self) -> int:
-        """Order of the error in the width of an interval."""
-        return ORDERS[self.scheme]
-
     def refined(self) -> "FiniteDifference":
         """The grid with twice as many intervals."""
         return replace(self, intervals=2 * self.intervals)
@@ -126,9 +132,8 @@ class FiniteDifference:
             x.update(float(f"{p:.{DIGITS}g}") for p in np.linspace(a, b, parts + 1)[1:-1])
         x.set_changed(True)  # so that Pyomo's transformation expands what is over x
         method = pyo.TransformationFactory("dae.finite_difference")
-        name = self.scheme.upper()
-        method.all_schemes[name] = (SCHEMES[self.scheme], second)
-        method.apply_to(model, wrt=x, nfe=len(x) - 1, scheme=name)
+        method.all_schemes[CARRIER] = (SCHEMES[self.scheme], second)
+        method.apply_to(model, wrt=x, nfe=len(x) - 1, scheme=CARRIER)
         _leave_out_unneeded(model, x, self.scheme)
 
 
@@ -197,7 +202,9 @@ def _leave_out_unneeded(model: Any, x: Any, scheme: str) -> None:
 
 def _covered(x: Any, scheme: str) -> list[float]:
     """The ends at which the scheme has a formula."""
-    return {"backward": [x.last()], "forward": [x.first()]}.get(scheme, [])
+    if scheme.startswith("backward"):
+        return [x.last()]
+    return [x.first()] if scheme.startswith("forward") else []
 
 
 def _used_by_conditions(
