@@ -20,6 +20,7 @@ import igpe
 
 CASES = ("dispersion", "adsorption", "fixed_bed", "slab", "chromatography", "heat")
 ERRORS, SHARE = 3.0, 0.02
+LEGIBLE = str.maketrans("[]", "()")  # brackets are markup of the table
 
 
 def measure(name: str, _: argparse.Namespace) -> Iterator[Row]:
@@ -33,12 +34,13 @@ def measure(name: str, _: argparse.Namespace) -> Iterator[Row]:
     errors = igpe.uncertainty.grid_error(problem, result)
     yield at_most(name, "seconds for the error of the grid", time.process_time() - start, "s")
     for parameter, true in case.truth.items():
+        label = f"{name} {parameter.translate(LEGIBLE)}"
         error = errors.loc[parameter, "standard_error"]
         allowed = max(ERRORS * error, SHARE * abs(true))
         distance = abs(result.parameters[parameter] - true)
-        yield at_most(f"{name} {parameter}", "distance / allowed", distance / allowed, limit=1.0)
+        yield at_most(label, "distance / allowed", distance / allowed, limit=1.0)
         grid = errors.loc[parameter, "grid_error"] / error
-        yield at_most(f"{name} {parameter}", "error of the grid / standard error", grid)
+        yield at_most(label, "error of the grid / standard error", grid)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ silica gel in the chapter on adsorption of Seader, Henley and Roper, Separation 
 3rd ed., 2011 (23.6 lb/min of air, a tower of 2 ft), which uses Klinkenberg's approximation of the
 solution by Anzelius (Z. Angew. Math. Mech. 6, 1926):
 
-    c = 1 - integral from 0 to a of exp(-b - s) I0(2 sqrt(b s)) ds,    a = k K z / u, b = k (t - z/u)
+    c = 1 - integral from 0 to a of exp(-b - s) I0(2 sqrt(b s)) ds
+
+with a = k K z / u and b = k (t - z / u).
 """
 
 import numpy as np

@@ -58,7 +58,8 @@ class Case:
         empty = pd.DataFrame({"time": self.times} | dict.fromkeys(self.columns, self.times))
         problem = self._posed(empty, finer)
         found = igpe.simulate(problem, self.truth, self.times)
-        return {n: found[n].to_numpy() for n in self.columns}
+        names = problem.experiments[0].measured  # as the model spells positions
+        return {n: found[m].to_numpy() for n, m in zip(self.columns, names, strict=True)}
 
     def _posed(self, data: pd.DataFrame, grid: Mapping[str, Any]) -> igpe.Problem:
         run = igpe.Experiment(

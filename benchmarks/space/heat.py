@@ -1,6 +1,6 @@
 """Pyomo's own example of a partial differential equation (examples/dae/PDE_example.py).
 
-    pi^2 du/dt = k d2u/dx2,   u = sin(pi x) at t = 0,   u = 0 at x = 0,   pi exp(-t) + du/dx = 0 at 1
+    pi^2 du/dt = k d2u/dx2,   u = sin(pi x) at t = 0,   u = 0 at x = 0,   du/dx = -pi exp(-t) at 1
 
 which exp(-t) sin(pi x) solves for k = 1; k is estimated.
 """
