@@ -358,6 +358,21 @@ REFUSED = {
         ProblemError,
         "failed at 0.2: ZeroDivisionError",
     ),
+    "no start": (
+        lambda: posed(tube, "c[1]", start={"q": 0.0}, space={"x": 50}),
+        ProblemError,
+        "given for ['q'] | 'c[0.02]', 'c[0.04]' | ... 49 in all",
+    ),
+    "start left out": (
+        lambda: igpe.Problem(
+            tube,
+            parameters=["D", "k"],
+            experiments=igpe.Experiment(table("c[1]"), start_time=0.0),
+            space={"x": 5},
+        ),
+        ProblemError,
+        "have no start value | start={'c': 0.0}",
+    ),
     "no condition": (
         lambda: igpe.simulate(posed(not_closed, "c[1]", space={"x": 5}), TRUTH),
         ModelError,

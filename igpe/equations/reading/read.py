@@ -12,6 +12,7 @@ import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.errors import ModelError
+from igpe.core.names import listed
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
 from igpe.equations.reading.events import read_jumps
@@ -145,12 +146,13 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
             )
     spare = [system.equations[i] for i in found.over_rows]
     free = [system.unknown_names[j] for j in found.under_columns]
-    many = f"; too many equations: {spare} hold only known quantities or share unknowns"
+    many = f"; too many equations: {listed(spare)} hold only known quantities or share unknowns"
     raise ModelError(
         "The equations do not determine the slopes and algebraic variables at each time"
         + many * bool(spare)
-        + f"; undetermined: {free}" * bool(free)
+        + f"; undetermined: {listed(free)}" * bool(free)
         + ". If an equation constrains states alone the model has a higher index: differentiate it "
         "and use the result in its place. If a variable is an input, give it in "
-        "Experiment(inputs=...)."
+        "Experiment(inputs=...). At a boundary in space each variable needs a condition, or its "
+        "balance where the scheme has a formula."
     )
