@@ -172,6 +172,54 @@ def test_pyomos_heat_equation_converges_with_the_square_of_the_width():
     assert np.log2(np.array(errors[:-1]) / errors[1:]) == pytest.approx(2.0, abs=0.1)
 
 
+def by_collocation(times):
+    m = heat(times)
+    pyo.TransformationFactory("dae.collocation").apply_to(m, wrt=m.x, nfe=1, ncp=7)
+    return m
+
+
+def test_collocation_in_space_by_the_user_is_kept():
+    run = igpe.Experiment(table("u[1.0]"), start_time=0.0, sigma=0.001)
+    problem = igpe.Problem(by_collocation, parameters=["k"], experiments=run)
+    found = igpe.simulate(problem, {"k": 1.0}, TIMES)
+    x = 0.558672  # a point of Radau's, as Pyomo rounds it
+    exact = np.exp(-TIMES) * np.sin(np.pi * x)
+    assert found[f"u[{x}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
+
+
+def plate(times):
+    """Two sets beside the time: heat in a square whose edges are cold."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.y = dae.ContinuousSet(bounds=(0, 1)), dae.ContinuousSet(bounds=(0, 1))
+    m.T, m.k = pyo.Var(m.t, m.x, m.y), pyo.Var(bounds=(0.01, 10))
+    m.dT = dae.DerivativeVar(m.T, wrt=m.t)
+    m.Txx = dae.DerivativeVar(m.T, wrt=(m.x, m.x))
+    m.Tyy = dae.DerivativeVar(m.T, wrt=(m.y, m.y))
+
+    @m.Constraint(m.t, m.x, m.y)
+    def balance(m, t, x, y):
+        if x in (0, 1) or y in (0, 1):
+            return m.T[t, x, y] == 0
+        return m.dT[t, x, y] == m.k * (m.Txx[t, x, y] + m.Tyy[t, x, y])
+
+    return m
+
+
+def test_a_plate_cools_as_the_product_of_two_sines():
+    def start(x, y):
+        return np.sin(np.pi * x) * np.sin(np.pi * y)
+
+    run = igpe.Experiment(table("T[0.5,0.5]"), start={"T": start}, start_time=0.0, sigma=0.001)
+    space = {"x": FiniteDifference(12, "central"), "y": FiniteDifference(8, "central")}
+    problem = igpe.Problem(plate, parameters=["k"], experiments=run, space=space)
+    assert len(problem.instance.states) == 11 * 7
+    found = igpe.simulate(problem, {"k": 0.05}, TIMES)
+    # The sines are eigenvectors of central differences, with these eigenvalues.
+    speed = sum((2 * n * np.sin(np.pi / (2 * n))) ** 2 for n in (12, 8))
+    assert found["T[0.5,0.5]"].to_numpy() == pytest.approx(np.exp(-0.05 * speed * TIMES), rel=1e-5)
+
+
 def test_a_start_at_positions_that_are_times_too_is_read_right():
     """x = 0.5 and t = 0.5 are one number: the rule is asked for another time, not another x."""
 
