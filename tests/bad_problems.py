@@ -127,7 +127,7 @@ MODELS: Cases = {
     ),
     "several ContinuousSets": (
         lambda: pose(spoilt(bad.second_time)),
-        "['t', 'z'] | one time | discretise the others",
+        "['t', 'z'] | over one, the time | space={'z': 50} | apply_to(m, wrt=m.z, ",
     ),
     "second derivative": (
         lambda: pose(spoilt(bad.second_derivative)),

@@ -3,11 +3,9 @@
 import copy
 
 import numpy as np
-import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from pyomo.contrib.parmest.examples.reactor_design.reactor_design import ReactorDesignExperiment
 from pyomo.contrib.parmest.examples.rooney_biegler.rooney_biegler import RooneyBieglerExperiment
 from pyomo.contrib.parmest.examples.semibatch.semibatch import SemiBatchExperiment
 
@@ -92,14 +90,15 @@ def test_several_experiments_share_parameters_and_bounds_can_be_given(exact):
     assert problem.unknowns.lower.tolist() == [10.0, 80.0, 29e3, 39e3]
 
 
-def test_models_that_are_not_dynamic_are_refused():
-    reactor = pd.DataFrame([{"sv": 1.0, "caf": 1e4, "ca": 3e3, "cb": 1e3, "cc": 1e3, "cd": 1e3}])
-    for source in (
-        RooneyBieglerExperiment({"hour": 1.0, "y": 8.3}, measure_error=0.1),
-        ReactorDesignExperiment(reactor, 0),
-    ):
-        with pytest.raises(ModelError, match=r"no pyomo.dae ContinuousSet, so it is not dynamic"):
-            Problem.from_parmest([source])
+def test_a_model_without_time_is_measured_where_it_stays():
+    source = RooneyBieglerExperiment({"hour": 1.0, "y": 8.3}, measure_error=0.1)
+    problem = Problem.from_parmest([source])
+    (run,) = problem.experiments
+    assert run.measured == ("y",)
+    assert run.measurements.of("y") == ([1.0], [8.3], [0.1])
+    ((_, end),) = simulate(problem, Sundials(), {"asymptote": 10.0, "rate_constant": 0.5}, ([1.0],))
+    assert end.measured == pytest.approx(np.array([[10.0 * (1 - np.exp(-0.5))]]))
+    assert source.get_labeled_model().component("time") is None
 
 
 class Unlabelled(SemiBatchExperiment):

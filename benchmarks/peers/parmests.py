@@ -19,9 +19,10 @@ import pyomo.environ as pyo
 
 import igpe
 from igpe.core.arrays import FloatArray
+from igpe.problem.building import build
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
-from igpe.problem.model import Instance, build
+from igpe.problem.model import Instance
 from peers.task import Found, NotPosedError, Search, Task
 
 ELEMENTS, POINTS = 40, 3  # at least so many elements, with so many Radau points

@@ -5,12 +5,22 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+MOST, FIRST = 30, 8  # names that a message lists; of more
+
 
 def closest(name: str, known: Iterable[str]) -> str:
     """A sentence, after a space, with the known name that was probably meant; empty if none was."""
     lower = {k.lower(): k for k in known}
     matches = get_close_matches(name.lower(), lower, n=1)
     return f" Did you mean '{lower[matches[0]]}'?" if matches else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a message lists them: the first of many, and how many there are."""
+    every = list(names)
+    if len(every) <= MOST:
+        return str(every)
+    return f"[{', '.join(map(repr, every[:FIRST]))}, ... {len(every)} in all]"
 
 
 def closest_file(path: Path) -> str:

@@ -21,10 +21,10 @@ from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.reweighting import Weights
 from igpe.numerics.statistics.covariance import directions
+from igpe.problem.building import Builder, build
 from igpe.problem.experiment import Experiment, Start
 from igpe.problem.inputs import InputValue, Table, linear_input, step_input
 from igpe.problem.losses import NormalPrior
-from igpe.problem.model import Builder, build
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.noise import Noise
 from igpe.problem.noise.sigma import Deviation

@@ -23,8 +23,9 @@ from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
 from igpe.core.markup import folded, heading, printable, table
+from igpe.problem.building import Builder, build
 from igpe.problem.losses import NormalPrior
-from igpe.problem.model import Builder, Instance, Series, build
+from igpe.problem.model import Instance, Series
 
 MOST = 30  # equations and rows that are not folded
 HEADS = ("", "measured", "values", "times", "starts", "inputs", "standard deviations")

@@ -1,6 +1,6 @@
 """One experiment: measurements over time, start values, inputs, and how exact the numbers are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -120,6 +120,9 @@ class Unknown(Suggesting):
 
 Start: TypeAlias = float | str | Unknown
 """A start value: a number (known), the name of a parameter, or `Unknown` (estimated)."""
+StartProfile: TypeAlias = Callable[..., float] | Mapping[Any, float]
+"""Start values of all members of an indexed variable by their indices, such as positions: a
+function, or a mapping or Series, which is linear between positions."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,9 @@ class Experiment(Suggesting):
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
                 path of a CSV, Excel or Parquet file with such a table
     start       state -> number (known), parameter name, or `Unknown(lower, upper)` (estimated);
-                states left out start where the model says (a fixed value or an equation)
+                states left out start where the model says (a fixed value or an equation). The name
+                of an indexed variable stands for all members, with a number or a profile over
+                their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
     start_time  when the states have their start values; by default 0 if the first measurement
                 comes later and not later than the experiment is long, else the first time
     inputs      columns of `data` by the names of inputs: ["T"]; or name -> such a column, number,
@@ -189,7 +194,7 @@ class Experiment(Suggesting):
         data: Data,
         *,
         name: str = "",
-        start: Mapping[str, Start] = MappingProxyType({}),
+        start: Mapping[str, Start | StartProfile] = MappingProxyType({}),
         start_time: float | None = None,
         inputs: Mapping[str, InputValue] | Iterable[str] = MappingProxyType({}),
         events: Iterable[Event] = (),
@@ -402,14 +407,16 @@ def _own(key: str, value: Any, names: list[str], name: str) -> Any:
     return value if is_of_states else value[name]
 
 
-def _read_start(start: Mapping[str, Start]) -> dict[str, Start]:
+def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in start.items():
-        if not isinstance(value, (str, Unknown)) and not is_finite(value):
+        is_profile = callable(value) or isinstance(value, (Mapping, pd.Series))
+        if not (is_profile or isinstance(value, (str, Unknown)) or is_finite(value)):
             raise DataError(
                 f"The start value of '{name}' is {value!r}; give a finite number, the name of a "
-                "parameter, or igpe.Unknown(lower, upper)."
+                "parameter, igpe.Unknown(lower, upper), or for all members of an indexed variable "
+                "a function or a Series of their indices."
             )
-    return {n: v if isinstance(v, (str, Unknown)) else float(v) for n, v in start.items()}
+    return {n: float(v) if is_finite(v) else v for n, v in start.items()}
 
 
 def read_steady(given: Any) -> Mapping[str, float] | None:

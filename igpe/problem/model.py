@@ -1,24 +1,18 @@
 """Reading a user's pyomo.dae model: what varies with time, what does not, and what is what.
 
-The builder is the user's function `model(times)` (or `model(times, experiment)`): it returns an
-ordinary Pyomo model with one ContinuousSet made of `times`. It is called afresh for every use, so
-the user's own objects are never changed. Components are spoken of by their name without the time
-index: `c[0.5,A]` belongs to `c[A]`.
+Components are spoken of by their name without the time index: with t = 0.5, `c[0.5,A]` belongs to
+`c[A]`.
 
 pyomo.dae.flatten gathers components along time through slices, each of which searches all members
 of its component: a model of a thousand equations takes minutes that way. Here every member is
 looked at once.
 """
 
-import inspect
-import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyomo.environ as pyo
-from pyomo.core.base.block import Block
 from pyomo.core.expr.visitor import identify_variables
 from pyomo.dae import ContinuousSet, DerivativeVar
 
@@ -28,12 +22,8 @@ Components = dict[str, Any]
 AlongTime = dict[str, dict[float, Any]]
 Place = tuple[str, float | None]
 """A component's name without its time index, and its time (None if it has none)."""
-Builder: TypeAlias = Callable[..., Any]
 Series: TypeAlias = Mapping[float, Any]
 """Pyomo component data of one quantity, by time."""
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-FEW = 10  # times that stand for all of an experiment
-SHOWN = 4  # times that a message lists
 
 
 def along_time(
@@ -91,18 +81,27 @@ def _place(component: Any, index: Any, time: Any, blocks: dict[int, Place]) -> P
     name, at = component.local_name, None
     if component.is_indexed():
         key = index if isinstance(index, tuple) else (index,)
-        position = _position(component, time)
+        position = position_in(component, time)
         at = None if position is None else float(key[position])
         rest = ",".join(str(k) for i, k in enumerate(key) if i != position)
         name = f"{name}[{rest}]" if rest else name
     return f"{parent}.{name}" if parent else name, of_parent if at is None else at
 
 
-def _position(component: Any, time: Any) -> int | None:
-    """Where in the component's index the time stands."""
+def sets_of(component: Any) -> tuple[Any, ...]:
+    """The sets whose product indexes a component; none of one without index."""
+    # Sets computed of others, as m.t - m.measured, stay one: Pyomo warns unless that is said.
+    index_set = component.index_set()
+    return (
+        tuple(index_set.subsets(expand_all_set_operators=False)) if component.is_indexed() else ()
+    )
+
+
+def position_in(component: Any, index_set: Any) -> int | None:
+    """Where in the component's index a set stands, such as the time; None if it is not there."""
     before = 0
-    for subset in component.index_set().subsets():
-        if subset is time:
+    for subset in sets_of(component):
+        if subset is index_set:
             return before
         before += subset.dimen or 1
     return None
@@ -121,7 +120,8 @@ class Instance:
     expressions   name -> Expressions over time
     equations     name -> equality Constraints over time (without pyomo.dae's own)
     inequalities  name -> inequality Constraints over time
-    conditions    name -> Constraints without time (start, boundary, on parameters)
+    conditions    name -> Constraints without time, or at the first time alone (start, couplings)
+    idle          those of `series` that have a derivative by time which no equation uses
     """
 
     model: Any
@@ -134,6 +134,7 @@ class Instance:
     equations: Mapping[str, Series]
     inequalities: Mapping[str, Series]
     conditions: Mapping[str, Any]
+    idle: Set[str] = frozenset()
 
     def over_time(self, name: str) -> Series | None:
         """The time series of that name, whatever it is; None if there is none."""
@@ -146,116 +147,12 @@ class Instance:
         return float(self.time.first())
 
 
-def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> Instance:
-    """Call the user's builder and read what it returns.
-
-    raises ModelError if the builder fails or the model is not of a form igpe reads
-    """
-    if isinstance(builder, Block) or not callable(builder):
-        raise ModelError(
-            f"The model is a {type(builder).__name__}; wanted a function model(times) that builds "
-            "and returns it, for any list of times."
-        )
-    moments = sorted({float(t) for t in times})
-    try:
-        with _quiet():
-            model = _call(builder, moments, experiment)
-    except ModelError:  # with a hint of its own
-        raise
-    except Exception as error:
-        name = getattr(builder, "__name__", type(builder).__name__)
-        listed = ", ".join([
-            *(f"{t:g}" for t in moments[:SHOWN]),
-            *["..."] * (len(moments) > SHOWN),
-        ])
-        raise ModelError(
-            f"The model's builder `{name}` failed for times [{listed}]: {type(error).__name__}: "
-            f"{error}. It must build the model for any list of times; tabulated data belong in "
-            "Experiment(inputs=...)."
-        ) from error
-    if experiment is None:
-        return read(model)
-    return read(model, frozenset((*experiment.told, *experiment.start, *experiment.inputs)))
-
-
-def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, ...]:
-    """The model of each experiment, built at its start and the times of its table.
-
-    Of these at a few where a builder says by `kind_of_experiment` that its equations do not depend
-    on the times it is given; at the ends alone once it has built another of that kind.
-    """
-    says = callable(getattr(builder, "kind_of_experiment", None))
-    seen, found = set[Hashable](), list[Instance]()
-    for e in experiments:
-        times = [e.start_time, *e.times.tolist()]
-        if says:
-            step = len(times) if (kind := kind_of(builder, e)) in seen else len(times) // FEW or 1
-            times = [*times[:-1:step], times[-1]]
-            seen.add(kind)
-        found.append(build(builder, times, e))
-    return tuple(found)
-
-
-def kind_of(builder: Builder, experiment: Any) -> Hashable:
-    """Experiments of one kind are given the same equations, whatever the times they are built at.
-
-    A builder that takes no experiment has one kind of them for each horizon, as rules may end with
-    it; of one that takes it `builder.kind_of_experiment(experiment)`. Without that each is its own.
-    """
-    if callable(kind := getattr(builder, "kind_of_experiment", None)):
-        found: Hashable = kind(experiment)
-        return found
-    if _takes_experiment(builder) is not None:
-        return str(experiment.name)
-    outputs = experiment.told, tuple(experiment.start)
-    return (*outputs, experiment.start_time, float(experiment.times[-1]))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Let Pyomo not print errors of the builder, which are raised as well."""
-    handlers = logging.getLogger("pyomo").handlers
-
-    def is_warning(record: logging.LogRecord) -> bool:
-        return record.levelno < logging.ERROR
-
-    for handler in handlers:
-        handler.addFilter(is_warning)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(is_warning)
-
-
-def _call(builder: Builder, times: list[float], experiment: Any) -> Any:
-    """`builder(times)`, or with the experiment where the builder has a place for it."""
-    place = _takes_experiment(builder)
-    if place is None:
-        return builder(times)
-    return builder(times, **{place: experiment}) if place else builder(times, experiment)
-
-
-def _takes_experiment(builder: Builder) -> str | None:
-    """The name by which a builder takes the experiment, "" by its place, None if it does not.
-
-    Its place is a parameter called `experiment`, or the second positional one unless that has a
-    value of its own (`scale=2.0`; None is none).
-    """
-    given = inspect.signature(builder).parameters
-    named = given.get("experiment")
-    if named is not None and named.kind in (*POSITIONAL[1:], inspect.Parameter.KEYWORD_ONLY):
-        return "experiment"
-    second = [p.default for p in given.values() if p.kind in POSITIONAL][1:2]
-    takes_it = any(default is None or default is inspect.Parameter.empty for default in second)
-    return "" if takes_it else None
-
-
-def read(model: Any, used: Set[str] = frozenset()) -> Instance:
+def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset()) -> Instance:
     """Sort the components of a Pyomo model (discretised by pyomo.dae or not).
 
     used    names by which an experiment calls quantities: one that has a Reference goes by its own
             name or by the Reference's
+    times   that it was built for, by which the time is known where all sets are discretised
     raises  ModelError if it is no model, has no time or several, or higher derivatives, or one
             quantity is used by two names
     """
@@ -266,10 +163,22 @@ def read(model: Any, used: Set[str] = frozenset()) -> Instance:
         )
     # After discretisation pyomo.dae only changes the ctype of a DerivativeVar, not its class.
     derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
-    time = _time(model, derivatives)
+    time = _time(model, derivatives, times)
     derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
+    if not derivatives:
+        raise ModelError(
+            f"The model has no derivative by its time '{time.name}': nothing in it changes by a "
+            "differential equation of the time. Declare one: m.dc = DerivativeVar(m.c, wrt=m.t)."
+        )
     scalars, variables = along_time(model, time, pyo.Var, used=used)
-    slopes = _slopes(variables, derivatives)
+    added = {id(d.parent_block().component(f"{d.local_name}_disc_eq")) for d in derivatives}
+    conditions, over_time = along_time(model, time, pyo.Constraint, lambda c: id(c) not in added)
+    first = {float(time.first())}
+    conditions |= {n: next(iter(s.values())) for n, s in over_time.items() if s.keys() == first}
+    over_time = {n: s for n, s in over_time.items() if n not in conditions}
+    equations = {n: s for n, s in over_time.items() if next(iter(s.values())).equality}
+    every = _slopes(variables, derivatives)
+    slopes = _changing(every, variables, (equations, conditions))
     numbers, parameters = along_time(model, time, pyo.Param, lambda p: p.mutable, used)
     # A discretised DerivativeVar is listed among the Vars: it is a slope, no more.
     others = {id(data) for d in derivatives for data in d.values()}
@@ -278,9 +187,6 @@ def read(model: Any, used: Set[str] = frozenset()) -> Instance:
         for name, members in variables.items()
         if name not in slopes and id(next(iter(members.values()))) not in others
     }
-    added = {id(d.parent_block().component(f"{d.local_name}_disc_eq")) for d in derivatives}
-    conditions, over_time = along_time(model, time, pyo.Constraint, lambda c: id(c) not in added)
-    equations = {n: s for n, s in over_time.items() if next(iter(s.values())).equality}
     return Instance(
         model=model,
         time=time,
@@ -292,10 +198,12 @@ def read(model: Any, used: Set[str] = frozenset()) -> Instance:
         equations=equations,
         inequalities={n: s for n, s in over_time.items() if n not in equations},
         conditions=conditions,
+        idle=frozenset(every.keys() - slopes.keys()),
     )
 
 
-def _time(model: Any, derivatives: list[Any]) -> Any:
+def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
+    """The set that is the time: the only one that is not discretised, or that holds the times."""
     sets = list(model.component_objects(ContinuousSet))
     if not sets:
         raise ModelError(
@@ -307,13 +215,26 @@ def _time(model: Any, derivatives: list[Any]) -> Any:
             "The model has no pyomo.dae DerivativeVar: nothing in it changes by a differential "
             "equation. Declare one for each state: m.dA = DerivativeVar(m.A)."
         )
-    undiscretised = [s for s in sets if not s.get_changed()]
-    candidates = undiscretised if len(undiscretised) == 1 else sets
-    if len(candidates) != 1:
-        raise ModelError(
-            f"The model has several ContinuousSets: {[s.name for s in sets]}. igpe reads one time; "
-            "discretise the others in the builder (pyomo.dae.finite_difference)."
-        )
+    undiscretised = [s for s in sets if not s.get_discretization_info()]
+    candidates = undiscretised or sets
+    if len(candidates) > 1:
+        holding = [s for s in candidates if times and times <= set(map(float, s))]
+        others = [s.name for s in undiscretised if s not in holding]
+        if undiscretised:
+            first = (others or [s.name for s in candidates])[0]
+            raise ModelError(
+                f"The model has several ContinuousSets: {[s.name for s in sets]}. igpe integrates "
+                "over one, the time. Pass a grid for each of the others, for example "
+                f"igpe.Problem(..., space={{'{first}': 50}}), or discretise them in the builder: "
+                f"pyo.TransformationFactory('dae.finite_difference').apply_to(m, wrt=m.{first}, "
+                "nfe=50)."
+            )
+        if len(holding) != 1:
+            raise ModelError(
+                f"The ContinuousSets {[s.name for s in sets]} are all discretised, so igpe cannot "
+                "see which is the time. Leave the time as it is: apply_to(m, wrt=m.x, ...)."
+            )
+        candidates = holding
     return candidates[0]
 
 
@@ -333,6 +254,50 @@ def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[floa
                 raise ModelError(f"State '{name}' has two DerivativeVars; keep one of them.")
             slopes[name][t] = data
     return slopes
+
+
+def _usual(series: Series) -> Any:
+    """A member at a time between the first and the last."""
+    members = list(series.values())
+    return members[len(members) // 2]
+
+
+def _held(constraint: Any) -> set[int]:
+    """The variables of a constraint, also of none."""
+    if constraint is None:
+        return set()
+    return {id(v) for v in identify_variables(constraint.expr, include_fixed=True)}
+
+
+def _changing(
+    slopes: dict[str, dict[float, Any]], variables: AlongTime, constraints: tuple[Any, Any]
+) -> dict[str, dict[float, Any]]:
+    """The slopes of states alone: not of what has a derivative that no equation uses, or is fixed.
+
+    At boundaries in space balances are skipped, so the derivative there is idle and the variable an
+    algebraic one. What is fixed at all times but the first is a known number, its slope 0.
+
+    raises  ModelError if it is fixed at numbers that change and its slope is used
+    """
+    over_time, conditions = constraints
+    usual = [*map(_usual, over_time.values()), *conditions.values()]
+    used = set[int]().union(*map(_held, usual))
+    kept = {}
+    for name, series in slopes.items():
+        later = list(variables[name].values())[1:]
+        if not used & {id(data) for data in series.values()}:
+            continue
+        if not (later and all(data.fixed for data in later)):
+            kept[name] = series
+            continue
+        if len({data.value for data in later}) > 1:
+            raise ModelError(
+                f"'{name}' is fixed at numbers that change with time, and the equations use its "
+                "derivative. Skip its balance there, or write what it follows as an equation."
+            )
+        for data in series.values():
+            data.fix(0.0)
+    return kept
 
 
 @dataclass(frozen=True)
@@ -356,18 +321,32 @@ class ModelStarts:
 
 
 def model_starts(instance: Instance) -> ModelStarts:
-    """Start values of the states that the model gives."""
-    initial = {name: series[instance.first] for name, series in instance.states.items()}
+    """Start values of the states that the model gives.
+
+    One may also be what an equation over time says at the first time in place of its balance.
+    What only says where an algebraic variable starts is left to the equations.
+    """
+    first = instance.first
+    initial = {name: series[first] for name, series in instance.states.items()}
     fixed = {name: float(x.value) for name, x in initial.items() if x.fixed and x.value is not None}
     state_of = {id(x): name for name, x in initial.items()}
     scalars = {id(x) for x in instance.scalars.values()}
+    derived = {id(s[first]) for n, s in instance.series.items() if n in instance.idle}
     conditions, others = {}, {}
     for name, constraint in instance.conditions.items():
-        held = {id(v) for v in identify_variables(constraint.expr, include_fixed=True)}
+        held = _held(constraint)
         states = [state_of[i] for i in held if i in state_of]
         is_start = constraint.equality and len(states) == 1 and held <= scalars | set(state_of)
         if is_start and states[0] not in conditions and states[0] not in fixed:
             conditions[states[0]] = constraint
-        else:
+        elif not (constraint.equality and len(held & derived) == 1 and held <= scalars | derived):
             others[name] = constraint
+    slopes = {id(data) for series in instance.slopes.values() for data in series.values()}
+    for series in instance.equations.values():
+        held = _held(series.get(first))
+        states = [state_of[i] for i in held if i in state_of]
+        if len(states) == 1 and held <= scalars | set(state_of):
+            is_known = states[0] in conditions or states[0] in fixed
+            if not is_known and slopes & _held(_usual(series)):
+                conditions[states[0]] = series[first]
     return ModelStarts(fixed, conditions, others)

@@ -18,7 +18,7 @@ from igpe.core.arguments import require_mapping, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
-from igpe.core.names import closest
+from igpe.core.names import closest, listed
 from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
@@ -308,8 +308,8 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         known = [*instance.states, *instance.series, *instance.expressions]
         raise DataError(
             f"Columns {unknown} are nothing that varies with time in the model, which has "
-            f"{known}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), add an "
-            "Expression over time for what is measured, or leave them out with only=[...]."
+            f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
+            "add an Expression over time for what is measured, or leave them out with only=[...]."
         )
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:
@@ -372,13 +372,17 @@ def _check_starts(
 ) -> None:
     start, states = experiment.start, list(instance.states)
     if unknown := [n for n in start if n not in states]:
-        raise ProblemError(f"{place}start values are given for {unknown}; the states are {states}.")
+        raise ProblemError(
+            f"{place}start values are given for {unknown}; the states are {listed(states)}."
+        )
     missing = [n for n in states if n not in start and n not in known]
     if missing and not _has_higher_index(problem, experiment, instance):
+        bases = [n.split("[")[0] for n in missing]
+        members = f" '{bases[0]}' stands for all its members: start={{'{bases[0]}': 0.0}}."
         raise ProblemError(
-            f"{place}the states {missing} have no start value. Give it in "
+            f"{place}the states {listed(missing)} have no start value. Give it in "
             f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
-            "igpe.Unknown(lower, upper) to estimate it."
+            f"igpe.Unknown(lower, upper) to estimate it.{members * (bases.count(bases[0]) > 1)}"
         )
     named = [v for v in start.values() if isinstance(v, str)]
     if unknown := [n for n in named if n not in problem.parameters]:

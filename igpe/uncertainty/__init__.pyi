@@ -1,6 +1,7 @@
 from .bootstrap import Bootstrapped as Bootstrapped
 from .bootstrap import ParametricBootstrap as ParametricBootstrap
 from .bootstrap import ResidualBootstrap as ResidualBootstrap
+from .grid import grid_error as grid_error
 from .model_comparison import ModelComparison as ModelComparison
 from .model_comparison import compare_models as compare_models
 from .prediction import Prediction as Prediction

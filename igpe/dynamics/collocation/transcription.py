@@ -34,10 +34,11 @@ from igpe.dynamics.collocation.guess import (
 from igpe.dynamics.collocation.mesh import Mesh, Radau
 from igpe.dynamics.shooting.base import Profile
 from igpe.equations.compiled import compiled
+from igpe.problem.building import build
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import evaluate
 from igpe.problem.losses import ROUNDING
-from igpe.problem.model import Instance, build, model_starts, read
+from igpe.problem.model import Instance, model_starts, read
 from igpe.problem.problem import Problem
 from igpe.solvers.base import Answer
 from igpe.solvers.ipopt import Ipopt, KnownOptimum, PreparedModel

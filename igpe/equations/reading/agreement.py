@@ -210,7 +210,9 @@ class _Comparison:
         if time in {instance.first, float(instance.time.last())}:
             held = self._quantities(row, point)
             has_slope = any(0 <= j < len(self.symbols.states) for j in held)
-            is_usual = held == self._quantities(row, len(self.points) - 2)
+            usual = len(self.points) - 2
+            is_usual = held == self._quantities(row, usual)
+            is_usual &= self._fixed(row, point) == self._fixed(row, usual)
             if not is_usual or (time == instance.first and has_slope):
                 return True
         sides = self._sides(row, point)
@@ -241,6 +243,11 @@ class _Comparison:
         held = (v for side in self._sides(row, point) or () for v in identify_variables(side))
         places = (rows.get(id(v), -1) for v in held)
         return {j - first + n_x if j >= first else j for j in places}
+
+    def _fixed(self, row: int, point: int) -> set[float | None]:
+        """Numbers of the fixed variables in a member: they may differ at the first time."""
+        held = (v for side in self._sides(row, point) or () for v in identify_variables(side))
+        return {v.value for v in held if v.fixed and id(v) not in self.lent_values}
 
     def starts(self) -> None:
         """Compare the start values that the model's own conditions give."""

@@ -15,6 +15,8 @@ import pyomo.environ as pyo
 from pyomo.common.errors import PyomoException
 from pyomo.core.expr.numvalue import NumericValue
 
+from igpe.problem.model import position_in
+
 OUTSIDE = (
     "it computes with the time outside Pyomo (math.exp, np.interp); pyo.exp and the like are fine"
 )
@@ -267,15 +269,17 @@ def reason(error: Exception) -> str:
     return UNDECIDED if "Cannot convert non-constant Pyomo expression" in text else text
 
 
-def said(data: Any, time: float, instant: Any) -> Any:
-    """What the rule behind a component's member at `time` says when asked with `instant`.
+def said(data: Any, time: Any, instant: Any) -> Any:
+    """What the rule behind a component's member says when asked with `instant` for its time.
 
+    time   the model's ContinuousSet of the time
     raises ValueError if there is no rule over the time, and whatever the rule raises
     """
     component, index = data.parent_component(), data.index()
-    is_indexed_by_time = index == time or (isinstance(index, tuple) and time in index)
     rule = getattr(component, "rule", None) or getattr(component, "_rule", None)
-    if not is_indexed_by_time or rule is None:
+    place = position_in(component, time) if component.is_indexed() else None
+    if place is None or rule is None:
         raise ValueError("it is not written as a rule over the time")
-    key = tuple(instant if i == time else i for i in index) if isinstance(index, tuple) else instant
+    is_tuple = isinstance(index, tuple)
+    key = (*index[:place], instant, *index[place + 1 :]) if is_tuple else instant
     return plain(rule(data.parent_block(), key))

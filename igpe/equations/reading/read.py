@@ -13,6 +13,7 @@ import numpy as np
 from pyomo.core.expr.visitor import identify_variables
 
 from igpe.core.errors import ModelError
+from igpe.core.names import listed
 from igpe.equations.differentiation import at_any_order, differentiated
 from igpe.equations.incidence import incidence, parts
 from igpe.equations.reading.agreement import require_agreement
@@ -22,8 +23,9 @@ from igpe.equations.reduction import reduced
 from igpe.equations.symbols import Symbols, make_symbols, stack
 from igpe.equations.system import System
 from igpe.equations.translate import Translator
+from igpe.problem.building import build, kind_of
 from igpe.problem.experiment import Experiment
-from igpe.problem.model import Instance, build, kind_of, model_starts
+from igpe.problem.model import Instance, model_starts
 from igpe.problem.problem import Problem
 
 # Generic places to read equations at; those next to the ends show a lag phase.
@@ -165,12 +167,13 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     names = (*system.symbols.states, *system.symbols.algebraics)
     spare = [system.equations[i] for i in found.over_rows]
     free = [names[j] for j in found.under_columns]
-    many = f"; too many equations: {spare} hold only known quantities or share unknowns"
+    many = f"; too many equations: {listed(spare)} hold only known quantities or share unknowns"
     raise ModelError(
         "The equations do not determine states and algebraic variables, however often they are "
         "differentiated"
         + many * bool(spare)
-        + f"; undetermined: {free}" * bool(free)
+        + f"; undetermined: {listed(free)}" * bool(free)
         + ". Take an equation away that follows from others, or add one that is missing. If a "
-        "variable is an input, give it in Experiment(inputs=...)."
+        "variable is an input, give it in Experiment(inputs=...). At a boundary in space each "
+        "variable needs a condition, or its balance where the scheme has a formula."
     )

@@ -92,7 +92,7 @@ class _Reader:
             return True
         instant = Instant(self.times[0])
         try:
-            answer = said(series[self.times[0]], self.times[0], instant)
+            answer = said(series[self.times[0]], self.time, instant)
         except REFUSALS as error:
             if isinstance(error, TypeError | PyomoException):
                 self._refuse_if_computed(name, series[self.times[0]], error)
@@ -104,7 +104,7 @@ class _Reader:
         for k in range(1, PRETENDED + 1):
             now = self.first + (self.last - self.first) * k / (PRETENDED + 1)
             with suppress(*REFUSALS):
-                answer = said(data, self.times[0], Pretended(now, self.times[0]))
+                answer = said(data, self.time, Pretended(now, self.times[0]))
                 roles = self.roles[0]
                 if not _alike(_standard(data, answer), _sides(data), roles, roles):
                     raise _unexplained(name, reason(error))
@@ -134,7 +134,7 @@ class _Reader:
 
     def _ask(self, series: Series, k: int, now: float) -> tuple[Any, set[float]]:
         data, instant = series[self.times[k]], Instant(self.times[k], now)
-        answer = said(data, self.times[k], instant)
+        answer = said(data, self.time, instant)
         if not isinstance(answer, EqualityExpression):
             return _standard(data, answer), instant.seen
         left, right = answer.args  # as the user wrote them, in the order of a member's
@@ -147,7 +147,7 @@ class _Reader:
         """The members must say what the rule says, and that at all times but for the symbol."""
         for time, roles in zip(self.times, self.roles, strict=True):
             data = series[time]
-            if not _alike(_standard(data, said(data, time, time)), _sides(data), roles, roles):
+            if not _alike(_standard(data, said(data, self.time, time)), _sides(data), roles, roles):
                 raise _unexplained(name, "it was changed after its rule was carried out")
         for k in range(1, len(self.times)):
             for now, answer in zip(places(cuts, self.first, self.times[k]), answers, strict=True):

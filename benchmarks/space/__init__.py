@@ -1,0 +1,1 @@
+"""Published models distributed in space, with seeded synthetic data."""

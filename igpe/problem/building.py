@@ -1,0 +1,129 @@
+"""Building a user's model.
+
+The builder is the user's function `model(times)` (or `model(times, experiment)`): it returns an
+ordinary Pyomo model with a ContinuousSet made of `times`. It is called afresh for every use, so the
+user's own objects are never changed.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from pyomo.core.base.block import Block
+
+from igpe.core.errors import ModelError
+from igpe.problem.members import with_positions
+from igpe.problem.model import Instance, read
+
+Builder: TypeAlias = Callable[..., Any]
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+FEW = 10  # times that stand for all of an experiment
+SHOWN = 4  # times that a message lists
+
+
+def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> Instance:
+    """Call the user's builder and read what it returns.
+
+    raises ModelError if the builder fails or the model is not of a form igpe reads
+    """
+    if isinstance(builder, Block) or not callable(builder):
+        raise ModelError(
+            f"The model is a {type(builder).__name__}; wanted a function model(times) that builds "
+            "and returns it, for any list of times."
+        )
+    moments = sorted({float(t) for t in times})
+    try:
+        with _quiet():
+            model = _call(builder, moments, experiment)
+    except ModelError:  # with a hint of its own
+        raise
+    except Exception as error:
+        name = getattr(builder, "__name__", type(builder).__name__)
+        listed = ", ".join([
+            *(f"{t:g}" for t in moments[:SHOWN]),
+            *["..."] * (len(moments) > SHOWN),
+        ])
+        raise ModelError(
+            f"The model's builder `{name}` failed for times [{listed}]: {type(error).__name__}: "
+            f"{error}. It must build the model for any list of times; tabulated data belong in "
+            "Experiment(inputs=...)."
+        ) from error
+    if experiment is None:
+        return read(model, times=frozenset(moments))
+    names = frozenset((*experiment.told, *experiment.start, *experiment.inputs))
+    return with_positions(read(model, names, frozenset(moments)), experiment.told)
+
+
+def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, ...]:
+    """The model of each experiment, built at its start and the times of its table.
+
+    Of these at a few where a builder says by `kind_of_experiment` that its equations do not depend
+    on the times it is given; at the ends alone once it has built another of that kind.
+    """
+    says = callable(getattr(builder, "kind_of_experiment", None))
+    seen, found = set[Hashable](), list[Instance]()
+    for e in experiments:
+        times = [e.start_time, *e.times.tolist()]
+        if says:
+            step = len(times) if (kind := kind_of(builder, e)) in seen else len(times) // FEW or 1
+            times = [*times[:-1:step], times[-1]]
+            seen.add(kind)
+        found.append(build(builder, times, e))
+    return tuple(found)
+
+
+def kind_of(builder: Builder, experiment: Any) -> Hashable:
+    """Experiments of one kind are given the same equations, whatever the times they are built at.
+
+    A builder that takes no experiment has one kind of them for each horizon, as rules may end with
+    it; of one that takes it `builder.kind_of_experiment(experiment)`. Without that each is its own.
+    """
+    if callable(kind := getattr(builder, "kind_of_experiment", None)):
+        found: Hashable = kind(experiment)
+        return found
+    if _takes_experiment(builder) is not None:
+        return str(experiment.name)
+    outputs = experiment.told, tuple(experiment.start)
+    return (*outputs, experiment.start_time, float(experiment.times[-1]))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let Pyomo not print errors of the builder, which are raised as well."""
+    handlers = logging.getLogger("pyomo").handlers
+
+    def is_warning(record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR
+
+    for handler in handlers:
+        handler.addFilter(is_warning)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_warning)
+
+
+def _call(builder: Builder, times: list[float], experiment: Any) -> Any:
+    """`builder(times)`, or with the experiment where the builder has a place for it."""
+    place = _takes_experiment(builder)
+    if place is None:
+        return builder(times)
+    return builder(times, **{place: experiment}) if place else builder(times, experiment)
+
+
+def _takes_experiment(builder: Builder) -> str | None:
+    """The name by which a builder takes the experiment, "" by its place, None if it does not.
+
+    Its place is a parameter called `experiment`, or the second positional one unless that has a
+    value of its own (`scale=2.0`; None is none).
+    """
+    given = inspect.signature(builder).parameters
+    named = given.get("experiment")
+    if named is not None and named.kind in (*POSITIONAL[1:], inspect.Parameter.KEYWORD_ONLY):
+        return "experiment"
+    second = [p.default for p in given.values() if p.kind in POSITIONAL][1:2]
+    takes_it = any(default is None or default is inspect.Parameter.empty for default in second)
+    return "" if takes_it else None

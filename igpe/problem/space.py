@@ -1,0 +1,239 @@
+"""Models distributed in space: their further ContinuousSets become points of a grid.
+
+Pyomo's own transformation does it (the method of lines): afterwards the model is an ordinary one
+whose states are the members `c[0.5]` of a variable over time and space. igpe gives it formulas of
+its own, which also hold where the points are not equally far apart: there Pyomo's central second
+derivative is not consistent, and its positions are rounded to six decimals.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyomo.environ as pyo
+from pyomo.core.expr.visitor import identify_variables
+from pyomo.dae import ContinuousSet, DerivativeVar
+
+from igpe.core.arguments import require_mapping, shown
+from igpe.core.errors import ModelError, ProblemError
+from igpe.problem.model import position_in
+
+Profile: TypeAlias = Callable[[float], Any]
+"""Position -> Pyomo variable or expression there."""
+EXAMPLE = "space={'x': igpe.integrators.FiniteDifference(50)}"
+
+
+def backward(v: Profile, s: Any) -> Profile:
+    """First derivative from a point and the one before it: first order, upwind for a flow up x."""
+    return lambda x: _slope(v, *_points(s, x, -1, 0))
+
+
+def forward(v: Profile, s: Any) -> Profile:
+    """First derivative from a point and the one after it: first order, upwind for a flow down x."""
+    return lambda x: _slope(v, *_points(s, x, 0, 1))
+
+
+def _parabola(first: int, last: int) -> Callable[[Profile, Any], Profile]:
+    """First derivative of the parabola through three points: second order, also at the ends."""
+
+    def formula(v: Profile, s: Any) -> Profile:
+        def derivative(x: float) -> Any:
+            a, b, c = _points(s, x, first, last)
+            return _slope(v, a, b) + (2 * x - a - b) * _bend(v, a, b, c)
+
+        return derivative
+
+    return formula
+
+
+def second(v: Profile, s: Any) -> Profile:
+    """Second derivative of the parabola through three points."""
+
+    def derivative(x: float) -> Any:
+        if x in (s.first(), s.last()):
+            raise IndexError(x)  # as Pyomo expects where there is no formula
+        return 2 * _bend(v, *_points(s, x, -1, 1))
+
+    return derivative
+
+
+def _points(s: Any, x: float, first: int, last: int) -> list[float]:
+    """Points from so many before x to so many after it; at an end as many that are there."""
+    place = s.ord(x)
+    shift = max(0, 1 - place - first) - max(0, place + last - len(s))
+    return [float(s.at(place + k + shift)) for k in range(first, last + 1)]
+
+
+def _slope(v: Profile, a: float, b: float) -> Any:
+    return (v(b) - v(a)) / (b - a)
+
+
+def _bend(v: Profile, a: float, b: float, c: float) -> Any:
+    """Half the second derivative of the parabola through three points."""
+    return (_slope(v, b, c) - _slope(v, a, b)) / (c - a)
+
+
+SCHEMES: Mapping[str, Callable[[Profile, Any], Profile]] = {
+    "backward": backward,
+    "backward2": _parabola(-2, 0),
+    "central": _parabola(-1, 1),
+    "forward": forward,
+    "forward2": _parabola(0, 2),
+}
+CARRIER = "CENTRAL"  # the name of Pyomo's under which ours go
+DIGITS = 12  # of a position: names of members are legible
+ORDERS = {"backward": 1, "central": 2, "forward": 1}
+
+
+@dataclass(frozen=True)
+class FiniteDifference:
+    """A grid in space: derivatives become differences between its points (method of lines).
+
+    intervals  between the points, of equal length; points that the model's ContinuousSet has
+               already stay, and the intervals between them are divided in proportion
+    scheme     of first derivatives. "backward": upwind where the flow is towards larger x, first
+               order, robust, but it smears fronts as a dispersion of half a width times the speed
+               does; "backward2": the same by three points, second order, may overshoot at fronts;
+               "forward" and "forward2": upwind where the flow is towards smaller x; "central":
+               second order, for diffusion. Second derivatives are central, second order
+    raises     ProblemError for less than two intervals, or another scheme
+
+    A boundary condition that holds a first derivative where the scheme has no formula takes the
+    difference to the one neighbour that is there.
+    """
+
+    intervals: int
+    scheme: str = "backward"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.intervals, int) and self.intervals > 1):
+            raise ProblemError(
+                f"A grid in space has {shown(self.intervals)} intervals; give a whole number of at "
+                f"least 2: {EXAMPLE}."
+            )
+        if self.scheme not in SCHEMES:
+            raise ProblemError(
+                f"The scheme {shown(self.scheme)} is none of {list(SCHEMES)}. Take 'backward' "
+                "where the flow is towards larger positions, 'forward' where it is towards smaller "
+                "ones, 'central' for diffusion."
+            )
+
+    def refined(self) -> "FiniteDifference":
+        """The grid with twice as many intervals."""
+        return replace(self, intervals=2 * self.intervals)
+
+    def apply(self, model: Any, x: Any) -> None:
+        """Discretise a model in one ContinuousSet, in place."""
+        edges = np.array(sorted(x), dtype=float)
+        widths = np.diff(edges)
+        for a, b, share in zip(edges, edges[1:], widths / widths.sum(), strict=False):
+            parts = max(1, round(float(share) * self.intervals))
+            x.update(float(f"{p:.{DIGITS}g}") for p in np.linspace(a, b, parts + 1)[1:-1])
+        x.set_changed(True)  # so that Pyomo's transformation expands what is over x
+        method = pyo.TransformationFactory("dae.finite_difference")
+        method.all_schemes[CARRIER] = (SCHEMES[self.scheme], second)
+        method.apply_to(model, wrt=x, nfe=len(x) - 1, scheme=CARRIER)
+        _leave_out_unneeded(model, x, self.scheme)
+
+
+def read_space(given: Any) -> dict[str, FiniteDifference]:
+    """The grids of a problem by the names of the model's sets; a number stands for intervals.
+
+    raises ProblemError for anything else
+    """
+    require_mapping("space", given, EXAMPLE, ProblemError)
+    grids = {n: FiniteDifference(g) if isinstance(g, int) else g for n, g in given.items()}
+    if lost := {n: shown(g) for n, g in grids.items() if not isinstance(g, FiniteDifference)}:
+        raise ProblemError(f"space holds {lost}; wanted grids: {EXAMPLE}.")
+    return grids
+
+
+class OnGrid:
+    """A builder whose models come discretised in space.
+
+    builder  the user's, of which it has all attributes
+    space    name of a ContinuousSet -> its grid
+    """
+
+    def __init__(self, builder: Any, space: Mapping[str, FiniteDifference]) -> None:
+        self.__wrapped__, self.space = builder, dict(space)
+        self.__name__ = getattr(builder, "__name__", type(builder).__name__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # pickle and copy look for some before there is a builder
+            raise AttributeError(name)
+        return getattr(self.__wrapped__, name)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        model = self.__wrapped__(*arguments, **named)
+        if not hasattr(model, "component_objects"):
+            return model  # refused when it is read
+        sets = {s.name: s for s in model.component_objects(ContinuousSet)}
+        for name, grid in self.space.items():
+            if name not in sets:
+                raise ModelError(
+                    f"space names '{name}', but the model's ContinuousSets are {list(sets)}."
+                )
+            if sets[name].get_discretization_info():
+                raise ModelError(
+                    f"space names '{name}', which the builder discretises already. Leave it out of "
+                    "space, or remove the TransformationFactory('dae....') that does it."
+                )
+            grid.apply(model, sets[name])
+        return model
+
+
+def _leave_out_unneeded(model: Any, x: Any, scheme: str) -> None:
+    """Delete differences at the ends that the scheme has no formula for and no condition uses.
+
+    A balance that is written at a boundary in place of a condition is not meant to determine it.
+    """
+    ends = [end for end in (x.first(), x.last()) if end not in _covered(x, scheme)]
+    derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
+    needed = _used_by_conditions(model, x, ends, derivatives)
+    for derivative in derivatives:
+        if derivative.get_continuousset_list() == [x]:
+            equations = derivative.parent_block().component(f"{derivative.local_name}_disc_eq")
+            for index in _indices_at(ends, derivative, x):
+                if id(derivative[index]) not in needed:
+                    del equations[index]
+
+
+def _covered(x: Any, scheme: str) -> list[float]:
+    """The ends at which the scheme has a formula."""
+    if scheme.startswith("backward"):
+        return [x.last()]
+    return [x.first()] if scheme.startswith("forward") else []
+
+
+def _used_by_conditions(
+    model: Any, x: Any, ends: Sequence[float], derivatives: Sequence[Any]
+) -> set[int]:
+    """First derivatives by x that equations hold without the state's derivative by the time."""
+    state_of: dict[int, int] = {}
+    slopes: dict[int, set[int]] = {}
+    for derivative in derivatives:
+        by, state = derivative.get_continuousset_list(), derivative.get_state_var()
+        for index in _indices_at(ends, derivative, x):
+            if by == [x]:
+                state_of[id(derivative[index])] = id(state[index])
+            elif x not in by:
+                slopes.setdefault(id(state[index]), set()).add(id(derivative[index]))
+    used: set[int] = set()
+    for component in model.component_objects(pyo.Constraint, active=True):
+        if not component.local_name.endswith("_disc_eq"):
+            for index in _indices_at(ends, component, x):
+                held = {id(v) for v in identify_variables(component[index].expr)}
+                own = held & state_of.keys()
+                used |= {d for d in own if not held & slopes.get(state_of[d], set())}
+    return used
+
+
+def _indices_at(ends: Sequence[float], component: Any, x: Any) -> list[Any]:
+    """Indices of the members at the ends; of a component that is not over x, all."""
+    place = position_in(component, x) if component.is_indexed() else None
+    if place is None:
+        return list(component)
+    keys = [(i, i if isinstance(i, tuple) else (i,)) for i in component]
+    return [i for i, key in keys if key[place] in ends]

@@ -1,0 +1,124 @@
+"""Start values of all members of an indexed variable, and the model's names of the columns."""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from igpe.core.arguments import is_finite, shown
+from igpe.core.errors import DataError, ProblemError
+from igpe.problem.experiment import Experiment, Start, Unknown
+from igpe.problem.members import SHOWN, equal, member, named, number
+from igpe.problem.model import Instance
+
+
+def as_members(experiment: Experiment, instance: Instance) -> Experiment:
+    """The experiment with the model's names of its columns, and a start value for each state.
+
+    raises  DataError if two columns are one member, ProblemError for a start profile that does not
+            fit
+    """
+    known = [*instance.states, *instance.series, *instance.expressions]
+    names = {n: n if "[" not in n else named(n, known) or n for n in experiment.told}
+    if len(set(names.values())) < len(names):
+        twice = sorted(n for n in names if [*names.values()].count(names[n]) > 1)
+        raise DataError(f"The columns {twice} are one quantity of the model; keep one of them.")
+    start = _starts(experiment.start, list(instance.states))
+    if start == experiment.start and all(new == old for old, new in names.items()):
+        return experiment
+    changed = copy(experiment)
+
+    def renamed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return MappingProxyType({names.get(n, n): v for n, v in given.items()})
+
+    measured = tuple(names[n] for n in experiment.measured)
+    changed.measurements = replace(experiment.measurements, names=measured)
+    changed.error_models, changed.units = map(renamed, (experiment.error_models, experiment.units))
+    changed.estimated_sigma = renamed(experiment.estimated_sigma)
+    changed.start = MappingProxyType(start)
+    return changed
+
+
+def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
+    """One start value for each state that a name or a pattern means; a full name comes first."""
+    single = {n: named(n, states) or n for n in given}
+    found = {single[n]: v for n, v in given.items() if single[n] in states}
+    for name, value in given.items():
+        if single[name] in states:
+            continue
+        members = {s: keys for s in states if (keys := _matched(name, s)) is not None}
+        if not members:
+            found[name] = value
+        elif isinstance(value, Unknown):
+            raise ProblemError(
+                f"start gives '{name}' as igpe.Unknown, which stands for the states "
+                f"{list(members)[:SHOWN]}, .... For one unknown value of all make it a Var, "
+                f"m.start = pyo.Var(bounds=({value.lower:g}, {value.upper:g})), name it in "
+                f"parameters and write start={{'{name}': 'start'}}; or name each member."
+            )
+        else:
+            at = _profile(name, value)
+            found = {s: at(keys) for s, keys in members.items() if s not in found} | found
+    return found
+
+
+def _matched(pattern: str, state: str) -> tuple[str, ...] | None:
+    """The indices of a state that a pattern leaves open; None if it does not mean the state."""
+    of, it = member(pattern), member(state)
+    if "[" not in pattern:
+        return it.keys if it.component == f"{pattern}[]" else None
+    if of.component != it.component or len(of.keys) != len(it.keys):
+        return None
+    pairs = list(zip(of.keys, it.keys, strict=True))
+    if not all(a == ":" or equal(a, b) for a, b in pairs):
+        return None
+    return tuple(b for a, b in pairs if a == ":")
+
+
+def _profile(name: str, given: Any) -> Callable[[tuple[str, ...]], Start]:
+    """The start value by the open indices of a state."""
+    if isinstance(given, (str, float)):
+        return lambda _: given
+    table = None if callable(given) else dict(given)
+
+    def at(keys: tuple[str, ...]) -> float:
+        numbers = [k if (n := number(k)) is None else n for k in keys]
+        place = ", ".join(keys)
+        if table is not None:
+            value = _looked_up(name, table, numbers)
+        else:
+            try:
+                value = given(*numbers)
+            except Exception as error:
+                raise ProblemError(
+                    f"The start profile of '{name}' failed at {place}: {type(error).__name__}: "
+                    f"{error}. It must return a number for the indices of every member."
+                ) from error
+        if not is_finite(value):
+            raise ProblemError(
+                f"The start profile of '{name}' is {shown(value)} at {place}; wanted a finite "
+                "number."
+            )
+        return float(value)
+
+    return at
+
+
+def _looked_up(name: str, table: Mapping[Any, float], keys: list[Any]) -> float:
+    """The entry of a table, linear between the positions; refused outside of them."""
+    key = keys[0] if len(keys) == 1 else tuple(keys)
+    if key in table:
+        return table[key]
+    try:
+        x = np.array(sorted(table), dtype=float)
+    except (TypeError, ValueError):
+        x = np.zeros(0)
+    if not isinstance(key, float) or x.ndim != 1 or not x.size or not x[0] <= key <= x[-1]:
+        raise ProblemError(
+            f"The start profile of '{name}' has no value at {key}; it has them at "
+            f"{list(table)[:SHOWN]}. Give one for every member, or at positions on both sides."
+        )
+    return float(np.interp(key, x, [table[p] for p in sorted(table)]))

@@ -1,0 +1,446 @@
+"""Models distributed in space: against SciPy on lines written by hand, and refusals."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+from scipy.integrate import solve_ivp
+
+import igpe
+from igpe.core.errors import DataError, IgpeError, ModelError, ProblemError
+from igpe.problem.space import FiniteDifference
+
+SPEED, DISPERSION, RATE = 1.0, 0.05, 0.8
+TIMES = np.linspace(0.1, 1.5, 8)
+TRUTH = {"D": DISPERSION, "k": RATE}
+
+
+def tube(times, *, closed=True, points=(0, 1), index="tx"):
+    """A tubular reactor with axial dispersion; closed: Danckwerts' conditions, else c = 1 first."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x = dae.ContinuousSet(initialize=points)
+    m.c = pyo.Var(m.t, m.x) if index == "tx" else pyo.Var(m.x, m.t)
+    m.dcdt = dae.DerivativeVar(m.c, wrt=m.t)
+    m.dcdx = dae.DerivativeVar(m.c, wrt=m.x)
+    m.d2c = dae.DerivativeVar(m.c, wrt=(m.x, m.x))
+    m.D, m.k = pyo.Var(bounds=(1e-3, 1)), pyo.Var(bounds=(0, 10))
+
+    def at(v, t, x):
+        return v[t, x] if index == "tx" else v[x, t]
+
+    @m.Constraint(m.t, m.x)
+    def balance(m, t, x):
+        if x in (0, 1):
+            return pyo.Constraint.Skip
+        moved = -SPEED * at(m.dcdx, t, x) + m.D * at(m.d2c, t, x)
+        return at(m.dcdt, t, x) == moved - m.k * at(m.c, t, x)
+
+    @m.Constraint(m.t)
+    def inlet(m, t):
+        first = at(m.c, t, 0)
+        return SPEED * first - int(closed) * m.D * at(m.dcdx, t, 0) == SPEED
+
+    @m.Constraint(m.t)
+    def outlet(m, t):
+        return at(m.dcdx, t, 1) == 0
+
+    return m
+
+
+def table(*names):
+    return pd.DataFrame({"time": TIMES} | dict.fromkeys(names, TIMES))
+
+
+def posed(model, *names, start=None, **settings):
+    run = igpe.Experiment(
+        table(*names), start={"c": 0.0} if start is None else start, start_time=0.0, sigma=0.01
+    )
+    return igpe.Problem(model, parameters=["D", "k"], experiments=run, **settings)
+
+
+def lines(n, *, closed=True):
+    """(n_times, n + 1) the same by hand: upwind, n intervals."""
+    h = 1 / n
+
+    def full(c):
+        first = (SPEED + closed * DISPERSION * c[0] / h) / (SPEED + closed * DISPERSION / h)
+        return np.concatenate([[first], c, c[-1:]])
+
+    def slopes(_, c):
+        f = full(c)
+        bend = (f[2:] - 2 * f[1:-1] + f[:-2]) / h**2
+        return -SPEED * (f[1:-1] - f[:-2]) / h + DISPERSION * bend - RATE * f[1:-1]
+
+    run = solve_ivp(slopes, (0, TIMES[-1]), np.zeros(n - 1), "LSODA", TIMES, rtol=1e-10, atol=1e-12)
+    return np.array([full(c) for c in run.y.T])
+
+
+@pytest.mark.parametrize("index", ["tx", "xt"])
+@pytest.mark.parametrize("closed", [True, False])
+def test_upwind_lines_are_those_written_by_hand(closed, index):
+    def model(times):
+        return tube(times, closed=closed, index=index)
+
+    problem = posed(model, "c[0.5]", "c[1]", space={"x": 10})
+    found = igpe.simulate(problem, TRUTH, TIMES)
+    exact = lines(10, closed=closed)
+    assert found["c[0.5]"].to_numpy() == pytest.approx(exact[:, 5], rel=1e-5)
+    assert found["c[1]"].to_numpy() == pytest.approx(exact[:, -1], rel=1e-5)
+    assert "c[0]" not in problem.instance.states
+
+
+def of_the_user(times, *, fixed_at_start=0.0):
+    """The same for D = 0, discretised by the user with Pyomo; all is said by `.fix()`."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x = dae.ContinuousSet(bounds=(0, 1))
+    m.c = pyo.Var(m.t, m.x)
+    m.dcdt = dae.DerivativeVar(m.c, wrt=m.t)
+    m.dcdx = dae.DerivativeVar(m.c, wrt=m.x)
+    m.D, m.k = pyo.Param(initialize=0.0), pyo.Var(bounds=(0, 10))
+
+    @m.Constraint(m.t, m.x)
+    def balance(m, t, x):
+        return m.dcdt[t, x] == -SPEED * m.dcdx[t, x] - m.k * m.c[t, x]
+
+    pyo.TransformationFactory("dae.finite_difference").apply_to(m, wrt=m.x, nfe=10)
+    m.c[:, 0].fix(1.0)
+    m.c[0, :].fix(fixed_at_start)
+    return m
+
+
+def test_what_the_user_discretised_and_fixed_is_kept():
+    """The balance at the inlet is not skipped: it gives the derivative by x there, used nowhere."""
+    run = igpe.Experiment(table("c[0.5]", "c[1]"), start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(of_the_user, parameters=["k"], experiments=run)
+    assert len(problem.instance.states) == 10
+    found = igpe.simulate(problem, {"k": RATE}, TIMES)
+
+    def slopes(_, c):
+        return -np.diff(np.append(1.0, c)) / 0.1 - RATE * c
+
+    exact = solve_ivp(slopes, (0, 1.5), np.zeros(10), "LSODA", TIMES, rtol=1e-10, atol=1e-12).y
+    assert found["c[0.5]"].to_numpy() == pytest.approx(exact[4], rel=1e-5, abs=1e-9)
+    assert found["c[1]"].to_numpy() == pytest.approx(exact[9], rel=1e-5, abs=1e-9)
+
+
+def heat(times):
+    """Pyomo's example of a partial differential equation (examples/dae/PDE_example.py), with k = 1.
+
+    Its solution is exp(-t) sin(pi x).
+    """
+    m = pyo.ConcreteModel()
+    m.t, m.x = dae.ContinuousSet(initialize=times), dae.ContinuousSet(bounds=(0, 1))
+    m.u = pyo.Var(m.x, m.t)
+    m.dudx = dae.DerivativeVar(m.u, wrt=m.x)
+    m.dudx2 = dae.DerivativeVar(m.u, wrt=(m.x, m.x))
+    m.dudt = dae.DerivativeVar(m.u, wrt=m.t)
+    m.k = pyo.Var(bounds=(0.1, 10))
+    skip = pyo.Constraint.Skip
+
+    def balance(m, x, t):
+        return skip if t == 0 or x in (0, 1) else np.pi**2 * m.dudt[x, t] == m.k * m.dudx2[x, t]
+
+    def start(m, x):
+        return skip if x in (0, 1) else m.u[x, 0] == pyo.sin(np.pi * x)
+
+    m.pde = pyo.Constraint(m.x, m.t, rule=balance)
+    m.initcon = pyo.Constraint(m.x, rule=start)
+    m.lower = pyo.Constraint(m.t, rule=lambda m, t: m.u[0, t] == 0)
+    m.upper = pyo.Constraint(m.t, rule=lambda m, t: np.pi * pyo.exp(-t) + m.dudx[1, t] == 0)
+    return m
+
+
+def heat_problem(grid):
+    data = table("u[0.5]")
+    data["u[0.5]"] = np.exp(-data["time"])
+    run = igpe.Experiment(data, start_time=0.0, sigma=0.001)
+    return igpe.Problem(heat, parameters=["k"], experiments=run, space={"x": grid})
+
+
+def test_pyomos_heat_equation_converges_with_the_square_of_the_width():
+    errors = []
+    for n in (10, 20, 40):
+        found = igpe.simulate(heat_problem(FiniteDifference(n, "central")), {"k": 1.0}, TIMES)
+        errors.append(np.abs(found["u[0.5]"] - np.exp(-TIMES)).max())
+    assert errors[0] < 0.02
+    assert np.log2(np.array(errors[:-1]) / errors[1:]) == pytest.approx(2.0, abs=0.1)
+
+
+def by_collocation(times):
+    m = heat(times)
+    pyo.TransformationFactory("dae.collocation").apply_to(m, wrt=m.x, nfe=1, ncp=7)
+    return m
+
+
+def test_collocation_in_space_by_the_user_is_kept():
+    run = igpe.Experiment(table("u[1.0]"), start_time=0.0, sigma=0.001)
+    problem = igpe.Problem(by_collocation, parameters=["k"], experiments=run)
+    found = igpe.simulate(problem, {"k": 1.0}, TIMES)
+    x = 0.558672  # a point of Radau's, as Pyomo rounds it
+    exact = np.exp(-TIMES) * np.sin(np.pi * x)
+    assert found[f"u[{x}]"].to_numpy() == pytest.approx(exact, abs=2e-4)
+
+
+def plate(times):
+    """Two sets beside the time: heat in a square whose edges are cold."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.y = dae.ContinuousSet(bounds=(0, 1)), dae.ContinuousSet(bounds=(0, 1))
+    m.T, m.k = pyo.Var(m.t, m.x, m.y), pyo.Var(bounds=(0.01, 10))
+    m.dT = dae.DerivativeVar(m.T, wrt=m.t)
+    m.Txx = dae.DerivativeVar(m.T, wrt=(m.x, m.x))
+    m.Tyy = dae.DerivativeVar(m.T, wrt=(m.y, m.y))
+
+    @m.Constraint(m.t, m.x, m.y)
+    def balance(m, t, x, y):
+        if x in (0, 1) or y in (0, 1):
+            return m.T[t, x, y] == 0
+        return m.dT[t, x, y] == m.k * (m.Txx[t, x, y] + m.Tyy[t, x, y])
+
+    return m
+
+
+def test_a_plate_cools_as_the_product_of_two_sines():
+    def start(x, y):
+        return np.sin(np.pi * x) * np.sin(np.pi * y)
+
+    run = igpe.Experiment(table("T[0.5,0.5]"), start={"T": start}, start_time=0.0, sigma=0.001)
+    space = {"x": FiniteDifference(12, "central"), "y": FiniteDifference(8, "central")}
+    problem = igpe.Problem(plate, parameters=["k"], experiments=run, space=space)
+    assert len(problem.instance.states) == 11 * 7
+    found = igpe.simulate(problem, {"k": 0.05}, TIMES)
+    # The sines are eigenvectors of central differences, with these eigenvalues.
+    speed = sum((2 * n * np.sin(np.pi / (2 * n))) ** 2 for n in (12, 8))
+    assert found["T[0.5,0.5]"].to_numpy() == pytest.approx(np.exp(-0.05 * speed * TIMES), rel=1e-5)
+
+
+def test_a_start_at_positions_that_are_times_too_is_read_right():
+    """x = 0.5 and t = 0.5 are one number: the rule is asked for another time, not another x."""
+
+    def model(times):
+        m = heat(times)
+        m.extra = pyo.Var(m.x, m.t)
+        m.follows = pyo.Constraint(
+            m.x, m.t, rule=lambda m, x, t: m.extra[x, t] == pyo.exp(-t) * (1 + x)
+        )
+        return m
+
+    run = igpe.Experiment(table("u[0.5]", "extra[0.5]"), start_time=0.0, sigma=0.001)
+    grid = {"x": FiniteDifference(8, "central")}
+    problem = igpe.Problem(model, parameters=["k"], experiments=run, space=grid)
+    found = igpe.simulate(problem, {"k": 1.0}, TIMES)
+    assert found["extra[0.5]"].to_numpy() == pytest.approx(1.5 * np.exp(-TIMES))
+
+
+@pytest.mark.parametrize("scheme", ["central", "backward2", "forward2"])
+def test_differences_are_exact_for_parabolas_on_uneven_points(scheme):
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = dae.ContinuousSet(initialize=(0, 0.3e-6, 1e-6))
+        m.c = pyo.Var(m.t, m.x, initialize=lambda m, t, x: 3 * x**2 - 2e-6 * x + 5)
+        m.dcdx = dae.DerivativeVar(m.c, wrt=m.x)
+        m.d2c = dae.DerivativeVar(m.c, wrt=(m.x, m.x))
+        m.ends = pyo.Constraint(m.t, rule=lambda m, t: m.dcdx[t, 0] + m.dcdx[t, 1e-6] >= -1)
+        return m
+
+    m = model([0, 1])
+    FiniteDifference(10, scheme).apply(m, m.x)
+    assert list(m.x) == pytest.approx(np.linspace(0, 1e-6, 11), abs=1e-18)
+    uneven = model([0, 1])
+    FiniteDifference(2, scheme).apply(uneven, uneven.x)
+    assert len(uneven.x) == 3
+    for name, exact in (("dcdx", lambda x: 6 * x - 2e-6), ("d2c", lambda x: 6.0)):
+        for one in (m, uneven):
+            v, equations = one.component(name), one.component(f"{name}_disc_eq")
+            for (t, x), equation in equations.items():
+                one.c.set_values({(s, y): 3 * y**2 - 2e-6 * y for s in one.t for y in one.x})
+                v[t, x].value = exact(x)
+                scale = {"dcdx": 1e-6, "d2c": 6.0}[name]
+                assert pyo.value(equation.body) == pytest.approx(0, abs=1e-8 * scale)
+            assert {x for _, x in equations} >= set(list(one.x)[1:-1])
+    assert (0, 0) in m.dcdx_disc_eq  # the condition uses it
+    assert (0, 0) not in m.d2c_disc_eq
+
+
+def test_columns_may_be_named_in_several_forms_and_between_points():
+    names = ("c[:,0.50]", "c[0.53]", "c[1.0]")
+    problem = posed(tube, *names, space={"x": 10})
+    assert problem.experiments[0].measured == ("c[0.5]", "c[0.53]", "c[1]")
+    found = igpe.simulate(problem, TRUTH, TIMES)
+    between = 0.7 * found["c[0.5]"] + 0.3 * found["c[0.6]"]
+    assert found["c[0.53]"].to_numpy() == pytest.approx(between.to_numpy(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        lambda x: 1 - x,
+        {0: 1.0, 0.5: 0.5, 1: 0.0},
+        pd.Series([1.0, 0.0], index=[0.0, 1.0]),
+    ],
+)
+def test_a_start_may_be_a_profile_over_positions(profile):
+    problem = posed(tube, "c[1]", start={"c": profile, "c[0.20]": 7.0}, space={"x": 5})
+    assert problem.experiments[0].start == pytest.approx({
+        "c[0.2]": 7.0,
+        "c[0.4]": 0.6,
+        "c[0.6]": 0.4,
+        "c[0.8]": 0.2,
+    })
+
+
+def test_a_start_may_be_a_pattern_or_a_parameter():
+    def two(times):
+        m = tube(times)
+        m.s = pyo.Set(initialize=["A", "B"])
+        m.w, m.w0 = pyo.Var(m.s, m.t, m.x), pyo.Var(bounds=(0, 1))
+        m.dw = dae.DerivativeVar(m.w, wrt=m.t)
+        m.decay = pyo.Constraint(
+            m.s, m.t, m.x, rule=lambda m, s, t, x: m.dw[s, t, x] == -m.k * m.w[s, t, x]
+        )
+        return m
+
+    start = {"c": 0.0, "w[A,:]": "w0", "w[B,:]": lambda x: x}
+    run = igpe.Experiment(table("w[A,0.5]"), start=start, start_time=0.0)
+    names = ["D", "k", "w0"]
+    problem = igpe.Problem(two, parameters=names, experiments=run, space={"x": 4})
+    given = problem.experiments[0].start
+    assert given["w[A,0.25]"] == "w0"
+    assert given["w[B,0.25]"] == 0.25
+    assert len(given) == 3 + 5 + 5
+
+
+def test_copies_keep_the_grid():
+    def start(x):
+        return 0.0 * x
+
+    problem = posed(tube, "c[1]", start={"c": start}, space={"x": 5})
+    again = copy.deepcopy(problem)
+    assert list(again.instance.states) == ["c[0.2]", "c[0.4]", "c[0.6]", "c[0.8]"]
+    assert pickle.loads(pickle.dumps(posed(tube, "c[1]", space={"x": 5}))).size == problem.size
+
+
+@pytest.mark.parametrize("sigma", [0.002, None])
+def test_the_error_of_the_grid_is_that_of_the_estimate(sigma):
+    """Measurements are exact, exp(-t) sin(pi x) with k = 1: all of the error is the grid's."""
+    data = table("u[0.5]", "u[0.25]")
+    data["u[0.5]"] = np.exp(-data["time"])
+    data["u[0.25]"] = np.exp(-data["time"]) * np.sin(np.pi / 4)
+    run = igpe.Experiment(data, start_time=0.0, sigma=sigma)
+    found = {}
+    for scheme in ("central", "backward"):
+        grid = FiniteDifference(8, scheme)
+        problem = igpe.Problem(heat, parameters=["k"], experiments=run, space={"x": grid})
+        errors = igpe.uncertainty.grid_error(problem, {"k": 1.0})
+        found[scheme] = errors.loc["k", "grid_error"] / abs(errors.loc["k", "value"] - 1)
+        assert errors.loc["k", "standard_error"] > 0
+    assert 1.0 < found["central"] < 1.7  # 1.5 for the second order
+    assert 0.5 < found["backward"] < 2.0
+
+
+def test_without_a_grid_of_igpe_its_error_is_unknown():
+    run = igpe.Experiment(table("c[0.5]"), start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(of_the_user, parameters=["k"], experiments=run)
+    with pytest.raises(ProblemError, match="no grid that igpe could refine"):
+        igpe.uncertainty.grid_error(problem, {"k": RATE})
+
+
+def not_closed(times):
+    m = tube(times)
+    m.inlet.deactivate()
+    return m
+
+
+def moving(times):
+    m = of_the_user(times)
+    for t in m.t:
+        m.c[t, 0].fix(float(t))
+    return m
+
+
+REFUSED = {
+    "left continuous": (
+        lambda: posed(tube, "c[1]"),
+        ModelError,
+        "['t', 'x'] | space={'x': 50} | apply_to(m, wrt=m.x",
+    ),
+    "another set": (lambda: posed(tube, "c[1]", space={"z": 5}), ModelError, "'z' | ['t', 'x']"),
+    "twice": (
+        lambda: posed(of_the_user, "c[1]", space={"x": 5}),
+        ModelError,
+        "'x' | discretises already | Leave it out of space",
+    ),
+    "no grid": (lambda: posed(tube, "c[1]", space={"x": "fine"}), ProblemError, "'fine' | wanted"),
+    "one interval": (lambda: FiniteDifference(1), ProblemError, "at least 2"),
+    "another scheme": (lambda: FiniteDifference(9, "weno"), ProblemError, "'weno' | 'central'"),
+    "no name": (lambda: posed(tube, "c[1]", space=[50]), ProblemError, "space={'x':"),
+    "outside": (
+        lambda: posed(tube, "c[1.2]", space={"x": 5}),
+        DataError,
+        "'c[1.2]' is at 1.2 | from 0 to 1",
+    ),
+    "one quantity": (
+        lambda: posed(tube, "c[1]", "c[1.0]", space={"x": 5}),
+        DataError,
+        "'c[1.0]', 'c[1]' | one quantity",
+    ),
+    "unknown profile": (
+        lambda: posed(tube, "c[1]", start={"c": igpe.Unknown(0, 1)}, space={"x": 5}),
+        ProblemError,
+        "'c' as igpe.Unknown | name it in parameters",
+    ),
+    "short profile": (
+        lambda: posed(tube, "c[1]", start={"c": {0.3: 1.0, 1.0: 0.0}}, space={"x": 5}),
+        ProblemError,
+        "no value at 0.2",
+    ),
+    "failing profile": (
+        lambda: posed(tube, "c[1]", start={"c": lambda x: 1 / (x - 0.2)}, space={"x": 5}),
+        ProblemError,
+        "failed at 0.2: ZeroDivisionError",
+    ),
+    "no start": (
+        lambda: posed(tube, "c[1]", start={"q": 0.0}, space={"x": 50}),
+        ProblemError,
+        "given for ['q'] | 'c[0.02]', 'c[0.04]' | ... 49 in all",
+    ),
+    "start left out": (
+        lambda: igpe.Problem(
+            tube,
+            parameters=["D", "k"],
+            experiments=igpe.Experiment(table("c[1]"), start_time=0.0),
+            space={"x": 5},
+        ),
+        ProblemError,
+        "have no start value | start={'c': 0.0}",
+    ),
+    "no condition": (
+        lambda: igpe.simulate(posed(not_closed, "c[1]", space={"x": 5}), TRUTH),
+        ModelError,
+        "do not determine | 'c[0]'",
+    ),
+    "moving": (
+        lambda: igpe.Problem(
+            moving, parameters=["k"], experiments=igpe.Experiment(table("c[1]"), start_time=0.0)
+        ),
+        ModelError,
+        "'c[0]' is fixed at numbers that change",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_with_a_helpful_sentence(name):
+    attempt, error, says = REFUSED[name]
+    with pytest.raises(IgpeError) as caught:
+        attempt()
+    message = str(caught.value)
+    assert type(caught.value) is error, message
+    assert [part for part in says.split(" | ") if part not in message] == [], message

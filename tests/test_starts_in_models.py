@@ -1,0 +1,92 @@
+"""Where a model itself says that states start: fixed values, equations at the first time, lists."""
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+from pyomo import dae
+
+import igpe
+
+TIMES = np.linspace(0.5, 3.0, 6)
+DECAY, FIRST = 0.7, 2.0
+
+
+def decay(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.z, m.k, m.z0 = pyo.Var(m.t), pyo.Var(bounds=(0, 10)), pyo.Var(bounds=(0, 10))
+    m.dz = dae.DerivativeVar(m.z)
+    return m
+
+
+def rate(m, t):
+    return m.dz[t] == -m.k * m.z[t]
+
+
+def skipped_at_first(m, t):
+    return pyo.Constraint.Skip if t == m.t.first() else rate(m, t)
+
+
+def in_a_list(times):
+    m = decay(times)
+    m.rate = pyo.Constraint(m.t, rule=skipped_at_first)
+    m.init = pyo.ConstraintList()
+    m.init.add(m.z[0] == m.z0)
+    return m
+
+
+def alone(times):
+    m = decay(times)
+    m.rate = pyo.Constraint(m.t, rule=rate)
+    m.init = pyo.Constraint(expr=m.z[0] == m.z0)
+    return m
+
+
+def over_the_first_time(times):
+    m = decay(times)
+    m.rate = pyo.Constraint(m.t, rule=rate)
+    m.init = pyo.Constraint(
+        m.t, rule=lambda m, t: m.z[t] == m.z0 if t == 0 else pyo.Constraint.Skip
+    )
+    return m
+
+
+def in_place_of_the_balance(times):
+    m = decay(times)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.z[t] == m.z0 if t == 0 else rate(m, t))
+    return m
+
+
+@pytest.mark.parametrize("model", [in_a_list, alone, over_the_first_time, in_place_of_the_balance])
+def test_an_equation_at_the_first_time_is_the_start(model):
+    data = pd.DataFrame({"time": TIMES, "z": FIRST * np.exp(-DECAY * TIMES)})
+    run = igpe.Experiment(data, start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(model, parameters=["k", "z0"], experiments=run)
+    found = igpe.simulate(problem, {"k": DECAY, "z0": FIRST}, TIMES)
+    assert found["z"].to_numpy() == pytest.approx(data["z"].to_numpy(), rel=1e-6)
+    estimate = igpe.estimate(problem, certify=False)
+    assert estimate.parameters == pytest.approx({"k": DECAY, "z0": FIRST}, rel=1e-4)
+
+
+def closed_by_a_sum(times):
+    """All three have derivatives; the balance of the last is replaced by the sum."""
+    m = pyo.ConcreteModel()
+    m.t, m.s = dae.ContinuousSet(initialize=times), pyo.Set(initialize=["A", "B", "C"])
+    m.c, m.k = pyo.Var(m.t, m.s), pyo.Var(bounds=(0, 10))
+    m.dc = dae.DerivativeVar(m.c)
+    m.A = pyo.Constraint(m.t, rule=lambda m, t: m.dc[t, "A"] == -m.k * m.c[t, "A"])
+    m.B = pyo.Constraint(m.t, rule=lambda m, t: m.dc[t, "B"] == 0.5 * m.k * m.c[t, "A"])
+    m.sum = pyo.Constraint(m.t, rule=lambda m, t: sum(m.c[t, s] for s in m.s) == 1)
+    m.init = pyo.Constraint(m.s, rule=lambda m, s: m.c[0, s] == (1.0 if s == "A" else 0.0))
+    return m
+
+
+def test_what_has_a_derivative_that_no_equation_uses_is_no_state():
+    data = pd.DataFrame({"time": TIMES, "c[C]": TIMES})
+    run = igpe.Experiment(data, start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(closed_by_a_sum, parameters=["k"], experiments=run)
+    assert list(problem.instance.states) == ["c[A]", "c[B]"]
+    found = igpe.simulate(problem, {"k": DECAY}, TIMES)
+    exact = 0.5 * (1 - np.exp(-DECAY * TIMES))
+    assert found["c[C]"].to_numpy() == pytest.approx(exact, rel=1e-6)
