@@ -39,6 +39,7 @@ class Compiled:
         self.problem = problem
         self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
         self._shared: dict[Any, InitialValueProblem] = {}
+        self._rests: dict[Any, InitialValueProblem] = {}
         self.kept: dict[Any, Any] = {}
         known = problem.systems
         with PauseGC():  # a third of the time of large models: their many objects are all in use
@@ -84,6 +85,7 @@ class Compiled:
                 switches=self.switching[index],
                 constants=names,
                 like=self._shared.get(family),
+                rests=self._rests,
             )
             if found.shared is not None:
                 self._shared.setdefault(family, found.shared)
@@ -121,6 +123,7 @@ def compiled(problem: Problem) -> Compiled:
 SIMPLIFIED = {-1.0, 0.0, 1.0}
 """Numbers by which CasADi simplifies sums, products and quotients."""
 ARITHMETIC = {"ASSIGN", "ADD", "SUB", "MUL", "DIV", "NEG", "INV", "TWICE", "SQ"}
+ARITHMETIC |= {"EXP", "EXPM1", "SIN", "COS", "SINH", "COSH", "TANH", "ATAN", "ASINH", "ERF"}
 
 
 def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> list[frozenset[str]]:
