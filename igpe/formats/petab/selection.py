@@ -25,7 +25,7 @@ UPWARDS = ("LH", "LLH")  # the larger the better
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RivalModel:
     """A model that was estimated.
 
     name        of the model space
@@ -48,18 +48,18 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Selection:
+class ModelSelection:
     """The candidates in the order in which they were estimated, and the best of them.
 
     criterion  by which: AIC, AICc, BIC, LH, LLH or NLLH
     """
 
-    best: Candidate
-    candidates: tuple[Candidate, ...]
+    best: RivalModel
+    candidates: tuple[RivalModel, ...]
     criterion: str
 
 
-def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> Selection:
+def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelSelection:
     """Estimate the models of a PEtab Select problem as its method proposes them, and compare them.
 
     A model whose estimation fails never counts as better than another.
@@ -73,7 +73,7 @@ def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> Select
     """
     select = _library()
     posed = _read(select, Path(path))
-    space, found = None, list[Candidate]()
+    space, found = None, list[RivalModel]()
     with TemporaryDirectory() as folder:
         while True:
             with quiet():
@@ -95,7 +95,7 @@ def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> Select
 
 def _estimated(
     select: Any, model: Any, criterion: Any, folder: Path, estimate: Callable[[Problem], Any]
-) -> Candidate:
+) -> RivalModel:
     """A model estimated; its likelihood and parameters are put into the library's model."""
     with quiet():
         made = model.to_petab(output_path=folder)
@@ -116,10 +116,10 @@ def _estimated(
     else:  # worse than any other
         model.set_criterion(criterion, -np.inf if criterion.value in UPWARDS else np.inf)
     name = str(model.model_id)
-    return Candidate(name, parameters, float(value), compared, failed, problem, result)
+    return RivalModel(name, parameters, float(value), compared, failed, problem, result)
 
 
-def _compared(candidates: list[Candidate], criterion: str) -> Selection:
+def _compared(candidates: list[RivalModel], criterion: str) -> ModelSelection:
     usable = [c for c in candidates if c.criterion is not None]
     if not usable:
         why = " ".join(dict.fromkeys(c.failed for c in candidates if c.failed))
@@ -129,7 +129,7 @@ def _compared(candidates: list[Candidate], criterion: str) -> Selection:
         )
     sign = -1.0 if criterion in UPWARDS else 1.0
     best = min(usable, key=lambda c: sign * (c.criterion or 0.0))
-    return Selection(best, tuple(candidates), criterion)
+    return ModelSelection(best, tuple(candidates), criterion)
 
 
 def _read(select: Any, path: Path) -> Any:
