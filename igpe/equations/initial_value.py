@@ -62,7 +62,7 @@ class InitialValueProblem:
     shared    the same with numbers that differ between experiments as inputs u, so that one formula
               serves them all; None if there are none, or once other expressions replaced these
     constants of such a one: which of u they are
-    kept      what integrators made of it where it comes to rest for several experiments
+    kept      what others made of it, by who made it: forms with other numbers share it
     """
 
     states: tuple[str, ...]
@@ -164,7 +164,10 @@ class InitialValueProblem:
     def without_switches(self) -> "InitialValueProblem":
         """What is between switches; it reports states and implicit variables too."""
         shared = None if self.shared is None else self.shared.without_switches
-        outputs = ca.vertcat(self.measured, self.x, self.y)
+        before, outputs = self.kept.get("without_switches", (None, None))
+        if before is not self.measured:
+            outputs = ca.vertcat(self.measured, self.x, self.y)
+            self.kept["without_switches"] = self.measured, outputs
         return replace(self, switching=None, rest=None, measured=outputs, shared=shared)
 
     def _clock(self, last: float) -> TimeSymbols:
@@ -257,6 +260,7 @@ def _with_numbers(
         tables=tuple(_constant(experiment, v) for v in experiment.inputs.values()),
         rest=None,
         constants=like.constants,
+        kept=like.kept,
     )
 
 
