@@ -122,8 +122,9 @@ def compiled(problem: Problem) -> Compiled:
 # 0 x = 0 and 1 x = x hold for all finite x; who evaluates must look for x that is not.
 SIMPLIFIED = {-1.0, 0.0, 1.0}
 """Numbers by which CasADi simplifies sums, products and quotients."""
-ARITHMETIC = {"ASSIGN", "ADD", "SUB", "MUL", "DIV", "NEG", "INV", "TWICE", "SQ"}
-ARITHMETIC |= {"EXP", "EXPM1", "SIN", "COS", "SINH", "COSH", "TANH", "ATAN", "ASINH", "ERF"}
+SMOOTH = {"ASSIGN", "ADD", "SUB", "MUL", "DIV", "NEG", "INV", "TWICE", "SQ"}
+SMOOTH |= {"EXP", "EXPM1", "SIN", "COS", "SINH", "COSH", "TANH", "ATAN", "ASINH", "ERF"}
+"""Operations whose derivative is the same formula whatever numbers they are applied to."""
 
 
 def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> list[frozenset[str]]:
@@ -151,7 +152,7 @@ def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> l
 
 
 def _elsewhere(systems: Sequence[System]) -> set[str]:
-    """Names of inputs that enter operations other than arithmetic before a state joins them."""
+    """Names of inputs that enter operations other than `SMOOTH` before a state joins them."""
     first = systems[0]
     measured = [e for s in systems for e in s.measured.values()]
     u = first.symbols.u
@@ -168,7 +169,7 @@ def _elsewhere(systems: Sequence[System]) -> set[str]:
             held[outputs[0]] = frozenset()
         elif name != "OUTPUT":
             within = frozenset[int]().union(*(held[i] for i in inputs))
-            if name not in ARITHMETIC:
+            if name not in SMOOTH:
                 found |= within
             held[outputs[0]] = within
     return {first.symbols.inputs[i] for i in found}
