@@ -361,8 +361,13 @@ def _before(
     """
     before, states = experiment.at_rest(), system.symbols.states
     inputs = tuple(before.inputs.items())
-    is_own = problem.local or problem.time_varying or before.events or experiment.start
-    is_own = is_own or not set(states).isdisjoint(experiment.measured)
+    is_own = any((
+        problem.local,
+        problem.time_varying,
+        before.events,
+        experiment.start,
+        {*states} & {*experiment.measured},
+    ))
     if is_own or not all(isinstance(given, float) for _, given in inputs):
         return experiment.name
     starts = ca.Function("starts", [system.symbols.p], [stack(system.starts[n] for n in states)])
