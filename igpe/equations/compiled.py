@@ -40,6 +40,7 @@ class Compiled:
         self.problem = problem
         self._posed: dict[tuple[Any, ...], InitialValueProblem] = {}
         self._shared: dict[Any, InitialValueProblem] = {}
+        self._rests: dict[Any, InitialValueProblem] = {}
         self.kept: dict[Any, Any] = {}
         known = problem.systems
         with PauseGC():  # a third of the time of large models: their many objects are all in use
@@ -90,6 +91,7 @@ class Compiled:
                 switches=self.switching[index],
                 constants=names,
                 like=self._shared.get(family),
+                rests=self._rests,
             )
             if found.shared is not None:
                 self._shared.setdefault(family, found.shared)
@@ -126,7 +128,9 @@ def compiled(problem: Problem) -> Compiled:
 # 0 x = 0 and 1 x = x hold for all finite x; who evaluates must look for x that is not.
 SIMPLIFIED = {-1.0, 0.0, 1.0}
 """Numbers by which CasADi simplifies sums, products and quotients."""
-ARITHMETIC = {"ASSIGN", "ADD", "SUB", "MUL", "DIV", "NEG", "INV", "TWICE", "SQ"}
+SMOOTH = {"ASSIGN", "ADD", "SUB", "MUL", "DIV", "NEG", "INV", "TWICE", "SQ"}
+SMOOTH |= {"EXP", "EXPM1", "SIN", "COS", "SINH", "COSH", "TANH", "ATAN", "ASINH", "ERF"}
+"""Operations whose derivative is the same formula whatever numbers they are applied to."""
 
 
 def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> list[frozenset[str]]:
@@ -154,7 +158,7 @@ def constants(experiments: Sequence[Experiment], systems: Sequence[System]) -> l
 
 
 def _elsewhere(systems: Sequence[System]) -> set[str]:
-    """Names of inputs that enter operations other than arithmetic before a state joins them."""
+    """Names of inputs that enter operations other than `SMOOTH` before a state joins them."""
     first = systems[0]
     measured = [e for s in systems for e in s.measured.values()]
     u = first.symbols.u
@@ -171,7 +175,7 @@ def _elsewhere(systems: Sequence[System]) -> set[str]:
             held[outputs[0]] = frozenset()
         elif name != "OUTPUT":
             within = frozenset[int]().union(*(held[i] for i in inputs))
-            if name not in ARITHMETIC:
+            if name not in SMOOTH:
                 found |= within
             held[outputs[0]] = within
     return {first.symbols.inputs[i] for i in found}

@@ -11,7 +11,7 @@ input, and derivatives by the values w_i stay exact.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -62,6 +62,7 @@ class InitialValueProblem:
     shared    the same with numbers that differ between experiments as inputs u, so that one formula
               serves them all; None if there are none, or once other expressions replaced these
     constants of such a one: which of u they are
+    kept      what others made of it, by who made it: forms with other numbers share it
     """
 
     states: tuple[str, ...]
@@ -91,6 +92,7 @@ class InitialValueProblem:
     rest: "InitialValueProblem | None" = None
     shared: "InitialValueProblem | None" = None
     constants: tuple[int, ...] = ()
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def breaks(self, last: float) -> list[float]:
         """Times between start and `last` at which an input or its slope jumps.
@@ -162,7 +164,10 @@ class InitialValueProblem:
     def without_switches(self) -> "InitialValueProblem":
         """What is between switches; it reports states and implicit variables too."""
         shared = None if self.shared is None else self.shared.without_switches
-        outputs = ca.vertcat(self.measured, self.x, self.y)
+        before, outputs = self.kept.get("without_switches", (None, None))
+        if before is not self.measured:
+            outputs = ca.vertcat(self.measured, self.x, self.y)
+            self.kept["without_switches"] = self.measured, outputs
         return replace(self, switching=None, rest=None, measured=outputs, shared=shared)
 
     def _clock(self, last: float) -> TimeSymbols:
@@ -187,6 +192,7 @@ def initial_value_problem(
     switches: bool = False,
     constants: frozenset[str] = frozenset(),
     like: InitialValueProblem | None = None,
+    rests: dict[Any, InitialValueProblem] | None = None,
 ) -> InitialValueProblem:
     """The experiment's initial value problem; the problem's fixed unknowns become numbers.
 
@@ -196,15 +202,34 @@ def initial_value_problem(
     switches      whether events happen, or unknowns or states move a jump
     constants     inputs, numbers here, that are kept apart in its `shared` form
     like          that of another experiment with this system and these outputs, which says the same
+    rests         what comes to rest before other experiments; those that differ in nothing before
+                  their start share it
     raises        ModelError for a condition on time that changes too often
 
     Conditions on time alone become inputs that are held in f and g; in `measured` they stay as
     written, so that what is measured at the very time of a switch is what Pyomo evaluates there.
     """
-    posing = _Posing(until, plain_powers, switches)
+    posing = _Posing(until, plain_powers, switches, experiment.told)
+    found = _with_shared(problem, experiment, system, posing, constants, like=like)
+    if experiment.steady is None:
+        return found
+    rests, key = {} if rests is None else rests, _before(problem, experiment, system, constants)
+    if key not in rests:
+        rests[key] = _at_rest(problem, experiment, system, constants)
+    return replace(found, rest=rests[key])
+
+
+def _with_shared(
+    problem: Problem,
+    experiment: Experiment,
+    system: System,
+    posing: "_Posing",
+    constants: frozenset[str],
+    *,
+    like: InitialValueProblem | None = None,
+) -> InitialValueProblem:
+    """See `initial_value_problem`; with the form that other experiments share."""
     found = _posed(problem, experiment, system, posing, frozenset())
-    if experiment.steady is not None:
-        found = replace(found, rest=_at_rest(problem, experiment, system, constants))
     if not constants:
         return found
     if like is not None and constants == experiment.inputs.keys():
@@ -235,6 +260,7 @@ def _with_numbers(
         tables=tuple(_constant(experiment, v) for v in experiment.inputs.values()),
         rest=None,
         constants=like.constants,
+        kept=like.kept,
     )
 
 
@@ -243,11 +269,12 @@ def _constant(experiment: Experiment, value: Any) -> Table:
 
 
 class _Posing(NamedTuple):
-    """Arguments of `initial_value_problem`."""
+    """Arguments of `initial_value_problem`, and what is reported."""
 
     until: float
     plain_powers: bool
     switches: bool
+    told: tuple[str, ...]
 
 
 def _posed(
@@ -258,7 +285,7 @@ def _posed(
     constants: frozenset[str],
 ) -> InitialValueProblem:
     """See `initial_value_problem`; the `constants` are inputs."""
-    until, plain_powers, switches = posing
+    until, plain_powers, switches, told = posing
     symbols, solved = system.symbols, system.solved
     n_x = len(symbols.states)
     posed = _Posed(problem, experiment, system, constants)
@@ -279,7 +306,7 @@ def _posed(
     def inserted(expressions: Any) -> Any:
         return safe(numbered(expressions))
 
-    measured = stack(system.measured[n] for n in experiment.told)
+    measured = stack(system.measured[n] for n in told)
     z = stack(solved.expressions[n_x:])
     unknowns = tuple(n for n in problem.box.names if n in posed.symbols)
     q, t0 = stack(posed.symbols[n] for n in unknowns), experiment.start_time
@@ -327,17 +354,42 @@ def _posed(
     )
 
 
+def _before(
+    problem: Problem, experiment: Experiment, system: System, constants: frozenset[str]
+) -> Any:
+    """Equal for experiments that come to rest in the same way; its name for one that rests alone.
+
+    A state that is measured has a size of its own in each experiment.
+    """
+    before, states = experiment.at_rest(), system.symbols.states
+    inputs = tuple(before.inputs.items())
+    is_own = any((
+        problem.local,
+        problem.time_varying,
+        before.events,
+        experiment.start,
+        {*states} & {*experiment.measured},
+    ))
+    if is_own or not all(isinstance(given, float) for _, given in inputs):
+        return experiment.name
+    starts = ca.Function("starts", [system.symbols.p], [stack(system.starts[n] for n in states)])
+    return id(system.residual), constants, experiment.start_time, inputs, starts.serialize()
+
+
 def _at_rest(
     problem: Problem, experiment: Experiment, system: System, constants: frozenset[str]
 ) -> InitialValueProblem:
-    """The equations before a steady start, and what switches them.
+    """The equations before a steady start, and what switches them; they report nothing.
 
     raises Unsupported if they depend on time, or have implicit algebraic variables
     """
     before = experiment.at_rest()
-    own = system.of_another(events=tuple(jump for jump in system.events if jump.before))
-    switches = moves(problem, before, own)
-    found = initial_value_problem(problem, before, own, switches=switches, constants=constants)
+    own = system.of_another(
+        events=tuple(jump for jump in system.events if jump.before),
+        jumps=tuple(jump for jump in system.jumps if jump[0] in system.equations),
+    )
+    posing = _Posing(-np.inf, False, moves(problem, before, own), ())
+    found = _with_shared(problem, before, own, posing, constants)
     given, clock = found.switching, ca.vertcat(found.t, found.u)
     timed = [found.f]
     if given is not None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 
 from igpe.core.errors import Unsupported
-from igpe.equations.operations import apply_to_sx
+from igpe.equations.operations import apply_to_sx, operation_names
 from igpe.equations.symbols import stack
 from igpe.equations.timed import STATE, TIME, UNKNOWN, TimeSymbols
 
@@ -77,7 +77,11 @@ class Modes(NamedTuple):
 
 def with_modes(column: Any, clock: TimeSymbols) -> tuple[Any, Modes]:
     """The SX column with symbols for comparisons on states or unknowns; and these."""
-    nodes, rows = clock.nodes(ca.densify(ca.SX(column)))
+    column = ca.densify(ca.SX(column))
+    function = ca.Function("column", ca.symvar(column), [column])
+    if COMPARISONS.isdisjoint(operation_names(function)):
+        return column, Modes([], [], [])
+    nodes, rows = clock.nodes(column)
     modes: dict[tuple[str, int, int], Any] = {}
     gaps: list[Any] = []
     made: list[Any] = []

@@ -9,7 +9,7 @@ from pyomo import dae
 import igpe
 from igpe.core.errors import EstimationFailed, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import Residuals, runs_of
 from igpe.equations.compiled import compiled
 
 TIMES = np.linspace(0.0, 10.0, 11)
@@ -72,6 +72,58 @@ def off_differences(problem):
     x = np.array(list(TRUTH.values()))
     by = [(residuals(x + d).residual - residuals(x - d).residual) / 2e-5 for d in 1e-5 * np.eye(4)]
     return np.abs(residuals(x).jacobian - np.stack(by, 1)).max()
+
+
+def several(*, measured=("A", "C"), local=(), runs=(("one", 0.5, 2.0), ("two", 0.5, 3.0))):
+    """Experiments `name, u before, u` whose start values the model gives."""
+
+    def started(times):
+        m = model(binding)(times)
+        for name in "BC":
+            m.component(name)[0.0].fix(0.0)
+        m.first = pyo.Constraint(expr=m.A[0.0] == m.total)
+        m.sum = pyo.Expression(m.t, rule=lambda m, t: m.A[t] + 2 * m.B[t] + m.C[t])
+        return m
+
+    def experiment(name, before, u):
+        table = pd.DataFrame({"time": TIMES, **dict.fromkeys(measured, 1.0)})
+        return igpe.Experiment(table, name=name, inputs={"u": u}, steady={"u": before}, sigma=0.1)
+
+    experiments = [experiment(*run) for run in runs]
+    return igpe.Problem(started, parameters=list(TRUTH), experiments=experiments, local=list(local))
+
+
+def rests(problem):
+    """What comes to rest before each experiment, and what each run asks for it."""
+    ivps = [
+        compiled(problem).initial_value_problem(k, switching=True)
+        for k in range(len(problem.experiments))
+    ]
+    every = runs_of(problem, Automatic())
+    return [id(i.rest) for i in ivps], [id(r.simulation.intervals.resting) for r in every]
+
+
+def test_experiments_that_come_to_rest_alike_share_the_state_bit_by_bit():
+    runs = (("one", 0.5, 2.0), ("two", 0.5, 3.0), ("other", 0.7, 2.0))
+    made = several(measured=["sum"], runs=runs)
+    for shared in rests(made):
+        assert shared[0] == shared[1] != shared[2]
+    q = np.array(list(TRUTH.values()))
+    together = [r.simulation.run(q) for r in runs_of(made, Automatic())]
+    for one, own in zip(together, runs, strict=True):
+        (run,) = runs_of(several(measured=["sum"], runs=(own,)), Automatic())
+        alone = run.simulation.run(q)
+        assert np.array_equal(one.states, alone.states)
+        assert np.array_equal(one.by_unknown, alone.by_unknown)
+        assert one.steps == alone.steps
+    moved = [r.simulation.run(1.1 * q).states[0] for r in runs_of(made, Automatic())]
+    assert np.abs(moved[1] - together[1].states[0]).min() > 1e-3
+
+
+@pytest.mark.parametrize("given", [{"measured": ["A"]}, {"local": ["k"], "measured": ["sum"]}])
+def test_experiments_with_sizes_or_unknowns_of_their_own_rest_alone(given):
+    for own in rests(several(**given)):
+        assert own[0] != own[1]
 
 
 def test_derivatives_are_those_of_the_implicit_function():

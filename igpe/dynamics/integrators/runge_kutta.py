@@ -37,6 +37,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.compiler import built
 from igpe.dynamics.integrators.cut import cut
+from igpe.dynamics.integrators.formulas import SharedFormula
 from igpe.dynamics.integrators.limits import MOST_STEPS, NO_START, TOO_MANY, allowed, at, no_number
 from igpe.dynamics.integrators.runge_kutta_source import (
     QUESTION,
@@ -106,8 +107,7 @@ class RungeKutta(Integrator):
         pieces = cut(ivp, nodes, times)
         if ivp.y.numel():
             return refused_implicit(self, ivp, pieces)
-        some = needed(ivp)
-        slope, measured = model_formulas(some.ivp, some.moving)
+        some, slope, measured = _formulas(ivp)
         model, outputs = written(slope), written_told(measured)
         if (length := model.length + outputs.length) > LONGEST:
             why = f"The equations are too long to compile: {length} operations, at most "
@@ -125,6 +125,23 @@ class RungeKutta(Integrator):
         return RungeKuttaIntervals(
             ivp, pieces, self, some, CompiledModel(driver, slope.numbers, told)
         )
+
+
+def _formulas(ivp: InitialValueProblem) -> tuple[Needed, SharedFormula, SharedFormula]:
+    """Slopes and what is measured; made once for problems that share them."""
+    of = ivp.f, ivp.g, ivp.measured, ivp.x, ivp.u, ivp.q
+    known = ivp.kept.get(_formulas)
+    if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
+        some = needed(ivp)
+        known = ivp.kept[_formulas] = of, some, *model_formulas(some.ivp, some.moving)
+    _, some, slope, measured = known
+    own = replace(
+        ivp,
+        q=some.ivp.q,
+        unknowns=some.ivp.unknowns,
+        unknown_scale=ivp.unknown_scale[some.places],
+    )
+    return some._replace(ivp=own), slope, measured
 
 
 def _numbers(shots: Shots) -> tuple[FloatArray, ...]:

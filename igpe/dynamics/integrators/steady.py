@@ -13,16 +13,18 @@ All is in states divided by their sizes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from threading import get_ident
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.dynamics.integrators.base import Intervals
+from igpe.dynamics.integrators.base import Integrator, Intervals, Refused
 from igpe.dynamics.integrators.crossings import GRAZING
+from igpe.dynamics.integrators.limits import allowed
 from igpe.equations.initial_value import InitialValueProblem
 
 SPANS = 10.0 ** np.arange(9)  # times the experiment's duration in which it may come to rest
@@ -58,13 +60,15 @@ CROSSES = "The model does not come to rest: a condition on states changes before
 class Rest(NamedTuple):
     """A state at rest (n_x,), its derivative (n_x, n_q), and why there is none.
 
-    true  (n_gaps,) which conditions on states hold there
+    true   (n_gaps,) which conditions on states hold there
+    steps  of the integration to it, if they are counted
     """
 
     states: FloatArray
     by_unknown: FloatArray
     why: str = ""
     true: BoolArray = np.zeros(0, dtype=bool)
+    steps: int = 0
 
 
 class Stage(NamedTuple):
@@ -134,13 +138,15 @@ class _Near(NamedTuple):
 
 
 class Resting:
-    """Finds the state at which an initial value problem starts at rest, for many unknowns."""
+    """Finds the state at which an initial value problem comes to rest, for many unknowns.
 
-    def __init__(self, ivp: InitialValueProblem, approach: Approach) -> None:
-        assert ivp.rest is not None, "only such problems start at rest"
-        rest, self.size, self.approach = ivp.rest, len(ivp.unknowns), approach
-        self.scale = rest.scale
-        self.own = [ivp.unknowns.index(n) for n in rest.unknowns]
+    It belongs to one thread. The last state is kept, as several experiments start there one after
+    the other: the same unknowns give the same bits, and count the same steps.
+    """
+
+    def __init__(self, rest: InitialValueProblem, approach: Approach) -> None:
+        self.scale, self.approach = rest.scale, approach
+        self._last: tuple[Any, Rest] | None = None
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
         self._f = ca.Function("f", [rest.x, rest.u, rest.q], [ca.densify(rest.f), *by])
         self._gaps = None
@@ -149,14 +155,28 @@ class Resting:
             by = [ca.densify(ca.jacobian(gaps, v)) for v in (rest.x, rest.q)]
             self._gaps = ca.Function("gaps", [rest.x, rest.u, rest.q], [ca.densify(gaps), *by])
 
-    @property
-    def steps(self) -> int:
-        """Of integration so far, if they are counted."""
-        return self.approach.steps
-
     def __call__(self, q: FloatArray) -> Rest:
-        """The state at rest for unknowns q of the problem that starts there."""
-        own, n_x = np.asarray(q, dtype=float)[self.own], len(self.scale)
+        """The state at rest for unknowns q (n_q,) of the problem that comes to rest."""
+        key = allowed(), q.tobytes()
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
+        before = self.approach.steps
+        found = self._reached(q)._replace(steps=self.approach.steps - before)
+        if not found.why:  # a deadline may have ended it
+            self._last = key, found
+        return found
+
+    def start_of(self, ivp: InitialValueProblem, q: FloatArray) -> Rest:
+        """The same for unknowns q (n_q,) of a problem that starts there, by all of these."""
+        assert ivp.rest is not None, "asked where it does"
+        own = [ivp.unknowns.index(n) for n in ivp.rest.unknowns]
+        found = self(np.asarray(q, dtype=float)[own])
+        wide = np.full((len(found.states), len(q)), np.nan if found.why else 0.0)
+        wide[:, own] = found.by_unknown
+        return found._replace(by_unknown=wide)
+
+    def _reached(self, own: FloatArray) -> Rest:
+        n_x = len(self.scale)
         why, still, since = MOVES.format(SPANS[-1], ""), 0, 0.0
         states, by, true = list[FloatArray](), np.zeros((n_x, len(own))), np.zeros(0, dtype=bool)
         for stage in self.approach(own):
@@ -177,7 +197,7 @@ class Resting:
             why = found
             if why == BORDER:
                 break
-        return Rest(np.full(n_x, np.nan), np.full((n_x, self.size), np.nan), why.rstrip())
+        return Rest(np.full(n_x, np.nan), np.full((n_x, len(own)), np.nan), why.rstrip())
 
     def _rest(
         self, states: FloatArray, by: FloatArray, q: FloatArray, true: BoolArray
@@ -187,7 +207,7 @@ class Resting:
         if isinstance(found, str):
             return found
         (x, conserved), at = found, _Point(q, self._modes(true))
-        here, wide = self._near(x, at), np.zeros((len(x), self.size))
+        here = self._near(x, at)
         right = -here.by_q, conserved @ (by / self.scale[:, None])
         own = self._solved(here.by_x, conserved, *right)
         if self._gaps is not None:
@@ -199,8 +219,7 @@ class Resting:
                 return BORDER
             if (~is_zero & ((gap > 0) != true)).any():
                 return CROSSES
-        wide[:, self.own] = own
-        return Rest(x * self.scale, wide * self.scale[:, None], true=true)
+        return Rest(x * self.scale, own * self.scale[:, None], true=true)
 
     def _modes(self, true: BoolArray) -> FloatArray:
         """Inputs of the equations at rest: their modes."""
@@ -249,3 +268,35 @@ class Resting:
         if rates.real.max() > np.sqrt(ZERO) * np.abs(rates).max():
             return UNSTABLE
         return x, conserved
+
+
+def resting_of(
+    integrator: Integrator,
+    rest: InitialValueProblem,
+    duration: float,
+    switched: Callable[[Any], Approach],
+) -> Resting:
+    """What finds the state at rest; experiments of one duration that rest alike share it.
+
+    switched  what leads there, of intervals with switches
+    """
+    key = get_ident(), integrator, duration  # intervals belong to one thread
+    try:
+        known: Resting | None = rest.kept.get(key)
+    except TypeError:  # an integrator that may change until the next call
+        return _made(integrator, rest, duration, switched)
+    if known is None:
+        known = rest.kept[key] = _made(integrator, rest, duration, switched)
+    return known
+
+
+def _made(
+    integrator: Integrator,
+    rest: InitialValueProblem,
+    duration: float,
+    switched: Callable[[Any], Approach],
+) -> Resting:
+    ends: FloatArray = np.asarray(rest.t0 + duration * SPANS, dtype=float)
+    before = integrator.prepare(rest, np.array([rest.t0, ends[-1]]), ends)
+    is_smooth = rest.switching is None or isinstance(before, Refused)
+    return Resting(rest, (SmoothApproach if is_smooth else switched)(before))

@@ -36,12 +36,11 @@ from igpe.dynamics.integrators.crossings import GRAZING, ZERO, crossing_with, fi
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
 from igpe.dynamics.integrators.steady import (
-    SPANS,
     Approach,
     Rest,
     Resting,
-    SmoothApproach,
     Stage,
+    resting_of,
 )
 from igpe.dynamics.integrators.switches import (
     DELAYED,
@@ -84,17 +83,17 @@ class SwitchedIntervals(Intervals):
         if self.resting is None:
             return super().start(q)
         self.check_unknowns(q)
-        return self.resting(q)[:2]
+        return self.resting.start_of(self.ivp, q)[:2]
 
     def from_start(self, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
         if self.resting is None:
             return super().from_start(q, derivatives=derivatives)
         self.check_unknowns(q)
-        before, rest = self.resting.steps, self.resting(q)
+        rest = self.resting.start_of(self.ivp, q)
         found = self._run(rest.states[None], q, rest, derivatives=derivatives)
         if found.steps is not None:
-            found.steps[0, 0] += self.resting.steps - before
+            found.steps[0, 0] += rest.steps
         if rest.why:
             found = replace(found, reason=(rest.why,))
         below = np.vstack([rest.by_unknown, np.eye(len(q))])
@@ -102,7 +101,7 @@ class SwitchedIntervals(Intervals):
 
     def run(self, starts: FloatArray, q: FloatArray, *, derivatives: bool = True) -> Shots:
         """See `Intervals`."""
-        rest = self.resting(q) if self.resting is not None and self.carries else None
+        rest = self.resting.start_of(self.ivp, q) if self.resting and self.carries else None
         return self._run(starts, q, rest, derivatives=derivatives)
 
     def _run(
@@ -156,12 +155,7 @@ def switched(
     resting = None
     if ivp.rest is not None:
         duration = float(pieces.nodes[-1]) - ivp.t0 or 1.0
-        ends: FloatArray = np.asarray(ivp.t0 + duration * SPANS, dtype=float)
-        before = integrator.prepare(ivp.rest, np.array([ivp.t0, ends[-1]]), ends)
-        if isinstance(before, SwitchedIntervals):
-            resting = Resting(ivp, SwitchedApproach(before))
-        else:
-            resting = Resting(ivp, SmoothApproach(before))
+        resting = resting_of(integrator, ivp.rest, duration, SwitchedApproach)
     return SwitchedIntervals(ivp, pieces, inner, resting, slow=inner.slow)
 
 

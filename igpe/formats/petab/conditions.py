@@ -250,10 +250,10 @@ class Conditions:
         taken = {TIME, *self.sbml.rates, *self.sbml.rules, *outputs}
         period = symbol(free_name("period", taken))
         rules, rates = (
-            {n: self._chosen(self.over_time(e, keeps=True), period) for n, e in family.items()}
+            {n: self._course(self.over_time(e, keeps=True), period) for n, e in family.items()}
             for family in (self.sbml.rules, self.sbml.rates)
         )
-        shown = {n: self._chosen(e, period) for n, e in outputs.items()}
+        shown = {n: self._course(e, period) for n, e in outputs.items()}
         starts = {n: self.periods[0].at_start(n) for n in self.sbml.rates}
         if not rates:  # nothing moves, which igpe takes for a mistake
             still = free_name("constant", taken)
@@ -282,6 +282,12 @@ class Conditions:
                 f"The assignment rules of {sorted(set(error.args[1]))} need each other; igpe "
                 "reads rules that can be put in an order."
             ) from None
+
+    def _course(self, each: Sequence[Any], period: Any) -> Any:
+        """The same of what holds between events, where the time has passed the start."""
+        before = each[:1] if self.timeline.is_steady else ()
+        after = (_decided(e, self.timeline.start) for e in each[len(before) :])
+        return self._chosen((*before, *after), period)
 
     def _chosen(self, each: Sequence[Any], period: Any) -> Any:
         """The expression of the period that counts; before a steady start the clock stands."""
@@ -429,6 +435,22 @@ def with_kinds(models: Mapping[str, ConditionModel]) -> dict[str, ConditionModel
     }
 
 
+def _decided(expression: Any, start: float) -> Any:
+    """With what conditions on the time alone are after the start, where that is known."""
+    swaps = {}
+    for atom in comparisons(expression):
+        crossing = _crossing(atom)
+        if crossing is not None and crossing <= start:
+            swaps[atom] = library("sympy").S(_sides(atom, crossing)[1])
+    return expression.xreplace(swaps)
+
+
+def _sides(atom: Any, crossing: float) -> tuple[bool, bool]:
+    """Whether a condition on the time alone is true before and after it changes."""
+    before, after = (inserted(atom, {TIME: number(crossing + side)}) for side in (-1.0, 1.0))
+    return bool(before), bool(after)
+
+
 def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> ConditionModel:
     """Conditions on the time alone become inputs: no integrator steps across their jump."""
     sympy = library("sympy")
@@ -441,12 +463,7 @@ def _with_switches(of: ConditionModel, start: float, taken: set[str]) -> Conditi
         crossing = _crossing(atom)
         if crossing is None:
             continue
-        before, after = (
-            bool(inserted(atom, {TIME: number(crossing + side)})) for side in (-1.0, 1.0)
-        )
-        if crossing <= start:
-            swaps[atom] = sympy.true if after else sympy.false
-            continue
+        before, after = _sides(atom, crossing)
         name = free_name(f"switch_{len(swaps) + 1}", taken)
         inputs[name] = step_input([start, crossing], [float(before), float(after)])
         swaps[atom] = symbol(name) > sympy.Rational(1, 2)

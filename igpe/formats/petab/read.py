@@ -30,16 +30,26 @@ from igpe.formats.petab.formulas import (
     parsed,
     petab_config,
 )
-from igpe.formats.petab.priors import flat, read_prior
 from igpe.formats.petab.sbml import Sbml, read_sbml
 from igpe.formats.petab.tables import TIMELINE, Tables, read_tables
 from igpe.problem.experiment import Experiment
+from igpe.problem.losses import NormalPrior, Prior
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.problem import Problem
 from igpe.problem.tables import SOURCE, checksum
 
 LIBRARIES = ("petab.v1", "libsbml", "sbmlmath", "sympy", "yaml")
 LOGARITHMS = {"log": 1.0, "log10": float(np.log(10.0))}  # natural logarithm of their base
+FLAT = ("uniform", "parameterScaleUniform")  # priors inside the bounds
+LAWS = {
+    "normal": ("normal", False),
+    "laplace": ("laplace", False),
+    "logNormal": ("log-normal", False),
+    "logLaplace": ("log-laplace", False),
+    "parameterScaleNormal": ("normal", True),
+    "parameterScaleLaplace": ("laplace", True),
+}
+"""Prior of version 1 -> its law, and whether it is one of the parameter on its scale."""
 
 
 def read_petab(path: str | Path) -> Problem:
@@ -84,13 +94,15 @@ def _read(path: Path) -> Problem:
     files = (name for key, name in named(config) if key == "measurement_files")
     tables.measurements.attrs[SOURCE] = "; ".join(checksum(path.parent / f) for f in files)
     estimated = {str(n): _parameter(row) for n, row in free.iterrows()}
-    priors = {str(n): prior for n, row in free.iterrows() if (prior := read_prior(str(n), row))}
+    priors = {str(n): prior for n, row in free.iterrows() if (prior := _read_prior(str(n), row))}
     sbml = read_sbml(tables.document)
     experiments, models, transformations, rows = _experiments(tables, sbml, known, set(estimated))
     scales = {n: str(free.loc[n, "parameterScale"]) for n in estimated}
     scales = {n: scale for n, scale in scales.items() if scale in LOGARITHMS}
     return Problem(
-        PetabModel(estimated, models, transformations, scales, rows, flat(free) if priors else 0.0),
+        PetabModel(
+            estimated, models, transformations, scales, rows, _flat(free) if priors else 0.0
+        ),
         parameters=list(estimated),
         experiments=experiments,
         priors=priors,
@@ -318,3 +330,37 @@ def _experiment(
         sigma=sigma,
         replicates=True,
     )
+
+
+def _read_prior(name: str, row: Any) -> NormalPrior | Prior | None:
+    """The objective prior of a row of the parameter table; None where the bounds are all.
+
+    raises DataError for numbers that the law does not have
+    """
+    kind = row.get("objectivePriorType")
+    if kind is None or pd.isna(kind) or not kind or kind in FLAT:
+        return None
+    law, on_scale = LAWS.get(str(kind), (str(kind), False))
+    numbers = row["objectivePriorParameters"]
+    lower, upper = (float(row.get(n, s * np.inf)) for n, s in (("from", -1), ("to", 1)))
+    try:
+        values = tuple(float(v) for v in str(numbers).split(";"))
+        scale = str(row["parameterScale"]) if on_scale else "lin"
+        if law == "normal" and scale == "lin":
+            mean, deviation = values
+            return NormalPrior(mean, deviation, lower=lower, upper=upper)
+        return Prior(law, values, scale, lower, upper)
+    except (ValueError, TypeError, ProblemError) as error:
+        raise DataError(
+            f"The prior of '{name}' is {kind} with the parameters {numbers}: {error}"
+        ) from None
+
+
+def _flat(parameters: pd.DataFrame) -> float:
+    """Minus the logarithm of the uniform densities, which version 2 counts."""
+    if "from" not in parameters:
+        return 0.0
+    kinds = parameters["objectivePriorType"].astype(object).fillna("")
+    plain = parameters[kinds.isin(["", *FLAT])]
+    widths = (plain["to"] - plain["from"]).astype(float)
+    return float(np.log(widths[np.isfinite(widths)]).sum())

@@ -80,6 +80,20 @@ def test_experiments_with_and_without_a_drug_share_a_library_and_keep_their_numb
 
 
 @needs_compiler
+def test_numbers_in_smooth_functions_are_shared():
+    """exp(d u) is 1 where u is 0, with no derivative by d."""
+
+    def extra(m, t):
+        return pyo.exp(-m.d * m.drug[t]) * m.A[t] + pyo.sin(m.k * m.drug[t])
+
+    runs = [run("none", 0.1, drug=0.0), run("one", 0.1, drug=1.0), run("more", 0.2, drug=2.5)]
+    made = problem(extra, runs)
+    assert compiled(made).constants == [{"drug"}] * 3
+    assert len(libraries(made)) == 1
+    require_same_alone(extra, runs)
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     "lost",
     [pyo.log, lambda b: 1 / b, lambda b: 1 / (b * pyo.exp(1 / b))],

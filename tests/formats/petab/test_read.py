@@ -262,6 +262,22 @@ def test_measured_before_and_after_rest(tmp_path):
     assert told["B"].to_numpy() == pytest.approx(grown, rel=1e-6)
 
 
+def test_conditions_on_the_time_that_are_over_at_the_start_make_no_input(tmp_path):
+    """The dose counts from 0 on, before and after the start: nothing has to count the periods."""
+    document = small.decay()
+    small.parameter(document.getModel(), "dose", 9.0)
+    small.law(document.getModel(), "V * k * dose * piecewise(0, time < 0, 1) * A")
+    conditions = pd.DataFrame({"conditionId": ["c1", "c0"], "A": [1.0, np.nan], "dose": [2.0, 1.0]})
+    table = small.measurements().assign(preequilibrationConditionId="c0")
+    problem = igpe.petab.read_petab(
+        small.write(tmp_path, document, conditions=conditions, measurements=table)
+    )
+    (run,) = problem.experiments
+    assert (dict(run.inputs), run.steady) == ({"dose": 2.0}, {"dose": 1.0})
+    told = igpe.simulate(problem, VALUES, [0.0, 1.0])
+    assert told["A"].to_numpy() == pytest.approx(np.exp([0.0, -1.4]), rel=1e-6)
+
+
 def test_what_is_measured_at_rest_is_an_experiment_of_its_own(tmp_path):
     table = small.measurements()
     table.loc[table.index[-1], "time"] = np.inf  # of B
