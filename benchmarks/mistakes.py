@@ -30,8 +30,7 @@ def problem():
 RATE_B = (
     "    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.B[t])"
 )
-HIGHER_INDEX = """    m.z = pyo.Var(m.t)
-    m.rate_B = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.k1 * m.A[t] - m.k2 * m.z[t])
+TOO_MANY = f"""{RATE_B}
     m.whole = pyo.Constraint(m.t, rule=lambda m, t: m.A[t] + m.B[t] == 1)"""
 SETTINGS = '''
 
@@ -100,7 +99,9 @@ MISTAKES = {
         ("'k1'", "[10, 0]", "wanted lower < upper", "exchange the bounds"),
         ("m.k1, m.k2 = pyo.Var(bounds=(0, 10))", "m.k1, m.k2 = pyo.Var(bounds=(10, 0))"),
     ),
-    "higher index": Mistake(ESTIMATE, ("higher index", "differentiate it"), (RATE_B, HIGHER_INDEX)),
+    "too many equations": Mistake(
+        ESTIMATE, ("too many equations", "'whole'", "Take an equation away"), (RATE_B, TOO_MANY)
+    ),
     "missing solver": Mistake(
         ESTIMATE,
         ("no-such-solver", "conda install"),

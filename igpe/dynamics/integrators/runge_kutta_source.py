@@ -29,9 +29,9 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.dynamics.integrators.cut import Cut
 from igpe.dynamics.integrators.formulas import SharedFormula
 from igpe.dynamics.integrators.limits import MOST_STEPS
-from igpe.dynamics.integrators.sparse_factors import sparse_factors
 from igpe.dynamics.integrators.tableaux import DORMAND_PRINCE, KENNEDY_CARPENTER, STAGES, Tableau
 from igpe.equations.initial_value import InitialValueProblem
+from igpe.numerics.sparse_factors import sparse_factors
 
 QUESTION = ctypes.CFUNCTYPE(ctypes.c_int)  # while Python answers it, a signal reaches the session
 KINDS = {"integer": ctypes.c_longlong, "real": ctypes.c_double, "function": QUESTION}
