@@ -119,9 +119,10 @@ class Posing:
         return self._evaluated[key]
 
     def _evaluate(self, experiment: int, places: FloatArray) -> FloatArray:
-        """What jumps at a place, by an input or by a condition on time, is taken before the jump.
+        """`_known` anew.
 
-        So integrators report it.
+        What jumps at a place, by an input or by a condition on time, is taken before the jump, as
+        integrators report it.
         """
         posed, run = self.structure.reduced[experiment].posed, self.problem.experiments[experiment]
         smooth = self.curves.of[experiment]

@@ -1,6 +1,6 @@
-"""Wrong names, answered with the nearest right one."""
+"""Names in messages: lists of them, and the nearest right one to a wrong one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,12 @@ def listed(names: Iterable[str]) -> str:
     if len(every) <= MOST:
         return str(every)
     return f"[{', '.join(map(repr, every[:FIRST]))}, ... {len(every)} in all]"
+
+
+def in_words(names: Sequence[str], most: int = FIRST) -> str:
+    """The first names as a sentence lists them: a, b and 3 more."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + f" and {more} more" * (more > 0)
 
 
 def closest_file(path: Path) -> str:

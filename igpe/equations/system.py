@@ -8,19 +8,18 @@ the slopes and algebraic variables they are to be solved for; they are reduced r
 read (`igpe.equations.reduction`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import casadi as ca
 
+from igpe.core.names import in_words
 from igpe.equations.elimination import Solved, solve_all
 from igpe.equations.switching import Jump
 from igpe.equations.symbols import Symbols, stack
 from igpe.problem.experiment import Experiment
-
-MOST_NAMED = 8  # a longer list is cut: nobody reads it in a sentence
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Reduction:
     def __str__(self) -> str:
         often = {1: "once", 2: "twice"}
         levels = sorted(self.differentiated.items(), key=lambda item: -item[1])
-        rows = _listed([f"{n} ({often.get(k, f'{k} times')})" for n, k in levels])
+        rows = in_words([f"{n} ({often.get(k, f'{k} times')})" for n, k in levels])
         binds = "binds" if len(self.constraints) == 1 else "bind"
         now = (
             "an algebraic variable now, whose start value is computed"
@@ -56,14 +55,9 @@ class Reduction:
         )
         return (
             f"The equations have index {self.index}. Differentiated by time: {rows}. "
-            f"{_listed(self.constraints)} so {binds} {_listed(self.bound)}: {now}. "
-            f"Free states: {_listed(self.free) or 'none'}."
+            f"{in_words(self.constraints)} so {binds} {in_words(self.bound)}: {now}. "
+            f"Free states: {in_words(self.free) or 'none'}."
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + f" and {more} more" * (more > 0)
 
 
 @dataclass(frozen=True)

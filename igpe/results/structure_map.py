@@ -5,9 +5,10 @@ al. 2009, IGPE, eq. 4), in the order of Dulmage and Mendelsohn: read from the to
 unknowns follow from the blocks above it, until there are more unknowns than equations.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from igpe.core.names import in_words
 
 OVER, SQUARE, UNDER = "overdetermined", "square", "underdetermined"
 DYNAMIC = "left to the dynamics"
@@ -85,7 +86,7 @@ class StructureMap:
     def title(self) -> str:
         """Whose equations they are."""
         several = "s" if len(self.experiments) > 1 else ""
-        return f"experiment{several} {_listed(self.experiments)}"
+        return f"experiment{several} {in_words(self.experiments, MOST_NAMED)}"
 
     @property
     def words(self) -> str:
@@ -98,13 +99,15 @@ class StructureMap:
         sentences = []
         for source in self.sources:
             names = [self.parameters[i] for i in source.parameters if self.reach[i] in ALGEBRAIC]
-            sentences += [f"From the {source.name}: {_listed(names)}."] if names else []
+            sentences += (
+                [f"From the {source.name}: {in_words(names, MOST_NAMED)}."] if names else []
+            )
         if len(sentences) > MOST_NAMED:
             more = f"So on for {len(sentences) - MOST_NAMED} more."
             sentences = [*sentences[:MOST_NAMED], more]
         for kind, head in LAST.items():
             names = [n for n, r in zip(self.parameters, self.reach, strict=True) if r == kind]
-            sentences += [f"{head}: {_listed(names)}."] if names else []
+            sentences += [f"{head}: {in_words(names, MOST_NAMED)}."] if names else []
         parts = "; ".join(part.sentence for part in self.parts)
         return " ".join([
             f"Equations of {self.title} by what can be computed from the measurements: "
@@ -115,8 +118,3 @@ class StructureMap:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

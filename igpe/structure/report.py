@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from igpe.core.markup import paragraph, table
+from igpe.core.names import in_words
 from igpe.structure.identifiability.combinations import IdentifiableCombination
 from igpe.structure.identifiability.identifiability import (
     Access,
@@ -79,14 +80,14 @@ def _reached(finding: Finding) -> str:
         form = f" ({finding.form.value})" if finding.form else ""
         return f"from the {_named('slope', finding.states, ' of')}: {equations}{form}"
     if finding.reach is Access.SMOOTHING:
-        return f"from the smoothed measurements of {_cut(finding.states)}, as a start value"
+        return f"from the smoothed measurements of {in_words(finding.states)}, as a start value"
     if finding.reach is Access.UNREACHABLE:
         visible = f"measured quantity depends on it. Measuring {more} would free it."
         return f"not identifiable: no {visible if more else 'equation contains it.'}"
     if finding.implicit:
         return (
             f"only from the dynamics: {equations} would give it, but "
-            f"{_cut(finding.implicit)} cannot be written in closed form"
+            f"{in_words(finding.implicit)} cannot be written in closed form"
         )
     if finding.switches:
         return "only from the dynamics: states jump or switch, so measured curves give no slopes"
@@ -106,7 +107,7 @@ def remarks(
     superfluous = [
         f"{_named('equation', one.equations)} not needed: all of its variables are known"
         if len(one.equations) == 1
-        else f"{one.needless} of the equations {_cut(one.equations)} not needed: they overlap"
+        else f"{one.needless} of the equations {in_words(one.equations)} not needed: they overlap"
         for one in surplus
     ]
     lines += dict.fromkeys(superfluous)  # the same in several experiments is said once
@@ -128,7 +129,7 @@ def _shared(findings: Sequence[Finding]) -> list[str]:
 
 
 def _determined(shared: IdentifiableCombination) -> str:
-    names = _cut(shared.unknowns)
+    names = in_words(shared.unknowns)
     if shared.nothing:
         return f"of {names} nothing can be determined"
     number = len(shared.unknowns) - shared.directions
@@ -156,12 +157,12 @@ def _certainty(exact: Identifiability) -> list[str]:
     lines = [f"Identifiability is structural and local ({_how(exact)})."]
     if exact.integrated:
         lines.append(
-            f"Verdicts on {_cut(exact.integrated)}: numerical rank of integrated sensitivities, "
-            "not proved."
+            f"Verdicts on {in_words(exact.integrated)}: numerical rank of integrated "
+            "sensitivities, not proved."
         )
     if undecided := exact.names(Identifiable.UNDECIDED):
         lines.append(
-            f"Undecided at these start values and inputs: {_cut(undecided)}. Series of "
+            f"Undecided at these start values and inputs: {in_words(undecided)}. Series of "
             f"{exact.orders} orders do not show it, and integrations give no clear answer."
         )
     if set(exact.values) - exact.unique:
@@ -172,7 +173,7 @@ def _certainty(exact: Identifiability) -> list[str]:
     several = [n for n in exact.names(Identifiable.YES) if n not in exact.values]
     if several and not exact.numerical:
         why = f": {exact.why_not}" * bool(exact.why_not)
-        lines.append(f"Globally undecided are {_cut(several)}{why}.")
+        lines.append(f"Globally undecided are {in_words(several)}{why}.")
     return lines
 
 
@@ -186,19 +187,14 @@ def _how(exact: Identifiability) -> str:
         f"exact rank{', proved' if is_proved else ' at random points'}": True,
         f"{', '.join(exact.beyond)} by differential equation": exact.beyond,
         "for nearly all durations of the experiments": exact.breaks,
-        f"{_cut(exact.left_out)} left out": exact.left_out,
+        f"{in_words(exact.left_out)} left out": exact.left_out,
         "start values that were given are taken as any": exact.generic,
     }
     return "; ".join(words for words, holds in premises.items() if holds)
 
 
 def _named(noun: str, names: Sequence[str], link: str = "") -> str:
-    return f"{noun}{'s' * (len(names) != 1)}{link} {_cut(names)}"
-
-
-def _cut(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{noun}{'s' * (len(names) != 1)}{link} {in_words(names)}"
 
 
 def either(options: Sequence[tuple[str, ...]]) -> str:
@@ -213,4 +209,4 @@ def either(options: Sequence[tuple[str, ...]]) -> str:
 
 
 def _both(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{_cut(names[:-1])} and {names[-1]}"
+    return names[0] if len(names) == 1 else f"{in_words(names[:-1])} and {names[-1]}"

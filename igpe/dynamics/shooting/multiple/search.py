@@ -1,6 +1,6 @@
 """One search of multiple shooting: continuation from free nodes, then exact matching."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -12,6 +12,7 @@ from igpe.core.box import Box
 from igpe.core.deadline import NEVER, Deadline
 from igpe.core.errors import Unsupported
 from igpe.core.estimates import Horizon, Iterate
+from igpe.core.names import in_words
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import Attempt
 from igpe.dynamics.shooting.base import constraints, in_deviations, limited, losses_of
@@ -50,9 +51,9 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
     elif each and status.usable:
         active = [name for name, limits, i in each if _is_active(limits, i)]
         if active:
-            yield f"Active constraints: {_listed(active)}."
+            yield f"Active constraints: {in_words(active, SHOWN)}."
         if chains.over_time:
-            names = _listed(sorted(chains.over_time))
+            names = in_words(sorted(chains.over_time), SHOWN)
             yield f"{names} kept at the start and at all measured times, not between them."
 
 
@@ -61,11 +62,6 @@ def _is_active(limits: Limits, i: int) -> bool:
     value = limits.value[i]
     near = min(value - limits.low[i], limits.high[i] - value)
     return bool(limits.low[i] < limits.high[i] and near <= CLOSE * max(abs(value), 1.0))
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def _losses(problem: Problem, spread: float) -> list[Robust]:
