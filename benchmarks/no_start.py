@@ -12,8 +12,9 @@ decimals; 1,501 times; normal noise of level x mean of the column; each unknown 
 Each cell (system, level, replica) runs in a process of its own and is kept in the store.
 
 right           every identifiable unknown within 10 %, or those of another reported set are
-named           not right, but each wrong unknown is called not determined, its interval contains
-                the truth, or another reported set holds the truth
+named           not right, but each wrong unknown is called not determined (by itself: also "only
+                as a ratio" or a product), its interval contains the truth, or another reported
+                set holds the truth
 no answer       refused with a message, killed after LONGEST seconds, or crashed
 wrong           not right and not named
 out of reach    the optimum next to the truth (local least squares from the truth, weighted by the
@@ -29,6 +30,7 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 
 import argparse
 import json
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -58,6 +60,8 @@ LONGEST = 600.0  # s of processor time of a cell
 STARTS, BUDGET = 20, 120.0
 UNSEEN = {"aircraft_pitch": {"theta(t0)"}, "biohydrogenation": {"x7(t0)"}}
 """Initial states that no output depends on."""
+IN_PAIRS = r"(^| ){0} and \S+ only as|(^| )\S+ and {0} only as"
+"""Of the verdict: an unknown that is determined with another one alone."""
 
 
 class Cell(NamedTuple):
@@ -216,8 +220,10 @@ def by_igpe(cell: Cell) -> dict[str, Any]:
     is_right = any(near(dict(one), true, names) for one in sets)
     off = {n for n in names if not near(result.parameters, true, {n})}
     estimates = {p.name: p for p in result.estimates}
+    parameters = result.verdict["parameters"]
     open_ = {n for n, p in estimates.items() if "not determined" in p.remark}
     open_ |= {n for n, p in estimates.items() if not np.isfinite(p.standard_error) and not p.remark}
+    open_ |= {n for n in estimates if re.search(IN_PAIRS.format(re.escape(n)), parameters)}
     holds = {n for n, p in estimates.items() if p.lower <= true[n] <= p.upper}
     known = {n for n in off if any(near(dict(one), true, {n}) for one in sets[1:])}
     is_named = off <= open_ | holds | known

@@ -18,6 +18,8 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.other_optima import EXHAUSTED, wells
 from igpe.dynamics.shooting.refine import refine
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.estimation import equally_good
+from igpe.estimation.equally_good import UNCONFIRMED
 from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
@@ -358,6 +360,13 @@ def test_a_search_ends_at_its_allowance_and_says_so(twins, monkeypatch, limit, v
     assert EXHAUSTED in result.notes
     assert EXHAUSTED not in twins.notes
     assert result.objective == pytest.approx(twins.objective)
+
+
+def test_sets_that_cost_too_much_to_confirm_are_left_out_and_said_so(monkeypatch):
+    monkeypatch.setattr(equally_good, "MOST_WORK", 1)
+    result = igpe.estimate(sulfisoxazole())
+    assert not result.other_optima
+    assert UNCONFIRMED.format(1, 1) in result.notes
 
 
 def test_aliases_of_a_frequency_lie_on_a_line_through_the_estimate():

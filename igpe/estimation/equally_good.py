@@ -20,7 +20,7 @@ from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.refine import Refined, refine
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.estimation.predicted_sets import predicted
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, alternatives, summarise
@@ -33,6 +33,7 @@ from igpe.results.result_data import has_better
 
 SWITCH = "IGPE_PROOFS"
 """Environment variable: with "asked" `igpe.estimate` tries no proof that was not asked for."""
+MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
 WIDE = 1e2  # ratio of positive bounds
 FURTHER = IteratedSearch(starts=40, most=80, patience=40)
@@ -47,6 +48,10 @@ SEARCHED_ALREADY = (
 NOTHING_AT_ALL = (
     "All unknowns were searched for again from {} scattered starts, without success. Narrow the "
     "bounds, and simulate the model at plausible parameters: igpe.simulate(problem, {{...}})."
+)
+UNCONFIRMED = (
+    "Of the {} other sets of values that the search met {} could not be confirmed by accurate "
+    "integrations; they are left out."
 )
 CUT_SHORT = "A further search, for a better fit, was interrupted."
 BY_FURTHER = "a further search"
@@ -85,10 +90,12 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     steps = steps._replace(several=alternatives(problem))
     moved = partial(predicted, steps.several or (), box, seed=settings.seed)
     end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
-    exact = list(_refined(problem, end.values, settings, BETTER))
+    exact = list(_refined(problem, end.values, settings, BETTER, MOST_WORK))
+    why = end.why or INTERRUPTED * stopped()
+    if not why and len(exact) < len(end.values):
+        why = UNCONFIRMED.format(len(end.values), len(end.values) - len(exact))
     if not (end.is_passed and exact):
         exact.insert(0, best)
-    why = end.why or INTERRUPTED * stopped()
     return _ordered(steps, exact, settings, (why,) if why else (), BETTER)
 
 
@@ -117,18 +124,26 @@ def _among_candidates(steps: Steps, settings: Settings) -> Steps:
 
 
 def _refined(
-    problem: Problem, values: Sequence[FloatArray], settings: Settings, origin: str
+    problem: Problem,
+    values: Sequence[FloatArray],
+    settings: Settings,
+    origin: str,
+    most_work: float = np.inf,
 ) -> Iterator[Refined]:
     """The optima by the integrator of the result; those it cannot confirm are left out.
 
-    Those that Ctrl-C leaves no time for as well.
+    Those that Ctrl-C, or so much work (`Residuals.work`) for all, leave no time for as well.
     """
     residuals = Residuals(problem, settings.compiled)
-    for x in values:
-        rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
-        exact = if_in_time(partial(refine, problem, residuals, rough))
-        if exact is not None and exact.at is not None and not exact.notes:
-            yield exact
+    residuals.most_work = most_work
+    with suppress(ExhaustedError):
+        for k, x in enumerate(values):
+            if k == 1:
+                residuals.limit_steps(values[0])
+            rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
+            exact = if_in_time(partial(refine, problem, residuals, rough))
+            if exact is not None and exact.at is not None and not exact.notes:
+                yield exact
 
 
 def _ordered(
