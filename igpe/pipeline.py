@@ -48,6 +48,7 @@ from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profi
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import (
+    was_searched_everywhere,
     with_further_search,
     with_other_optima,
     with_proof,
@@ -177,9 +178,6 @@ def _estimate(
         reweighted = _reweighted(problem, given, started, settings)
         paths, best = _last(reweighted)
     steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
-    if not stopped():
-        with clock.step("other optima", "Other optima that explain the data alike"):
-            steps = with_other_optima(steps, settings)
     steps, result = _concluded(steps, settings, clock)
     result = with_profiles(steps, settings, result, clock)
     if not certify or stopped():
@@ -190,15 +188,25 @@ def _estimate(
 
 
 def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, Result]:
-    """The result, after a further search where the data refute the fit."""
+    """The result with other optima, after a further search where the data refute the fit.
+
+    A fit that is refuted after a search everywhere explains nothing: it has no other optima.
+    """
 
     def summarised() -> Result:
         with clock.step("statistics", "Statistics of the fit"), finishing():
             return summarise(steps, settings)
 
-    result = summarised()
-    lacks = result.adequacy is not None and result.adequacy.lacks
-    if (lacks or steps.best.at is None) and not stopped():
+    def lacks(result: Result) -> bool:
+        return result.adequacy is not None and result.adequacy.lacks
+
+    result = summarised() if was_searched_everywhere(steps, settings) else None
+    if result is None or not lacks(result):
+        if not stopped():
+            with clock.step("other optima", "Other optima that explain the data alike"):
+                steps = with_other_optima(steps, settings)
+        result = summarised()
+    if (lacks(result) or steps.best.at is None) and not stopped():
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
             further, note = with_further_search(steps, settings)
         if further is not steps:

@@ -321,6 +321,43 @@ def test_only_a_product_is_determined(product):
     assert str(product).count("  not determined\n") == 2
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (0.2, "k1, k2 uncertain (up to ± 20 %); ratio of k1 and k2 determined"),
+        (0.8, "k1 and k2 only as a ratio"),
+    ],
+)
+def test_a_ratio_is_said_to_be_all_that_is_known_only_where_it_is(chain, error, said):
+    errors = error * np.array([p.value for p in chain.estimates])
+    with_errors = [
+        replace(p, standard_error=e, lower=p.value - e, upper=p.value + e)
+        for p, e in zip(chain.estimates, errors, strict=True)
+    ]
+    covariance = np.outer(errors, errors) * np.array([[1, 0.999], [0.999, 1]])
+    unsure = replace(chain, estimates=tuple(with_errors), covariance=covariance)
+    assert unsure.verdict["parameters"].startswith(said)
+
+
+def test_no_combination_is_named_where_events_move_what_is_measured():
+    """The exact test knows no events, so it is silent where there are some."""
+
+    def model(times):
+        m = tank(times)
+        m.rate_D.deactivate()
+        m.k_D = pyo.Constraint(m.t, rule=lambda m, t: m.dD[t] == 0)
+        return m
+
+    event = igpe.Event(at=1.0, delay="q", add={"A": "k2"})
+    exact = np.where(TIMES < 2.6, np.exp(-TIMES), np.exp(-TIMES) + 3 * np.exp(2.6 - TIMES))
+    run = igpe.Experiment(
+        pd.DataFrame({"time": TIMES, "A": exact + NOISE}),
+        start={"A": 1.0, "D": 1.0}, start_time=0.0, events=[event],
+    )  # fmt: skip
+    result = igpe.estimate(igpe.Problem(model, parameters=["k1", "k2", "q"], experiments=run))
+    assert not result.combined
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_json_keeps_everything(kind, request, tmp_path):
     result = request.getfixturevalue(kind)

@@ -9,7 +9,8 @@ from itertools import compress
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
@@ -43,7 +44,7 @@ NOTHING_BETTER = (
 )
 SEARCHED_ALREADY = (
     "The data refute the fit, though all unknowns were searched for from scattered starts. The "
-    "model may be wrong."
+    "model may be wrong. Other sets of values that fit alike were not searched for."
 )
 NOTHING_AT_ALL = (
     "All unknowns were searched for again from {} scattered starts, without success. Narrow the "
@@ -190,13 +191,12 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     problem, best, box = steps.problem, steps.best, steps.problem.box
     if not is_plain(problem) or not box.bounded or best.estimate.status is Status.INTERRUPTED:
         return steps, ""
-    wide = (box.lower > 0) & (box.upper >= WIDE * box.lower)
-    is_new = bool((wide & ~box.in_logarithms).any())
-    if best.at is not None and not is_new and _was_iterated(steps, settings):
+    if best.at is not None and was_searched_everywhere(steps, settings):
         return steps, SEARCHED_ALREADY
     search, found = replace(FURTHER, seed=settings.seed), None
     with suppress(IgpeError):
-        found = search.estimate(problem.in_logarithms(compress(box.names, wide)), {})
+        wide = compress(box.names, _wide(box))
+        found = search.estimate(problem.in_logarithms(wide), {})
     return (steps, "") if found is None else _compared(steps, found, settings)
 
 
@@ -216,11 +216,18 @@ def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Ste
     return steps, NOTHING_BETTER.format(FURTHER.starts)
 
 
-def _was_iterated(steps: Steps, settings: Settings) -> bool:
-    """Whether step 4 searched for all unknowns from scattered starts and from those redrawn."""
-    if any(path.algebraic.parameters for path in steps.paths):
+def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
+    """Whether step 4 was the further search itself: of all unknowns, wide ones in logarithms."""
+    box = steps.problem.box
+    is_linear = (_wide(box) & ~box.in_logarithms).any()
+    if is_linear or any(path.algebraic.parameters for path in steps.paths):
         return False
     return isinstance(chosen_search(steps.problem, {}, settings.complement), IteratedSearch)
+
+
+def _wide(box: Box) -> BoolArray:
+    """(n,) which unknowns have positive bounds decades apart."""
+    return (box.lower > 0) & (box.upper >= WIDE * box.lower)
 
 
 def _is_level(one: Refined, other: Refined, none: float) -> bool:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
 ROUNDING = 1e-6  # relative distance of a profile's end from a bound that it has reached
 SURE = 0.1  # relative standard error up to which an unknown, ratio or product is called determined
+UNKNOWN = 0.5  # the same, above which an unknown is not known by itself
 MOST_PERCENT = 1000.0  # a larger relative error is not printed
 NINES = 6  # digits of R²
 NOT_DETERMINED, AT_BOUND, FIXED = "not determined", "at bound", "fixed"
@@ -213,19 +215,20 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
             why = "the model could not be integrated at the estimate"
         return f"{sets}errors unknown: {why}", "bad"
     shared, told = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
-    pairs = dict(_ratios(result, plain))
     uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
     known = [p.name for p in plain if p.name not in uncertain]
     lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in told]
     held = [n for n, mark in marks.items() if mark == AT_BOUND]
-    poor = [n for n in uncertain if not any(n in pair for pair in pairs)]
+    only, besides, paired = _ratios(result, plain, uncertain)
+    poor = [n for n in uncertain if n not in paired]
     if result.status in UNFINISHED:  # errors and intervals describe an optimum
         parts = ["not judged: the values are not an optimum", *shared]
         return "; ".join([*parts, *[_named(lost, len(free), "not determined")] * bool(lost)]), "bad"
     parts = [_named(known, len(free), "determined")] if known else []
-    parts += [f"{listed(pair)} only as a {word}" for pair, word in pairs.items()]
+    parts += only
     parts += shared
     parts += [_poor(poor, uncertain)] if poor else []
+    parts += besides
     parts += [_named(lost, len(free), "not determined")] if lost else []
     parts += [_named(held, len(free), "at a bound")] if held else []
     parts += _correlated(result, known)
@@ -277,22 +280,33 @@ def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str
 
 
 def _ratios(
-    result: ResultData, plain: Sequence[Parameter]
-) -> Iterator[tuple[tuple[str, str], str]]:
-    """Pairs of uncertain unknowns whose ratio or product is determined, by the covariance."""
+    result: ResultData, plain: Sequence[Parameter], uncertain: Mapping[str, float]
+) -> tuple[list[str], list[str], set[str]]:
+    """Pairs of uncertain unknowns whose ratio or product is determined, by the covariance.
+
+    uncertain  their relative errors
+    returns    what is said of pairs that are known no other way, and of those whose members are
+               roughly known by themselves; the unknowns of the former
+    """
+    only, besides, paired, used = [], [], set[str](), set[str]()
     free = [p.name for p in result.estimates[: len(result.covariance)]]
-    unsure = [p for p in plain if _is_uncertain(p) and p.value and p.name in free]
-    used: set[str] = set()
-    for k, one in enumerate(unsure):
-        for other in unsure[k + 1 :]:
-            at = [free.index(one.name), free.index(other.name)]
-            values = np.array([one.value, other.value])
-            relative = result.covariance[np.ix_(at, at)] / np.outer(values, values)
-            for sign, what in ((-1, "ratio"), (1, "product")):
-                error = relative[0, 0] + relative[1, 1] + 2 * sign * relative[0, 1]
-                if error <= SURE**2 and not used & {one.name, other.name}:
-                    used |= {one.name, other.name}
-                    yield (one.name, other.name), what
+    unsure = [p for p in plain if p.name in uncertain and p.value and p.name in free]
+    for one, other in combinations(unsure, 2):
+        pair = {one.name, other.name}
+        at = [free.index(one.name), free.index(other.name)]
+        values = np.array([one.value, other.value])
+        relative = result.covariance[np.ix_(at, at)] / np.outer(values, values)
+        for sign, what in ((-1, "ratio"), (1, "product")):
+            error = relative[0, 0] + relative[1, 1] + 2 * sign * relative[0, 1]
+            if not error <= SURE**2 or used & pair:
+                continue
+            used |= pair
+            if max(uncertain[n] for n in pair) <= UNKNOWN:
+                besides.append(f"{what} of {one.name} and {other.name} determined")
+            else:
+                only.append(f"{one.name} and {other.name} only as a {what}")
+                paired |= pair
+    return only, besides, paired
 
 
 def _correlated(result: ResultData, known: Sequence[str]) -> list[str]:

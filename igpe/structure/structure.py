@@ -250,9 +250,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     slopes, states = tuple(s.slopes for s in result), tuple(s.states for s in result)
     gathered = groups(subsystems, reduced, slopes, names)
     exact = undecided(names, "")
-    if any(compiled(problem).switching):
-        exact = undecided(names, SWITCHES)
-    elif most_work and len(names):
+    if most_work and len(names):
         exact = identifiability(problem, posed, slopes, most_work=most_work)
     runs = [
         _Run(influence(one), r.posed, x) for one, r, x in zip(posed, reduced, states, strict=True)
@@ -271,9 +269,6 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
         warnings=warnings_about(problem),
         reductions=tuple(s.reduction for s in compiled(problem).systems if s.reduction),
     )
-
-
-SWITCHES = "the exact test knows neither events nor conditions that unknowns or states switch"
 
 
 def _with(finding: Finding, exact: Identifiability) -> Finding:

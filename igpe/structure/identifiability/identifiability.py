@@ -212,6 +212,10 @@ REASONS: dict[type[Exception], str] = {
     Singular: "the equations are not defined at any start values tried",
 }
 """Why an exact test cannot be made."""
+SWITCHES = (
+    "the exact test knows no events, no steady starts and no conditions that unknowns or states "
+    "switch"
+)
 
 
 @dataclass(frozen=True)
@@ -286,6 +290,8 @@ def identifiability(
     names = problem.box.names
     if problem.time_varying:
         result = undecided(names, "unknowns that vary with time are not tested")
+    elif any(compiled(problem).switching):
+        result = undecided(names, SWITCHES)
     else:
         try:
             experiments = expand(problem, posed, slopes)
