@@ -197,16 +197,15 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
         with clock.step("statistics", "Statistics of the fit"), finishing():
             return summarise(steps, settings)
 
-    def lacks(result: Result) -> bool:
-        return result.adequacy is not None and result.adequacy.lacks
-
-    result = summarised() if was_searched_everywhere(steps, settings) else None
-    if result is None or not lacks(result):
-        if not stopped():
-            with clock.step("other optima", "Other optima that explain the data alike"):
-                steps = with_other_optima(steps, settings)
+    is_refuted = False
+    if was_searched_everywhere(steps, settings):
+        steps = steps._replace(several=())  # without a search for them they are of no use
         result = summarised()
-    if (lacks(result) or steps.best.at is None) and not stopped():
+        is_refuted = _is_refuted(result)
+    if not is_refuted:
+        steps = _with_other_optima(steps, settings, clock)
+        result = summarised()
+    if (_is_refuted(result) or steps.best.at is None) and not stopped():
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
             further, note = with_further_search(steps, settings)
         if further is not steps:
@@ -216,6 +215,17 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
     if (late := waited()) > LATE:
         result = replace(result, notes=(*result.notes, SLOW.format(late)))
     return steps, result
+
+
+def _is_refuted(result: Result) -> bool:
+    return result.adequacy is not None and result.adequacy.lacks
+
+
+def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
+    if stopped():
+        return steps
+    with clock.step("other optima", "Other optima that explain the data alike"):
+        return with_other_optima(steps, settings)
 
 
 @takes_problem

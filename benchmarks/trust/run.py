@@ -106,7 +106,7 @@ def _apart(work: Callable[[str], Answer], case: str, limit: float) -> Answer:
     try:
         answer: Answer = here.recv()
     except EOFError:
-        answer = {"killed": limit}
+        answer = {"killed": limit, "seconds": limit}
     child.join()
     return answer
 

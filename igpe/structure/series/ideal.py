@@ -16,7 +16,8 @@ gives its coordinates.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
+from itertools import chain
 from math import comb
 from operator import mul, neg
 from typing import Any, NamedTuple
@@ -76,7 +77,7 @@ class ModularPolynomial:
         """Its value, if it contains no variable; else None."""
         return self.terms.get((), 0) if not self.terms.keys() - {()} else None
 
-    @property
+    @cached_property
     def variables(self) -> set[int]:
         """The numbers of the variables that occur."""
         return {i for monomial in self.terms for i in monomial}
@@ -88,6 +89,8 @@ class ModularPolynomial:
 
     def inserted(self, i: int, by: "ModularPolynomial") -> "ModularPolynomial":
         """The polynomial with another one in place of variable i."""
+        if i not in self.variables:
+            return self
         result = {m: c for m, c in self.terms.items() if i not in m}
         powers = {n: by**n for n in {m.count(i) for m in self.terms.keys() - result.keys()}}
         for m, c in self.terms.items():
@@ -132,8 +135,7 @@ class Ideal:
         Variables of which the equations say nothing are left as they are.
         """
         for i, by in self._solved:
-            if i in a.variables:
-                a = a.inserted(i, by)
+            a = a.inserted(i, by)
         result = ModularPolynomial({}, self.prime)
         for monomial, c in a.terms.items():
             inner = tuple(i for i in monomial if i in self._variables)
@@ -198,7 +200,7 @@ def _substituted(
         if work > most_work:
             raise TooLong
         solved = [*((j, other.inserted(i, by)) for j, other in solved), (i, by)]
-        rest = [b for a in rest if (b := a.inserted(i, by) if i in a.variables else a)]
+        rest = [b for a in rest if (b := a.inserted(i, by))]
     return rest, solved
 
 
@@ -207,13 +209,14 @@ def _products(equations: Sequence[ModularPolynomial], i: int, length: int) -> in
 
     A high power of a few terms has so many that one substitution may last for minutes.
     """
-    powers = Counter(n for a in equations for m in a.terms if (n := m.count(i)))
+    those = (a for a in equations if i in a.variables)
+    powers = Counter(n for a in those for m in a.terms if (n := m.count(i)))
     return sum(count * comb(length + n - 1, n) for n, count in powers.items())
 
 
 def _simple(equations: Sequence[ModularPolynomial]) -> tuple[int, int] | None:
     """Place of an equation that gives a variable in few terms, or one that no other contains."""
-    among = Counter(i for a in equations for i in a.variables)
+    among = Counter(chain.from_iterable(a.variables for a in equations))
     for at in sorted(range(len(equations)), key=lambda at: len(equations[at].terms)):
         a = equations[at].terms
         alone = [m[0] for m in a if len(m) == 1 and sum(m[0] in other for other in a) == 1]
