@@ -52,6 +52,7 @@ from igpe.estimation.equally_good import (
     with_further_search,
     with_other_optima,
     with_proof,
+    with_refusal,
     with_unasked_proof,
 )
 from igpe.estimation.profiled import with_profiles
@@ -180,11 +181,10 @@ def _estimate(
     steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
     steps, result = _concluded(steps, settings, clock)
     result = with_profiles(steps, settings, result, clock)
-    if not certify or stopped():
-        return result
-    if certify == "auto":
-        return with_unasked_proof(steps, settings, result, clock)
-    return with_proof(steps, settings, result, clock)
+    if certify and not stopped():
+        prove = with_unasked_proof if certify == "auto" else with_proof
+        result = prove(steps, settings, result, clock)
+    return with_refusal(steps, result)
 
 
 def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, Result]:

@@ -36,6 +36,7 @@ SWITCH = "IGPE_PROOFS"
 """Environment variable: with "asked" `igpe.estimate` tries no proof that was not asked for."""
 MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
+MOST = 12  # unknowns of which a proof is worth trying at all
 WIDE = 1e2  # ratio of positive bounds
 FURTHER = IteratedSearch(starts=40, most=80, patience=40)
 NOTHING_BETTER = (
@@ -284,6 +285,16 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
             result = _at_better(steps, settings, result, proof)
     actions = (*result.actions, *[why] * (proof is None))
     return replace(result, proof=proof, actions=actions, seconds=dict(clock.seconds))
+
+
+def with_refusal(steps: Steps, result: Result) -> Result:
+    """The result with the reason why `igpe.certify` refuses the problem, where it does."""
+    is_open = result.proof is None and result.status in SEARCHED
+    if not is_open or not 0 < len(steps.problem.box) <= MOST:
+        return result
+    from igpe.proofs.prover.posed import refusal  # noqa: PLC0415 - Numba is slow to load
+
+    return replace(result, unprovable=refusal(steps.problem))
 
 
 def led_by(

@@ -351,7 +351,7 @@ def _unproved(result: ResultData, prove: str) -> str:
     """That nothing is proved, and how to prove it where that can be tried."""
     if result.proof is not None:
         return "not proved: the proof was not finished"
-    if result.criterion:
+    if result.criterion or result.unprovable:
         return "not proved"
     return f"not proved: run {prove}"
 

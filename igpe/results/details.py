@@ -183,7 +183,8 @@ def proofs(result: ResultData) -> Iterator[str]:
     """Describe the proofs of the algebraic problems and of the dynamic one."""
     yield from (f"Step 3: {c.sentence}" for c in result.certificates)
     if result.proof is None:
-        yield "Nothing is proved of the fit to the measurements (igpe.certify)."
+        why = result.unprovable or "Run igpe.certify(problem, result) to try."
+        yield f"Nothing is proved of the fit to the measurements. {why}"
         return
     yield result.proof.sentence
     if result.proof.objective < result.objective:

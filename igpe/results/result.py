@@ -54,6 +54,7 @@ class Result(ResultData, Stored, name="result", number=1):
     equations     of the first experiment's model, as `igpe.problem.card` typesets them
     sources       experiment -> file of its data, and its SHA-256 checksum
     combined      unknowns of which perfect measurements determine functions only
+    unprovable    why `igpe.certify` refuses the problem; empty if it does not
     """
 
     @property

@@ -138,6 +138,7 @@ class ResultData:
     sources: Mapping[str, str] = field(default_factory=dict)
     actions: tuple[str, ...] = ()
     combined: tuple[Combined, ...] = ()
+    unprovable: str = ""
 
     @property
     def parameters(self) -> dict[str, float]:

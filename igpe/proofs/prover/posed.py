@@ -17,7 +17,7 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.core.errors import Unsupported
+from igpe.core.errors import IgpeError, Unsupported
 from igpe.dynamics.shooting.base import (
     require_bounds,
     require_known_sigma,
@@ -284,6 +284,15 @@ def posed(problem: Problem) -> Dynamic:
     runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))
     box = problem.box
     return Dynamic(runs, unmeasured(problem), box.lower.astype(float), box.upper.astype(float))
+
+
+def refusal(problem: Problem) -> str:
+    """Why `igpe.certify` refuses the problem; empty if it does not."""
+    try:
+        posed(problem)
+    except IgpeError as error:
+        return str(error)
+    return ""
 
 
 def _experiment(problem: Problem, k: int) -> PosedExperiment:

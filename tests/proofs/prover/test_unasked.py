@@ -9,7 +9,10 @@ from pathlib import Path
 import consecutive
 import lotka_volterra
 import methanol
+import numpy as np
+import pyomo.environ as pyo
 import pytest
+from one_state import one_state
 
 import igpe
 from igpe.estimation.equally_good import SWITCH
@@ -47,6 +50,21 @@ def test_an_unfinished_proof_says_nothing(tried, monkeypatch):
     assert result.proof is None
     assert "not proved: run igpe.certify(problem, result)" in result.verdict["optimum"]
     assert not any("Not proved" in sentence for sentence in (*result.actions, *result.notes))
+
+
+@pytest.mark.parametrize("certify", [False, "auto"])
+def test_a_proof_that_would_be_refused_is_not_recommended(tried, certify):
+    times = np.linspace(0.2, 2.0, 10)
+    problem = one_state(
+        lambda m, x: -pyo.atan(m.k * x), {"k": (0.1, 3.0)}, (times, np.exp(-0.9 * times)), 0.01
+    )
+    result = igpe.estimate(problem, certify=certify)
+    assert result.verdict["optimum"].endswith("; not proved")
+    with pytest.raises(igpe.errors.Unsupported) as refused:
+        igpe.certify(problem, result)
+    assert result.unprovable == str(refused.value)
+    assert any(result.unprovable in sentence for sentence in result.details.sentences)
+    assert igpe.Result.from_json(result.to_json()).unprovable == result.unprovable
 
 
 @pytest.mark.parametrize("given", [False, "auto"])
