@@ -62,7 +62,8 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
             f"The estimate ({estimate.method}) comes from one start; give one of several, as "
-            "igpe.search.MultiStart(...).estimate makes, or use igpe.compare(...).plot()."
+            "igpe.search.MultiStart(...).estimate makes, or use "
+            "igpe.estimation.compare(...).plot()."
         )
     ax = axes_for(1, axes)[0]
     draw_waterfall(ax, {"": series(estimate.reached)})
