@@ -152,7 +152,7 @@ class PiecewiseConstant:
         if not (breaks and is_finite(*breaks) and (np.diff(breaks) > 0).all()):
             raise ProblemError(
                 f"The breaks {breaks} of a time-varying unknown do not increase. Give a tuple of "
-                "increasing times."
+                "increasing numbers."
             )
         object.__setattr__(self, "breaks", tuple(float(b) for b in breaks))
         sound = is_number(self.lower, self.upper) and is_finite(self.penalty)

@@ -94,10 +94,8 @@ def _reached(finding: Finding) -> str:
             "estimated from the dynamics (step 4): states jump or switch, so measured curves "
             "have no slopes"
         )
-    wish = f". Measuring {more} as well would allow a direct estimate (step 3)" * bool(more)
-    return (
-        f"estimated from the dynamics (step 4): no slope of a measured quantity determines it{wish}"
-    )
+    wish = f"; measuring {more} as well would allow a direct estimate (step 3)" * bool(more)
+    return f"estimated from the dynamics (step 4){wish}"
 
 
 def remarks(

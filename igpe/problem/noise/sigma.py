@@ -195,8 +195,8 @@ def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
         spread = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
-            f"sigma of '{column}' is {shown(value)}, ; expected a number, one number for each "
-            "row, or the name of a column of the table."
+            f"sigma of '{column}' is {shown(value)}; expected a number, one number for each row, "
+            "or the name of a column of the table."
         ) from None
     n = len(table)
     if spread.ndim > 0 and spread.shape != (n,):
