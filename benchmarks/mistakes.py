@@ -170,7 +170,7 @@ MISTAKES = {
     ),
     "folder that is not there": Mistake(
         (*ESTIMATE, "--json", "results/one.json"),
-        ("folder 'results' does not exist", "Create it first"),
+        ("folder 'results' does not exist", "Create it"),
     ),
     "number of starts 0": Mistake(("compare", "model.py", "--starts", "0"), ("--starts", "1")),
 }

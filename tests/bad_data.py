@@ -116,7 +116,7 @@ CONDITIONS: Cases = {
     "unknown crossed": (lambda: Unknown(2, 1), "[2, 1] | lower < upper"),
     "unknown infinite": (lambda: Unknown(0, INF), "[0, inf] | finite bounds"),
     "guess outside": (lambda: Unknown(0, 1, guess=3), "guess | 3 | [0, 1]"),
-    "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), "at 1 | sort"),
+    "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), "at 1 | Sort"),
     "input twice": (lambda: step_input([0, 1, 1], [1, 1, 1]), "at 1 | each once"),
     "input table NaN": (lambda: linear_input([0, 1], [1, NAN]), "NaN or infinite | fill"),
     "input of wrong length": (
@@ -130,7 +130,7 @@ CONDITIONS: Cases = {
     ),
     "input Series unsorted": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0], index=[1.0, 0.0])}),
-        "'feed' | sort",
+        "'feed' | Sort",
     ),
     "input Series by rows": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0, 4.0, 3.0])}),

@@ -96,7 +96,7 @@ EXPERIMENTS: Cases = {
     "start by number": (lambda: kind(start={1: 1.0}), "[1] | not names | mapping"),
     "inputs in a list": (lambda: kind(inputs=[1]), "inputs is [1] | igpe.step_input"),
     "units a text": (lambda: kind(units="mol"), "units is 'mol' | {'A': 'mol/L'}"),
-    "name a number": (lambda: kind(name=3), "name is 3 | text"),
+    "name a number": (lambda: kind(name=3), "name is 3 | string"),
     "only a number": (lambda: kind(only=3), "only is 3 | only=['A', 'B']"),
     "sigma a list of text": (
         lambda: kind(sigma={"A": ["x"]}),
@@ -118,7 +118,7 @@ EXPERIMENTS: Cases = {
     ),
     "corrupt workbook": (
         lambda: Experiment(corrupt("corrupt.xlsx")),
-        "corrupt.xlsx' could not be read as a table | not a valid .xlsx file | save it again as .xlsx",
+        "corrupt.xlsx' could not be read as a table | not a valid .xlsx file | save it again",
     ),
     "corrupt parquet": (
         lambda: Experiment(corrupt("corrupt.parquet")),

@@ -186,9 +186,13 @@ def test_what_cannot_be_converted(stored, tmp_path):
     result = stored / "estimate.json"
     refused(run("convert", result, there), "exists already", "--force")
     assert there.read_text() == "precious"
-    refused(run("convert", csv, tmp_path / "a.html"), "no stored result", "igpe estimate MODEL")
-    refused(run("convert", tmp_path / "any.json", tmp_path / "a.csv"), "holds no table", "--json")
-    refused(run("convert", csv, tmp_path / "a.tsv"), "holds no parameters", "igpe estimate MODEL")
+    refused(run("convert", csv, tmp_path / "a.html"), "not a stored result", "igpe estimate MODEL")
+    refused(
+        run("convert", tmp_path / "any.json", tmp_path / "a.csv"), "contains no table", "--json"
+    )
+    refused(
+        run("convert", csv, tmp_path / "a.tsv"), "contains no parameters", "igpe estimate MODEL"
+    )
     (tmp_path / "of_petab.json").write_text('{"parameters": {"k": 1}}')
     refused(run("convert", tmp_path / "of_petab.json", tmp_path / "a.tsv"), "--petab problem.yaml")
     refused(run("convert", stored / "nowhere.json", tmp_path / "a.csv"), "could not be read")

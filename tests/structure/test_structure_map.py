@@ -256,7 +256,7 @@ def test_given_axes_are_used_and_counted(short):
     _, given = plt.subplots(figsize=(8, 6))
     assert list(short.plot(given)) == [given]
     _, two = plt.subplots(1, 2)
-    with pytest.raises(igpe.errors.ProblemError, match="needs 1 axes, got 2"):
+    with pytest.raises(igpe.errors.ProblemError, match="needs 1 axes; got 2"):
         short.plot(two)
 
 
