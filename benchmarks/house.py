@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -138,10 +139,29 @@ def lines(package: Package) -> Iterator[tuple[str, str, float]]:
     for file in (*package.files, *package.top.rglob("*.c")):
         count[package.room(package.dotted(file)) or "igpe"] += _lines(file)
     yield "all", "lines of the package", count.total()
+    written = sum(len(_statements(file, tree)) for file, tree in package.trees.items())
+    compiled = sum(map(_lines, package.top.rglob("*.c")))
+    yield "all", "of them statements", written + compiled
     tests = (package.root / "tests").rglob("*.py")
     yield "all", "lines of the tests", sum(map(_lines, tests))
     for room, number in count.most_common():
         yield room, "lines", number
+
+
+LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+LAYOUT |= {tokenize.ENDMARKER}
+
+
+def _statements(file: Path, tree: ast.Module) -> set[int]:
+    """Line numbers without blank lines, comments, docstrings and imports."""
+    with file.open("rb") as text:
+        tokens = [t for t in tokenize.tokenize(text.readline) if t.type not in LAYOUT]
+    written = {line for t in tokens[1:] for line in range(t.start[0], t.end[0] + 1)}
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            written -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return written
 
 
 def _lines(file: Path) -> int:

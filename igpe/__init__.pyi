@@ -18,7 +18,6 @@ from .dynamics.shooting.multiple.multiple_shooting import MultipleShooting as Mu
 from .dynamics.shooting.single_shooting import SingleShooting as SingleShooting
 from .dynamics.simulation import simulate as simulate
 from .estimation.campaigns import campaign as campaign
-from .estimation.campaigns import compare as compare
 from .estimation.settings import Settings as Settings
 from .formats import kinetics as kinetics
 from .formats import petab as petab
@@ -43,7 +42,5 @@ from .results.result import Result as Result
 from .uncertainty.bootstrap import bootstrap as bootstrap
 from .uncertainty.prediction import predict as predict
 from .uncertainty.profile import profile as profile
-from .uncertainty.region import region as region
-from .uncertainty.sampling import sample as sample
 
 __version__: str

@@ -255,7 +255,7 @@ def test_a_solver_is_one_class() -> None:
 def test_an_estimator_is_one_class_also_for_the_last_step() -> None:
     problem, method = DECAY.problem(0.01), Compass()
     many = igpe.campaign(problem, Compass(), 3)
-    table = igpe.compare(problem, [Compass(), igpe.SingleShooting()], 2).table
+    table = igpe.estimation.compare(problem, [Compass(), igpe.SingleShooting()], 2).table
     assert table.loc["Compass", "best %"] == 100
     for best in (many.best, igpe.estimate(problem, quick(correction=method))):
         assert best.parameters == pytest.approx(DECAY.truth, rel=0.05)

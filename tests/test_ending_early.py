@@ -324,7 +324,7 @@ def test_an_interrupt_without_an_answer_says_so(monkeypatch):
 @pytest.mark.parametrize("call", [1, 40])
 def test_a_comparison_keeps_the_runs_that_ended(monkeypatch, call):
     calls = interrupting(monkeypatch, Residuals, "__call__", call)
-    found = igpe.compare(CASE.problem(0.02, 1), [igpe.SingleShooting()], starts=10)
+    found = igpe.estimation.compare(CASE.problem(0.02, 1), [igpe.SingleShooting()], starts=10)
     assert len(calls) < call + 30
     assert not found.complete
     assert (len(found.runs) > 0) == (call > 1)
@@ -411,7 +411,7 @@ def test_a_sample_keeps_whole_steps_and_prints_nothing(monkeypatch, capsys):
     problem = CASE.problem(0.02, 1)
     fitted = igpe.Estimate(dict(CASE.truth), 1.0, Status.CONVERGED)
     interrupting(monkeypatch, Posterior, "__call__", 16 * 6 + 5)
-    found = igpe.sample(problem, fitted, steps=12, walkers=16)
+    found = igpe.uncertainty.sample(problem, fitted, steps=12, walkers=16)
     steps = found.chains.shape[1] + found.burnt
     assert 2 <= steps < 12
     assert found.notes[0] == f"Interrupted after {steps} steps."

@@ -110,7 +110,7 @@ def test_a_model_of_a_notebook_travels(name, opened):
     problem = igpe.Problem(model, parameters=["k"], experiments=run)
     with opened(name) as executor:
         methods = [igpe.SingleShooting(), Halved()]
-        runs = igpe.compare(problem, methods, [{"k": 2.0}], executor=executor).runs
+        runs = igpe.estimation.compare(problem, methods, [{"k": 2.0}], executor=executor).runs
     assert runs["k"].tolist() == [pytest.approx(0.7, rel=1e-6), 1.0]
 
 
@@ -169,7 +169,7 @@ def test_progress_is_told(serial):
 def test_many_starts_and_comparisons_are_the_same_elsewhere(name, opened, tmp_path):
     problem, store = decay(), tmp_path / "store.db"
     methods = [igpe.SingleShooting(), igpe.MultipleShooting()]
-    here = igpe.compare(problem, methods, 3).runs.drop(columns=VARYING)
+    here = igpe.estimation.compare(problem, methods, 3).runs.drop(columns=VARYING)
     for method in (MultiStart(starts=3), MultiStart(igpe.MultipleShooting(), starts=2)):
         alone = method.estimate(problem, {})
         with opened(name) as executor:
@@ -180,7 +180,7 @@ def test_many_starts_and_comparisons_are_the_same_elsewhere(name, opened, tmp_pa
             assert found.parameters == alone.parameters
             assert (found.status, found.method) == (alone.status, alone.method)
     with opened(name) as executor:
-        found = igpe.compare(problem, methods, 3, executor=executor, store=store)
+        found = igpe.estimation.compare(problem, methods, 3, executor=executor, store=store)
     assert found.runs.drop(columns=VARYING).equals(here)
 
 

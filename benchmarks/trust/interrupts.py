@@ -99,7 +99,9 @@ CALLS: dict[str, tuple[str, Call]] = {
     "check": ("urethane", lambda p: igpe.check(p, identifiability=True)),
     "compare": (
         "calcium",
-        lambda p: igpe.compare(p, [igpe.SingleShooting(), igpe.IncrementalShooting()], starts=10),
+        lambda p: igpe.estimation.compare(
+            p, [igpe.SingleShooting(), igpe.IncrementalShooting()], starts=10
+        ),
     ),
     "certify": ("lotka_volterra", igpe.certify),
     "estimate with a proof": ("lotka_volterra", lambda p: igpe.estimate(p, certify=True)),

@@ -107,7 +107,7 @@ def require_smooth_and_normal(problem: Problem, method: str) -> None:
     if problem.other_priors:
         raise Unsupported(
             f"{method} knows normal priors alone, and those of {list(problem.other_priors)} are "
-            "not. igpe.estimate, igpe.SingleShooting and igpe.sample know them."
+            "not. igpe.estimate, igpe.SingleShooting and igpe.uncertainty.sample know them."
         )
     with suppress(ModelError):
         if any(compiled(problem).switching):

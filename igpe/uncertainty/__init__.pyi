@@ -2,9 +2,11 @@ from .bootstrap import Bootstrapped as Bootstrapped
 from .bootstrap import ParametricBootstrap as ParametricBootstrap
 from .bootstrap import ResidualBootstrap as ResidualBootstrap
 from .grid import grid_error as grid_error
+from .likelihood_region import Region as Region
+from .likelihood_region import region as region
 from .model_comparison import ModelComparison as ModelComparison
 from .model_comparison import compare_models as compare_models
 from .prediction import Prediction as Prediction
 from .profile import Profiles as Profiles
-from .region import Region as Region
 from .sampling import Samples as Samples
+from .sampling import sample as sample

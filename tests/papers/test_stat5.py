@@ -30,6 +30,6 @@ def test_the_papers_parameters_and_errors(prepared):
 
 def test_incremental_shooting_finds_it_from_everywhere():
     problem = stat5.problem()
-    found = igpe.compare(problem, [igpe.IncrementalShooting()], STARTS, seed=7)
+    found = igpe.estimation.compare(problem, [igpe.IncrementalShooting()], STARTS, seed=7)
     assert found.table.loc["IncrementalShooting", "best %"] == 100
     assert found.best == pytest.approx(stat5.OBJECTIVE, rel=1e-5)

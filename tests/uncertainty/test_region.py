@@ -12,7 +12,7 @@ from small_problems import PRODUCT_NEAR, TIMES, line, product
 import igpe
 from igpe.core.errors import ProblemError
 from igpe.results.plots.fit import plot_correlation, plot_ellipses, plot_residuals
-from igpe.uncertainty.region import region
+from igpe.uncertainty.likelihood_region import region
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 

@@ -1,8 +1,9 @@
 """The search engine: draws starts, runs estimators from them, ranks and merges their optima.
 
 `searched` runs methods from given starts, wherever that is done (`igpe.tasks`), and `best_of` makes
-one estimate of theirs: `MultiStart`, `IteratedSearch`, `igpe.campaign` and `igpe.compare` are uses
-of it. Which optima are the same is decided by `igpe.numerics.optima` alone.
+one estimate of theirs: `MultiStart`, `IteratedSearch`, `igpe.campaign` and
+`igpe.estimation.compare` are uses of it. Which optima are the same is decided by
+`igpe.numerics.optima` alone.
 
 `Restarts` begin again within one estimator, where a fit is worse than the errors explain. With
 known standard deviations the sum of squares of the right parameters is chi squared; a fit far

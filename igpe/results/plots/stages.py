@@ -62,7 +62,7 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
             f"The estimate ({estimate.method}) comes from one start. Pass the estimate of "
-            "igpe.search.MultiStart(...).estimate, or use igpe.compare(...).plot()."
+            "igpe.search.MultiStart(...).estimate, or use igpe.estimation.compare(...).plot()."
         )
     ax = axes_for(1, axes)[0]
     draw_waterfall(ax, {"": series(estimate.reached)})

@@ -145,7 +145,7 @@ def plot_prediction(
 def plot_region(region: Any, axes: Any = None) -> Plot:
     """The region by the likelihood ratio, the linearised ellipse and the estimate.
 
-    region      of `igpe.region`
+    region      of `igpe.uncertainty.region`
     axes        matplotlib axes; None makes a figure
     """
     ax, (one, other) = axes_for(1, axes)[0], region.names
