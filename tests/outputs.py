@@ -56,8 +56,10 @@ def prepare() -> None:
 
 
 def pictures(page: Path) -> list[str]:
-    """Return the names of the pictures that a page shows and its blocks write."""
-    return PICTURE.findall(page.read_text(encoding="utf-8")) if page.suffix != NOTEBOOK else []
+    """Return the names of the pictures that a page shows and its blocks name."""
+    codes = "".join(code for code, _ in examples(page))
+    shown = PICTURE.findall(page.read_text(encoding="utf-8"))
+    return [name for name in shown if f'"{name}"' in codes]
 
 
 def run(codes: Sequence[str], shown: Sequence[str] = (), into: Path | None = None) -> list[str]:
