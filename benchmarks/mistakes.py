@@ -74,11 +74,12 @@ MISTAKES = {
         files={"my.csv": TABLE.replace("time,A,B", "time,A,b")},
     ),
     "missing table": Mistake(
-        ("new", "new.py", "--data", "mine.csv"), ("no file 'mine.csv'", "Did you mean 'my.csv'?")
+        ("new", "new.py", "--data", "mine.csv"),
+        ("No such file: 'mine.csv'", "Did you mean 'my.csv'?"),
     ),
     "time missing (NaN)": Mistake(
         ESTIMATE,
-        ("row 2", "every row needs", "remove"),
+        ("row 2", "Every row needs", "remove"),
         files={"my.csv": TABLE.replace("\n2,", "\n,")},
     ),
     "not a number": Mistake(
@@ -96,7 +97,7 @@ MISTAKES = {
     ),
     "crossed bounds": Mistake(
         ESTIMATE,
-        ("'k1'", "[10, 0]", "wanted lower < upper", "exchange the bounds"),
+        ("'k1'", "[10, 0]", "expected lower < upper", "exchange the bounds"),
         ("m.k1, m.k2 = pyo.Var(bounds=(0, 10))", "m.k1, m.k2 = pyo.Var(bounds=(10, 0))"),
     ),
     "too many equations": Mistake(
@@ -120,8 +121,8 @@ MISTAKES = {
     "no start value": Mistake(
         ESTIMATE, ("['B'] have no start value", "igpe.Unknown("), (', "B": 0.0', "")
     ),
-    "reaction without quotes": Mistake((*NEW, "--reaction", "A"), ("no arrows", "In quotes")),
-    "separate words": Mistake((*NEW, "--reaction", "A", "-"), ("in quotes", "'A -> B'")),
+    "reaction without quotes": Mistake((*NEW, "--reaction", "A"), ("no arrows", "Quote reactions")),
+    "separate words": Mistake((*NEW, "--reaction", "A", "-"), ("Quote reactions", "'A -> B'")),
     "unknown command": Mistake(("estimat", "model.py"), ("estimate",)),
     "no model file": Mistake(
         ("check", "modle.py"), ("no model file 'modle.py'", "Did you mean 'model.py'?")
@@ -133,7 +134,7 @@ MISTAKES = {
     "picture of unknown kind": Mistake((*ESTIMATE, "--plot", "fit.doc"), ("fit.doc", ".png")),
     "not a table": Mistake((*ESTIMATE, "--data", "model.py"), (".csv, ",)),
     "no data given": Mistake(("new", "new.py"), ("igpe new new.py --data my.csv",)),
-    "nothing given": Mistake(("new",), ("Say which file to write", "igpe new my_problem.py")),
+    "nothing given": Mistake(("new",), ("Name the file to write", "igpe new my_problem.py")),
     "time twice": Mistake(
         ESTIMATE,
         ("Time 2 occurs more than once", "rows 2 and 3", "replicates=True"),
@@ -143,10 +144,10 @@ MISTAKES = {
         ESTIMATE, ("`model` failed", "no attribute 'C'"), ("m.k2 * m.B[t]", "m.k2 * m.C[t]")
     ),
     "Problem without parameters": Mistake(
-        ESTIMATE, ("No parameters are named", "list"), ('["k1", "k2"]', "[]")
+        ESTIMATE, ("No parameters are named", "List"), ('["k1", "k2"]', "[]")
     ),
     "problem() returns nothing": Mistake(
-        ESTIMATE, ("NoneType", "wanted an igpe.Problem"), ("return igpe.Problem", "igpe.Problem")
+        ESTIMATE, ("NoneType", "expected an igpe.Problem"), ("return igpe.Problem", "igpe.Problem")
     ),
     "no function problem": Mistake(
         ESTIMATE, ("no function problem()", "igpe.Problem"), ("def problem", "def prolbem")
@@ -168,7 +169,8 @@ MISTAKES = {
         ("report", "my.csv", "page.html"), ("not JSON", "Result.to_json wrote")
     ),
     "folder that is not there": Mistake(
-        (*ESTIMATE, "--json", "results/one.json"), ("no folder 'results'", "make it first")
+        (*ESTIMATE, "--json", "results/one.json"),
+        ("folder 'results' does not exist", "Create it"),
     ),
     "number of starts 0": Mistake(("compare", "model.py", "--starts", "0"), ("--starts", "1")),
 }

@@ -35,12 +35,12 @@ TABLES: Cases = {
     "empty": (lambda: run(table([], A=[])), "no rows | at least one"),
     "no measured column": (
         lambda: Experiment(pd.DataFrame({"time": [0.0, 1.0]})),
-        "no measured column | ['time'] | add one",
+        "no measured column | ['time'] | Add one",
     ),
     "text": (lambda: run(table(A=["1", "high", "0"])), "Column 'A' | high | only=[...]"),
     "infinite": (
         lambda: run(table(A=[1, INF, 0])),
-        "Column 'A' | infinite | leave missing values empty",
+        "Column 'A' | infinite | Leave missing values empty",
     ),
     "all NaN": (lambda: run(table(A=[NAN] * 3)), "'A' | no numbers | only=[...]"),
     "duplicate columns": (lambda: run(doubled_columns()), "['A'] | more than once | its own name"),
@@ -48,7 +48,10 @@ TABLES: Cases = {
         lambda: run(pd.concat([table(), table()[["time"]]], axis="columns")),
         "['time'] | more than once",
     ),
-    "missing file": (lambda: Experiment("nowhere.csv"), "no file 'nowhere.csv' | looked from"),
+    "missing file": (
+        lambda: Experiment("nowhere.csv"),
+        "No such file: 'nowhere.csv' | current folder",
+    ),
     "kind of file": (lambda: Experiment("data.json"), "'data.json' | .csv | .xlsx"),
     "unreadable file": (
         lambda: Experiment(_unreadable()),
@@ -68,7 +71,7 @@ TABLES: Cases = {
         "Column 'time' holds timedelta64 | give numbers",
     ),
     "complex": (lambda: run(table(A=[1j, 1, 1])), "'A' holds complex | numbers"),
-    "numbered columns": (lambda: run(table().rename(columns={"A": 1})), "[1] | not named by text"),
+    "numbered columns": (lambda: run(table().rename(columns={"A": 1})), "[1] | not strings"),
     "several experiments": (lambda: run(two_runs()), "several experiments | igpe.read_experiments"),
     "no column experiment": (
         lambda: read_experiments(table()),
@@ -76,7 +79,7 @@ TABLES: Cases = {
     ),
     "column unknown to the model": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], Q=[1, 1, 1]))),
-        "['Q'] | nothing that varies with time | 'A', 'B', 'feed', 'C' | Rename",
+        "['Q'] | no quantities over time | 'A', 'B', 'feed', 'C' | Rename",
     ),
 }
 
@@ -101,11 +104,11 @@ CONDITIONS: Cases = {
     ),
     "start after measurement": (
         lambda: run(start_time=1.0),
-        "start_time is 1 | first measurement is at 0 | no later",
+        "start_time is 1 | first measurement is at 0 | not after it",
     ),
     "start time ambiguous": (
         lambda: run(table([5, 6, 7])),
-        "from 5 to 7 | not clear | start_time=0.0 | start_time=5",
+        "from 5 to 7 | cannot tell | start_time=0.0 | start_time=5",
     ),
     "start time NaN": (lambda: run(start_time=NAN), "start_time is nan"),
     "start NaN": (lambda: run(start={"A": NAN}), "'A' is nan | Unknown(lower, upper)"),
@@ -113,7 +116,7 @@ CONDITIONS: Cases = {
     "unknown crossed": (lambda: Unknown(2, 1), "[2, 1] | lower < upper"),
     "unknown infinite": (lambda: Unknown(0, INF), "[0, inf] | finite bounds"),
     "guess outside": (lambda: Unknown(0, 1, guess=3), "guess | 3 | [0, 1]"),
-    "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), "at 1 | sort"),
+    "input unsorted": (lambda: linear_input([0, 2, 1], [1, 1, 1]), "at 1 | Sort"),
     "input twice": (lambda: step_input([0, 1, 1], [1, 1, 1]), "at 1 | each once"),
     "input table NaN": (lambda: linear_input([0, 1], [1, NAN]), "NaN or infinite | fill"),
     "input of wrong length": (
@@ -127,7 +130,7 @@ CONDITIONS: Cases = {
     ),
     "input Series unsorted": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0], index=[1.0, 0.0])}),
-        "'feed' | sort",
+        "'feed' | Sort",
     ),
     "input Series by rows": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0, 4.0, 3.0])}),
@@ -149,7 +152,7 @@ CONDITIONS: Cases = {
         lambda: run(inputs={"feed": pd.Series([1.0], index=pd.to_datetime(["2020-01-01"]))}),
         "'feed' | datetime64 | times",
     ),
-    "input table of text": (lambda: step_input(["a"], [1]), "not made of numbers | 'a'"),
+    "input table of text": (lambda: step_input(["a"], [1]), "not numbers | 'a'"),
     "unit a number": (lambda: pose(experiments=run(units={"A": 3})), "'A' in '3' | Give a unit"),
     "unit unknown": (
         lambda: pose(experiments=run(units={"A": "moles_of_joy"})),
@@ -191,10 +194,10 @@ UNFIT: Cases = {
     ),
     "input a state": (
         lambda: pose(experiments=run(inputs={"A": 1})),
-        "'A' | the model computes it | take one",
+        "'A' | the model computes it | Remove one",
     ),
     "input and measured": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], feed=[1, 1, 1]), inputs={"feed": 1})),
-        "'feed' | measure it | take one",
+        "'feed' | measure it | Remove one",
     ),
 }

@@ -93,14 +93,14 @@ class Careless:
 EXPERIMENTS: Cases = {
     "start None": (lambda: kind(start=None), "start is None | start={'A': 1.0"),
     "start in a list": (lambda: kind(start=[1.0]), "start is [1.0] | mapping"),
-    "start by number": (lambda: kind(start={1: 1.0}), "[1] | no names | mapping"),
+    "start by number": (lambda: kind(start={1: 1.0}), "[1] | not names | mapping"),
     "inputs in a list": (lambda: kind(inputs=[1]), "inputs is [1] | igpe.step_input"),
     "units a text": (lambda: kind(units="mol"), "units is 'mol' | {'A': 'mol/L'}"),
-    "name a number": (lambda: kind(name=3), "name is 3 | text"),
+    "name a number": (lambda: kind(name=3), "name is 3 | string"),
     "only a number": (lambda: kind(only=3), "only is 3 | only=['A', 'B']"),
     "sigma a list of text": (
         lambda: kind(sigma={"A": ["x"]}),
-        "sigma of 'A' is ['x'] | not numbers | one for each row",
+        "sigma of 'A' is ['x'] | one number for each row",
     ),
     "start time a text": (
         lambda: kind(start_time="0"),
@@ -110,15 +110,15 @@ EXPERIMENTS: Cases = {
     "guess a text": (lambda: Unknown(0, 1, guess="x"), "guess 'x' | number inside"),  # type: ignore[arg-type]
     "nothing after the start": (
         lambda: run(table([0.0], A=[1.0])),
-        "only measurements are at 0 | experiment starts | add later ones",
+        "All measurements are at 0 | start of the experiment | Add later measurements",
     ),
     "nothing after the given start": (
         lambda: run(table([5.0], A=[1.0]), start_time=5.0),
-        "only measurements are at 5 | start_time=",
+        "All measurements are at 5 | start_time=",
     ),
     "corrupt workbook": (
         lambda: Experiment(corrupt("corrupt.xlsx")),
-        "corrupt.xlsx' could not be read as a table | no sound .xlsx file | save it again as .xlsx",
+        "corrupt.xlsx' could not be read as a table | not a valid .xlsx file | save it again",
     ),
     "corrupt parquet": (
         lambda: Experiment(corrupt("corrupt.parquet")),
@@ -154,7 +154,7 @@ CALLS: Cases = {
 
 PROBLEMS: Cases = CALLS | {
     "parameters None": (lambda: pose(parameters=None), "is None | ['k1', 'k2']"),
-    "parameters numbers": (lambda: pose(parameters=[1]), "is [1] | wanted names"),
+    "parameters numbers": (lambda: pose(parameters=[1]), "is [1] | expected names"),
     "local None": (lambda: pose(local=None), "local is None | local=['k1']"),
     "priors in a list": (
         lambda: pose(priors=[NormalPrior(1, 1)]),
@@ -181,7 +181,7 @@ PROBLEMS: Cases = CALLS | {
     "fixing a list": (lambda: pose().fixing(["k"]), "fixing is ['k'] | problem.fixing({"),  # type: ignore[arg-type]
     "integer parameter": (
         lambda: pose(with_k(lambda: pyo.Var(domain=pyo.NonNegativeIntegers))),
-        "'k' | NonNegativeIntegers | real numbers | once for each value",
+        "'k' | NonNegativeIntegers | real numbers | one estimate for each value",
     ),
     "binary parameter": (
         lambda: pose(with_k(lambda: pyo.Var(domain=pyo.Binary))),
@@ -193,7 +193,7 @@ PROBLEMS: Cases = CALLS | {
     ),
     "prior without sigma": (
         lambda: pose(priors={"k": NormalPrior(1, 1)}),
-        "['k'] | units | give the measurements standard deviations (sigma=...)",
+        "['k'] | units | no standard deviations | Pass sigma=...",
     ),
     "parameter of one model": (
         lambda: two(model=differs(without_k)),

@@ -53,7 +53,7 @@ SETTINGS: Cases = {
     "bounds no pair": (lambda: pose(parameters={"k": 3.0}), "'k' | 3.0 | (lower, upper)"),
     "no parameters": (
         lambda: pose(parameters=[]),
-        "No parameters are named | list the model's Vars",
+        "No parameters are named | List the Vars",
     ),
     "local no parameter": (
         lambda: pose(local=["q"]),
@@ -61,7 +61,7 @@ SETTINGS: Cases = {
     ),
     "prior for a stranger": (
         lambda: pose(priors={"q": NormalPrior(1, 1)}),
-        "['q'] | no unknowns | ['k']",
+        "['q'] | not unknowns | ['k']",
     ),
     "prior deviation zero": (
         lambda: NormalPrior(1, 0),
@@ -102,7 +102,10 @@ SETTINGS: Cases = {
         lambda: pose(experiments=[run(name="2"), run()]),
         "['2', '2'] | its own name",
     ),
-    "fixing a stranger": (lambda: pose().fixing({"q": 1.0}), "['q'] | no unknowns | ['k']"),
+    "fixing a stranger": (
+        lambda: pose().fixing({"q": 1.0}),
+        "Unknown parameter names: ['q'] | problem's unknowns | ['k']",
+    ),
     "fixing at NaN": (lambda: pose().fixing({"k": NAN}), "'k' | nan | finite"),
 }
 

@@ -4,6 +4,7 @@
 
 In a page, a `text` block right after a `python` block is what that block prints. The blocks of a
 page run one after the other in one process, in a folder with copies of `data/` and `models/`.
+A picture of a page, `![...](pictures/fit.png)`, is the file `fit.png` that its blocks write.
 Notebooks are stored as they were run, with one form of each output and pictures in few colours.
 """
 
@@ -38,6 +39,7 @@ CLOSE, COUNTS, FEW = 0.01, 0.25, 3  # relative, of long numbers; of short ones a
 SECONDS = re.compile(r"\b(?:seconds|median s)\b")  # in the head of a table
 PNG, HTML, PLAIN = "image/png", "text/html", "text/plain"
 COLOURS = 256  # of a picture in a notebook
+PICTURE = re.compile(r"!\[[^]]*\]\(pictures/([\w-]+\.png)\)")
 MEMORY = re.compile(r"<[\w.]+ (?:object )?at 0x[0-9a-f]+>")
 
 
@@ -53,10 +55,20 @@ def prepare() -> None:
     subprocess.run(words, cwd=ROOT, env=os.environ | SETTING, check=True)
 
 
-def run(codes: Sequence[str]) -> list[str]:
+def pictures(page: Path) -> list[str]:
+    """Return the names of the pictures that a page shows and its blocks name."""
+    codes = "".join(code for code, _ in examples(page))
+    shown = PICTURE.findall(page.read_text(encoding="utf-8"))
+    return [name for name in shown if f'"{name}"' in codes]
+
+
+def run(codes: Sequence[str], shown: Sequence[str] = (), into: Path | None = None) -> list[str]:
     """Return what blocks of code print, which run one after the other and warn of nothing.
 
-    raises  RuntimeError with the traceback or warning
+    shown   names of pictures that the blocks must write
+    into    folder to which these are copied; none: they are not
+
+    raises  RuntimeError with the traceback or warning, or the name of a picture that is missing
     """
     prepare()
     with tempfile.TemporaryDirectory() as folder:
@@ -72,6 +84,11 @@ def run(codes: Sequence[str]) -> list[str]:
             encoding="utf-8",
             check=False,
         )
+        for name in () if done.returncode else shown:
+            if not (written := Path(folder) / name).exists():
+                raise RuntimeError(f"no block writes {name}")
+            if into:
+                (into / name).write_bytes(_in_few_colours(written.read_bytes()))
     if done.returncode or done.stderr:
         raise RuntimeError(done.stderr)
     return done.stdout.split(BETWEEN)
@@ -142,17 +159,17 @@ def _kept(output: Any) -> Any | None:
     best = next(kind for kind in (PNG, HTML, PLAIN) if kind in output.data)
     output.data = {best: output.data[best]}
     if best == PNG:
-        output.data[PNG] = _in_few_colours(output.data[PNG])
+        output.data[PNG] = b64encode(_in_few_colours(b64decode(output.data[PNG]))).decode()
     return output if output.data[best] else None
 
 
-def _in_few_colours(encoded: str) -> str:
+def _in_few_colours(png: bytes) -> bytes:
     from PIL import Image  # noqa: PLC0415
 
     content = BytesIO()
-    picture = Image.open(BytesIO(b64decode(encoded))).convert("RGB")
+    picture = Image.open(BytesIO(png)).convert("RGB")
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(content, "png", optimize=True)
-    return b64encode(content.getvalue()).decode()
+    return content.getvalue()
 
 
 def _texts(notebook: Any) -> Iterator[str]:
@@ -187,13 +204,16 @@ def _text(output: Any) -> str:
     return str(content)
 
 
-def compared(page: Path) -> Iterator[tuple[str | None, str]]:
-    """Yield stored and new output of each example of a page or notebook."""
+def compared(page: Path, into: Path | None = None) -> Iterator[tuple[str | None, str]]:
+    """Yield stored and new output of each example of a page or notebook.
+
+    into  folder for the pictures that the examples of a page write; none: they are not kept
+    """
     if page.suffix == NOTEBOOK:
         yield from zip(*map(_texts, execute(page)), strict=True)
     elif any("import igpe" in code or said for code, said in examples(page)):
         codes, stored = zip(*examples(page), strict=True)
-        yield from zip(stored, run(codes), strict=True)
+        yield from zip(stored, run(codes, pictures(page), into), strict=True)
 
 
 def write_page(page: Path) -> None:
@@ -203,7 +223,7 @@ def write_page(page: Path) -> None:
 
         nbformat.write(execute(page)[1], page)
         return
-    said = iter([new for _, new in compared(page)])
+    said = iter([new for _, new in compared(page, ROOT / "docs" / "pictures")])
 
     def replaced(match: re.Match[str]) -> str:
         now = next(said, "")

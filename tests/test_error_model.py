@@ -184,5 +184,5 @@ def test_what_is_held_is_a_positive_number_for_each_measurement():
     problem = pose(table(A=[4.0, 2.0, 1.0, 0.5]), sigma=Noise(relative=0.05))
     bad = [[0.1, 0.2, 0.3, 0.0]], [[0.1, 0.2, 0.3, np.nan]], [["a", "b", "c", "d"]]
     for sigma in ([], [[0.1]], *bad, 0.1):
-        with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* long as \[4\]"):
+        with pytest.raises(igpe.errors.ProblemError, match=r"positive numbers .* lengths \[4\]"):
             problem.weighted(sigma)

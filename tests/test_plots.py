@@ -134,7 +134,7 @@ def test_given_axes_are_used():
     assert figure.legends == []
     _, one = plt.subplots()
     assert list(plot_fit(points(names=("A",)), curves(names=("A",)), one)) == [one]
-    with pytest.raises(ProblemError, match="needs 2 axes, and 1 are given"):
+    with pytest.raises(ProblemError, match="needs 2 axes; got 1"):
         plot_fit(points(), curves(), one)
 
 

@@ -89,7 +89,7 @@ def test_fixing_holds_unknowns_and_leaves_the_problem_as_it_was():
     assert smaller.box.names == ("k[2]", "A(t0)@hot", "A(t0)@2")
     assert problem.box.names == problem.unknowns.names == smaller.unknowns.names
     assert len(problem.fixing(dict.fromkeys(problem.unknowns.names, 1.0)).box) == 0
-    with pytest.raises(ProblemError, match="no unknowns"):
+    with pytest.raises(ProblemError, match="Unknown parameter names"):
         problem.fixing({"k": 1.0})
 
 

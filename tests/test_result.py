@@ -192,7 +192,7 @@ def test_the_certificate_is_a_sentence(chain):
         (9.5, "TIME_LIMIT", "(search, stopped at its time limit)"),
         (9.5, "INTERRUPTED", "(search, stopped by you)"),
         (0.0, "TIME_LIMIT", "its bound is still 0, so nothing is proved"),
-        (-np.inf, "BEST_OF_SEVERAL", "least sum of squares found (search); nothing is proved"),
+        (-np.inf, "BEST_OF_SEVERAL", "smallest sum of squares reached (search); nothing is proved"),
     ],
 )
 def test_what_a_search_has_proved(chain, bound, status, words):

@@ -348,7 +348,7 @@ def test_the_error_of_the_grid_is_that_of_the_estimate(sigma):
 def test_without_a_grid_of_igpe_its_error_is_unknown():
     run = igpe.Experiment(table("c[0.5]"), start_time=0.0, sigma=0.01)
     problem = igpe.Problem(of_the_user, parameters=["k"], experiments=run)
-    with pytest.raises(ProblemError, match="no grid that igpe could refine"):
+    with pytest.raises(ProblemError, match="no grid to refine"):
         igpe.uncertainty.grid_error(problem, {"k": RATE})
 
 
@@ -377,7 +377,11 @@ REFUSED = {
         ModelError,
         "'x' | discretises already | Leave it out of space",
     ),
-    "no grid": (lambda: posed(tube, "c[1]", space={"x": "fine"}), ProblemError, "'fine' | wanted"),
+    "no grid": (
+        lambda: posed(tube, "c[1]", space={"x": "fine"}),
+        ProblemError,
+        "'fine' | expected",
+    ),
     "one interval": (lambda: FiniteDifference(1), ProblemError, "at least 2"),
     "another scheme": (lambda: FiniteDifference(9, "weno"), ProblemError, "'weno' | 'central'"),
     "no name": (lambda: posed(tube, "c[1]", space=[50]), ProblemError, "space={'x':"),
@@ -389,7 +393,7 @@ REFUSED = {
     "one quantity": (
         lambda: posed(tube, "c[1]", "c[1.0]", space={"x": 5}),
         DataError,
-        "'c[1.0]', 'c[1]' | one quantity",
+        "'c[1.0]', 'c[1]' | same quantity",
     ),
     "unknown profile": (
         lambda: posed(tube, "c[1]", start={"c": igpe.Unknown(0, 1)}, space={"x": 5}),
@@ -431,7 +435,7 @@ REFUSED = {
             moving, parameters=["k"], experiments=igpe.Experiment(table("c[1]"), start_time=0.0)
         ),
         ModelError,
-        "'c[0]' is fixed at numbers that change",
+        "'c[0]' is fixed at values that change",
     ),
 }
 

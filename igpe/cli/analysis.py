@@ -27,7 +27,8 @@ def profile(
     *,
     result: ResultFile = None,
     names: Annotated[
-        list[str] | None, typer.Option("--name", help="An unknown; all if none is named.")
+        list[str] | None,
+        typer.Option("--name", help="Unknown to profile. Repeat for several; default: all."),
     ] = None,
     data: DataFile = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
@@ -46,20 +47,22 @@ def profile(
         at = Result.from_json(result) if result else estimated(model, problem, None, tell)
         profiles = follow(problem, at, names, confidence=confidence, progress=tell)
     body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
-    unfinished = "" if profiles.complete else "The profiles above were finished before."
+    unfinished = "" if profiles.complete else "The profiles above were finished before the stop."
     answer(
         "profile", str(profiles), body, json, picture=(profiles.plot, plot), unfinished=unfinished
     )
 
 
 def report(
-    result: Annotated[Path, typer.Argument(help="Stored result (JSON), of estimate --json.")],
-    page: Annotated[Path, typer.Argument(callback=page_file, help="The page to write (.html).")],
+    result: Annotated[
+        Path, typer.Argument(help="Stored result (JSON), written by estimate --json.")
+    ],
+    page: Annotated[Path, typer.Argument(callback=page_file, help="HTML file to write.")],
     *,
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Estimated parameters",
-    author: Annotated[str, typer.Option(help="Stands below the heading.")] = "",
+    title: Annotated[str, typer.Option(help="Title of the report.")] = "Estimated parameters",
+    author: Annotated[str, typer.Option(help="Author, printed below the title.")] = "",
     date: Annotated[
-        str | None, typer.Option(help="Stands below the heading as it is given; default: today.")
+        str | None, typer.Option(help="Date below the title, printed as given; default: today.")
     ] = None,
     json: JsonFile = None,
 ) -> None:
@@ -90,8 +93,8 @@ def design(
     known = set(signature(plan).parameters) - {"problem"}
     if unknown_names := sorted(set(settings) - known):
         raise ProblemError(
-            f"design() in '{model}' returned the unknown settings {unknown_names}; igpe.design "
-            f"has {sorted(known)}."
+            f"design() in '{model}' returned the unknown settings {unknown_names}. igpe.design "
+            f"accepts {sorted(known)}."
         )
     with reported(True) as tell:
         at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
@@ -105,9 +108,7 @@ def certify(
     model: Model,
     *,
     result: ResultFile = None,
-    gap: Annotated[
-        float, typer.Option(help="Of the bound to the sum of squares, relative.")
-    ] = 1e-3,
+    gap: Annotated[float, typer.Option(help="Relative gap at which the proof stops.")] = 1e-3,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     certificate: Annotated[
         Path | None,
@@ -137,15 +138,20 @@ def certify(
     body = {k: v for k, v in stored if k not in ("stored", "format", "tree")}
     body |= {"table": table, "closed": proof.closed, "remaining": rows(proof.remaining)}
     is_interrupted = proof.status is Status.INTERRUPTED
-    unfinished = "What is told above was proved before." if is_interrupted else ""
+    unfinished = "The statement above was proved before the stop." if is_interrupted else ""
     answer("certify", str(proof), body, json, picture=(proof.plot, plot), unfinished=unfinished)
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(help="Of certify --certificate (JSON).")],
+    certificate: Annotated[
+        Path, typer.Argument(help="Certificate (JSON), written by certify --certificate.")
+    ],
     model: Model,
     *,
-    seconds: Annotated[float, typer.Option(help="After which the rest is not confirmed.")] = 600.0,
+    seconds: Annotated[
+        float,
+        typer.Option(help="Time limit in seconds; what is left then counts as not confirmed."),
+    ] = 600.0,
     data: DataFile = None,
     json: JsonFile = None,
 ) -> None:
@@ -154,7 +160,7 @@ def verify(
 
     problem = problem_of(model, data)
     with reported(True) as tell:
-        tell("Proving the certificate again")
+        tell("Checking the certificate")
         verdict = check(certificate, problem, seconds)
     box = problem.box
     ends = zip(box.names, box.lower.tolist(), box.upper.tolist(), strict=True)

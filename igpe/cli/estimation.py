@@ -45,17 +45,20 @@ def estimate(
     plot: PlotFile = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", callback=page_file, help="Write a page with all that was found."),
+        typer.Option("--report", callback=page_file, help="Write a report of the result (.html)."),
     ] = None,
     seed: Seed = None,
     json: JsonFile = None,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds, after which the best so far is the result.")
+        float | None,
+        typer.Option(help="Time limit in seconds; igpe then returns the best result so far."),
     ] = None,
     petab: Annotated[
         Path | None,
         typer.Option(
-            "--petab", callback=replaceable, help="Write the parameter table of a PEtab problem."
+            "--petab",
+            callback=replaceable,
+            help="Write the estimates as a PEtab parameter table (.tsv).",
         ),
     ] = None,
 ) -> None:
@@ -73,7 +76,7 @@ def estimate(
 
     problem = problem_of(model, data)
     if petab is not None and not is_petab(model):
-        raise typer.BadParameter(f"--petab needs a PEtab problem, but '{model}' is none.")
+        raise typer.BadParameter(f"--petab needs a PEtab problem (.yaml); '{model}' is not one.")
     with reported(True) as tell:
         result = estimated(model, problem, seed, tell, time_limit)
     words = answered(result, f"igpe certify {model}")
@@ -98,7 +101,7 @@ def estimate(
         page=None
         if report is None
         else (lambda: result.report(report, title=f"{TITLE}: {model.stem}"), report),
-        unfinished="The estimates are the best so far." if is_interrupted else "",
+        unfinished="The estimates are the best values so far." if is_interrupted else "",
         marks={line.head: COLOURS[line.grade] for line in verdict(result)},
     )
 
@@ -106,7 +109,7 @@ def estimate(
 def simulate(
     model: Model,
     values: Annotated[
-        list[str] | None, typer.Option("--set", help="Value of an unknown, as k1=2.5.")
+        list[str] | None, typer.Option("--set", help="Value of an unknown, for example k1=2.5.")
     ] = None,
     data: DataFile = None,
     plot: PlotFile = None,
@@ -145,14 +148,17 @@ def compare(
     model: Model,
     *,
     method: Annotated[
-        list[MethodName] | None, typer.Option("--method", help="One of them; all if none is named.")
+        list[MethodName] | None,
+        typer.Option("--method", help="Method to compare. Repeat for several; default: all."),
     ] = None,
     starts: Annotated[
-        int, typer.Option(min=1, help="How many starts, spread over the bounds.")
+        int, typer.Option(min=1, help="Number of starts, spread over the bounds.")
     ] = 10,
     between: Annotated[
         tuple[float, float],
-        typer.Option(help="Where starts of unknowns without bounds lie, as --between 0 100."),
+        typer.Option(
+            help="Range of the starts of unknowns without bounds, for example --between 0 100."
+        ),
     ] = (0.0, 10.0),
     data: DataFile = None,
     plot: PlotFile = None,
@@ -179,7 +185,7 @@ def compare(
         "notes": notes,
     }
     text = "\n".join([str(comparison), *map(filled, notes)])
-    unfinished = f"{len(comparison.runs)} runs had been made."
+    unfinished = f"{len(comparison.runs)} runs were finished before the stop."
     picture, unfinished = (comparison.plot, plot), "" if comparison.complete else unfinished
     answer("compare", text, body, json, picture=picture, unfinished=unfinished)
 
@@ -204,12 +210,15 @@ def _starts(
     }
     if any(lower > upper):
         raise ProblemError(
-            f"--between {between[0]:g} {between[1]:g} leaves no values within the bounds; give a "
+            f"--between {between[0]:g} {between[1]:g} leaves no values within the bounds. Give a "
             "lower and a higher number: --between 0 100."
         )
     starts = Box(box.names, lower, upper, box.logarithmic).sobol(count, seed)
     where = ", ".join(f"{n} in {ends}" for n, ends in loose.items())
-    remark = f"Starts without bounds: {where}. Choose with --between LOW HIGH."
+    remark = (
+        f"These unknowns have no bounds to draw starts from: {where}. Choose a range with "
+        "--between LOW HIGH."
+    )
     return [box.mapping(x) for x in starts], [remark] * bool(loose)
 
 

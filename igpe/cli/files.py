@@ -28,23 +28,24 @@ def convert(
     source: Annotated[
         Path,
         typer.Argument(
-            help="What a command wrote with --json, or a table (CSV, Excel, Parquet); or a Python "
-            "file with a function problem().",
+            help="JSON file written by an igpe command, a table (CSV, Excel, Parquet), or a "
+            "Python file with a function problem().",
         ),
     ],
     target: Annotated[
         Path,
         typer.Argument(
             callback=converted_file,
-            help=".csv, .xlsx, .parquet: its table; of an estimate also .tsv: a PEtab parameter "
-            "table, .html: the report. Of a Python file a folder: the problem as PEtab.",
+            help="File to write. .csv, .xlsx, .parquet: the table. For an estimate also .tsv "
+            "(PEtab parameter table) and .html (report). For a Python file: a folder for "
+            "the problem as PEtab.",
         ),
     ],
     petab: Annotated[
         Path | None,
         typer.Option(
             "--petab",
-            help="PEtab problem (YAML) whose parameter table gets the estimates, for .tsv.",
+            help="PEtab problem (YAML) whose parameter table takes the estimates (.tsv).",
         ),
     ] = None,
     force: Force = False,
@@ -65,7 +66,7 @@ def convert(
     require_new(target, force=force)
     ending = target.suffix.lower()
     if petab is not None and ending != ".tsv":
-        raise ProblemError(f"--petab writes a parameter table (.tsv), but '{target}' is none.")
+        raise ProblemError(f"--petab writes a parameter table; '{target}' does not end in .tsv.")
     content: str | bytes
     if ending == ".html":
         result = _result(source, ".html")
@@ -88,8 +89,9 @@ def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
 
     if source.suffix.lower() != ".py":
         raise ProblemError(
-            f"'{folder}' names a folder, which the problem of a Python file is written into; give "
-            f"one for '{source}', or a target with an ending: .csv, .xlsx, .parquet, .tsv, .html."
+            f"'{folder}' has no file ending, so it is taken as a folder for PEtab files, which "
+            f"need a Python problem file; '{source}' is not one. Give a target that ends in .csv, "
+            ".xlsx, .parquet, .tsv or .html."
         )
     return to_petab(load_problem(source), folder, force=force)
 
@@ -100,8 +102,8 @@ def _result(source: Path, target: str) -> Any:
 
     if source.suffix.lower() != ".json":
         raise DataError(
-            f"'{source}' is no stored result, which {target} is made of; give what "
-            "`igpe estimate MODEL --json result.json` wrote."
+            f"'{source}' is not a stored result, and {target} needs one. Give the file that `igpe "
+            "estimate MODEL --json result.json` wrote."
         )
     return Result.from_json(source)
 
@@ -115,8 +117,8 @@ def _stored(source: Path, entry: str, kind: type) -> Any:
         content = read_json(source)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"'{source}' could not be read as JSON ({error}); give what a command of igpe wrote "
-            "with --json."
+            f"'{source}' could not be read as JSON ({error}). Give a file that an igpe command "
+            "wrote with --json."
         ) from None
     value = content.get(entry) if isinstance(content, dict) else None
     return value if isinstance(value, kind) else None
@@ -131,14 +133,15 @@ def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
     values = _stored(source, "parameters", dict) if is_json else None
     if values is None:
         raise DataError(
-            f"'{source}' holds no parameters; give what `igpe estimate MODEL --json` wrote."
+            f"'{source}' contains no parameters. Give the file that `igpe estimate MODEL --json "
+            "result.json` wrote."
         )
     if problem is not None:
         return filled_table(values, problem)
     if _stored(source, "estimates", list) is None:
         raise DataError(
-            f"'{source}' is of a PEtab problem, whose own table gets the estimates: --petab "
-            "problem.yaml."
+            f"'{source}' is the result of a PEtab problem. Name the problem, whose parameter "
+            "table takes the estimates: --petab problem.yaml."
         )
     return parameter_table(_result(source, ".tsv").estimates)
 
@@ -156,7 +159,7 @@ def _table(source: Path) -> "pd.DataFrame":
     table = _stored(source, "table", list)
     if table is None:
         raise DataError(
-            f"'{source}' holds no table; give what a command of igpe wrote with --json."
+            f"'{source}' contains no table. Give a file that an igpe command wrote with --json."
         )
     return pd.DataFrame(restored(table))
 
@@ -186,41 +189,47 @@ def _content(frame: "pd.DataFrame", target: Path) -> bytes:
 def new(
     context: typer.Context,
     file: Annotated[
-        Path | None, typer.Argument(callback=python_file, help="The problem file to write (.py).")
+        Path | None, typer.Argument(callback=python_file, help="Problem file to write (.py).")
     ] = None,
     *,
     data: Annotated[
         list[Path] | None,
         typer.Option(
             "--data",
-            help="Table of measurements (CSV, Excel, Parquet); several are several experiments.",
+            help="Table of measurements (CSV, Excel, Parquet). Repeat for several experiments.",
         ),
     ] = None,
     reaction: Annotated[
         list[str] | None,
-        typer.Option("--reaction", help="As 'A + B -> C' or 'A <-> B', in quotes; repeat it."),
+        typer.Option(
+            "--reaction", help="Reaction in quotes: 'A + B -> C' or 'A <-> B'. Repeat for several."
+        ),
     ] = None,
-    time: Annotated[str, typer.Option(help="The column of times, if it is not clear.")] = "",
+    time: Annotated[str, typer.Option(help="Column of times, if igpe cannot tell.")] = "",
     experiment: Annotated[
-        str, typer.Option(help="The column that tells several experiments of a table apart.")
+        str, typer.Option(help="Column that names the experiment of each row.")
     ] = "",
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", help="What a column is in the model, as 'educt / (mol/L)=A'."),
+        typer.Option(
+            "--column", help="Name of a column in the model, for example 'educt / (mol/L)=A'."
+        ),
     ] = None,
     role: Annotated[
         list[str] | None,
         typer.Option(
             "--role",
-            help="What a column holds, as 'T / K=input', 'X [%]=conversion of A', 'pH=ignore'.",
+            help="Role of a column, for example 'T / K=input', 'X [%]=conversion of A', "
+            "'pH=ignore'.",
         ),
     ] = None,
-    decimal: Annotated[str | None, typer.Option(help="What stands before decimals: , or .")] = None,
-    dates: Annotated[str, typer.Option(help="'day first' or 'month first'.")] = "",
+    decimal: Annotated[str | None, typer.Option(help="Decimal separator: , or .")] = None,
+    dates: Annotated[str, typer.Option(help="Order of dates: 'day first' or 'month first'.")] = "",
     together: Annotated[
         bool | None,
         typer.Option(
-            "--together/--apart", help="Tables of different quantities are one experiment, or not."
+            "--together/--apart",
+            help="Read tables of different quantities as one experiment, or as several.",
         ),
     ] = None,
     force: Force = False,
@@ -238,17 +247,17 @@ def new(
 
     if context.args:
         raise ProblemError(
-            f"'{' '.join(context.args)}' is one word too many. Reactions stand in quotes, as "
-            "--reaction 'A -> B': the shell takes > for a file."
+            f"'{' '.join(context.args)}' is one argument too many. Quote reactions: --reaction 'A "
+            "-> B' (unquoted, the shell redirects output)."
         )
     if sys.stdin.isatty() and (file is None or not data):
         file, data, reaction = _answers(file, data, reaction)
     if file is None:
-        raise ProblemError("Say which file to write: igpe new my_problem.py --data my.csv.")
+        raise ProblemError("Name the file to write: igpe new my_problem.py --data my.csv.")
     if not data:
         raise ProblemError(
-            f"Say which table holds the measurements: igpe new {file} --data my.csv. It needs a "
-            "column of times, and one for each quantity."
+            f"Name the table of measurements: igpe new {file} --data my.csv. It needs a column of "
+            "times and one for each quantity."
         )
     require_new(file, force=force)
     reactions = _reactions(reaction or [])
@@ -266,7 +275,7 @@ def new(
         "",
         *(fill(remark, 80, break_on_hyphens=False) for remark in made.remarks),
         "",
-        "Look through it, then:",
+        "Review the file, then run:",
         f"  igpe check {file}",
         f"  igpe estimate {file} --report report.html",
     ]
@@ -320,7 +329,7 @@ def _answers(
         )
     if not data:
         data = [typer.prompt("Table of measurements (CSV, Excel, Parquet)", value_proc=_table_file)]
-        words = "Reactions, as A -> B; B -> C (none: equations to replace by yours)"
+        words = "Reactions, for example A -> B; B -> C (leave empty to write your own equations)"
         given = typer.prompt(words, default="", show_default=False) if not reaction else ""
         reaction = reaction or [given]
     return file, data, reaction or []
@@ -332,7 +341,7 @@ def _table_file(text: str) -> Path:
 
     path = Path(text.strip().strip("'\""))
     if not path.is_file():
-        raise typer.BadParameter(f"there is no file '{path}'.{closest_file(path)}")
+        raise typer.BadParameter(f"No such file: '{path}'.{closest_file(path)}")
     return path
 
 
@@ -343,8 +352,8 @@ def _names(given: list[str]) -> dict[str, str]:
     for header, name in names.items():
         if not name.isidentifier():
             raise ProblemError(
-                f"--column '{header}={name}' is not of the form HEADER=NAME, with a name of "
-                "letters, digits and underscores: --column 'c(A) [mol/L]=A'."
+                f"--column '{header}={name}' is not of the form HEADER=NAME, where NAME has "
+                "letters, digits and underscores. Example: --column 'c(A) [mol/L]=A'."
             )
     return names
 
@@ -366,7 +375,7 @@ def _reactions(given: list[str]) -> list[str]:
     from igpe.formats.kinetics.laws import read_equation
 
     reactions = [part.strip() for one in given for part in one.split(";") if part.strip()]
-    quotes = " In quotes, as --reaction 'A -> B': the shell takes > for a file."
+    quotes = " Quote reactions: --reaction 'A -> B' (unquoted, the shell redirects output)."
     try:
         for reaction in reactions:
             read_equation(reaction)

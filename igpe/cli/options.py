@@ -23,9 +23,9 @@ CONVERTED = (".csv", ".xlsx", ".parquet", ".tsv", ".html")
 def writable(path: Path | None) -> Path | None:
     """Refuse before the work what could not be written after it."""
     if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
-        raise typer.BadParameter(f"there is no folder '{path.parent}'; make it first.")
+        raise typer.BadParameter(f"the folder '{path.parent}' does not exist. Create it first.")
     if path is not None and path.is_dir():
-        raise typer.BadParameter(f"'{path}' is a folder; give the name of a file to write.")
+        raise typer.BadParameter(f"'{path}' is a folder. Give the name of a file to write.")
     return path
 
 
@@ -44,7 +44,9 @@ def require_new(path: Path, *, force: bool) -> None:
     from igpe.core.files import require_writable
 
     if path.exists() and not force:
-        raise ProblemError(f"'{path}' is there already; give another name, or --force.")
+        raise ProblemError(
+            f"'{path}' exists already. Give another name, or --force to overwrite it."
+        )
     require_writable(path, force=True)
 
 
@@ -77,25 +79,35 @@ Model = Annotated[
 ]
 DataFile = Annotated[
     Path | None,
-    typer.Option("--data", help="CSV, Excel or Parquet table that replaces the measurements."),
+    typer.Option(
+        "--data", help="CSV, Excel or Parquet table to use instead of the measurements in the file."
+    ),
 ]
 ResultFile = Annotated[
-    Path | None, typer.Option("--result", help="Stored result (JSON), instead of estimating.")
+    Path | None,
+    typer.Option("--result", help="Stored result (JSON) to use instead of a new estimate."),
 ]
 Seed = Annotated[
-    int | None, typer.Option(min=0, help="Seed of the search; 0, or that of the file's settings().")
+    int | None,
+    typer.Option(
+        min=0, help="Seed of the search; default: 0, or the seed of settings() in the file."
+    ),
 ]
 PlotFile = Annotated[
     Path | None,
-    typer.Option("--plot", callback=picture_file, help="Write a picture (.png, .pdf, .svg)."),
+    typer.Option(
+        "--plot", callback=picture_file, help="Write the plot to this file (.png, .pdf, .svg)."
+    ),
 ]
 JsonFile = Annotated[
     Path | None,
     typer.Option(
-        "--json", callback=replaceable, help="Write JSON to this file; - is standard output."
+        "--json",
+        callback=replaceable,
+        help="Write the result as JSON to this file; - for standard output.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 def problem_of(path: Path, data: Path | None) -> "Problem":

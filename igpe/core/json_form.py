@@ -107,7 +107,7 @@ class Form(NamedTuple):
         written = f"{self.writer}.to_json wrote"
         if not isinstance(source, (str, Path)):
             kind = type(source).__name__
-            needed = f"wanted the text that {written}, or the path of its file"
+            needed = f"expected the text that {written}, or the path of its file"
             raise DataError(f"The {self.name} is a {kind}; {needed}.")
         is_file = isinstance(source, Path) or not source.lstrip().startswith("{")
         where = f"The file '{source}'" if is_file else "The text"

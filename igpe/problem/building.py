@@ -30,8 +30,8 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     """
     if isinstance(builder, Block) or not callable(builder):
         raise ModelError(
-            f"The model is a {type(builder).__name__}; wanted a function model(times) that builds "
-            "and returns it, for any list of times."
+            f"The model is a {type(builder).__name__}; expected a function model(times) that "
+            "builds and returns the model for any list of times."
         )
     moments = sorted({float(t) for t in times})
     try:

@@ -56,41 +56,43 @@ class Event(Suggesting):
             object.__setattr__(self, role, dict(given))
         self._check_trigger()
         if not self.add and not self.set:
-            raise DataError(f"An event changes no state; say what jumps: {EXAMPLE}.")
+            raise DataError(f"An event changes no state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event adds to {twice} and sets them; do one of both.")
+            raise DataError(f"An event adds to {twice} and also sets them. Do one of the two.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:
         if (self.at is None) == (self.when is None):
             both = "neither of" if self.at is None else "both"
-            raise DataError(f"An event has {both} at= and when=; give one of them: {EXAMPLE}.")
+            raise DataError(f"An event has {both} at= and when=. Give one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
-                f"when is {shown(self.when)}; wanted a rule that compares: "
-                "when=lambda m, t: m.V[t] >= 2.0. For a time write at=2.0."
+                f"when is {shown(self.when)}; expected a rule that compares: when=lambda m, t: "
+                "m.V[t] >= 2.0. For a time write at=2.0."
             )
 
     def _check_amounts(self) -> None:
         for role, value in self.amounts:
             if not (callable(value) or isinstance(value, str) or is_finite(value)):
                 raise DataError(
-                    f"{role} is {shown(value)}; wanted a finite number, the name of a parameter, "
-                    "or a rule of model and time: lambda m, t: 0.5 * m.A[t]."
+                    f"{role} is {shown(value)}; expected a finite number, the name of a "
+                    "parameter, or a rule of model and time: lambda m, t: 0.5 * m.A[t]."
                 )
         if is_finite(self.delay) and float(self.delay) < 0:  # type: ignore[arg-type]
-            raise DataError(f"delay is {shown(self.delay)}; wanted a number, 0 or more.")
+            raise DataError(f"delay is {shown(self.delay)}; expected a number, 0 or more.")
         if self.measured not in ("before", "after"):
-            raise DataError(f"measured is {shown(self.measured)}; wanted 'before' or 'after'.")
+            raise DataError(f"measured is {shown(self.measured)}; expected 'before' or 'after'.")
         if self.at_start and self.when is None:
-            raise DataError("at_start belongs to an event with when=; one with at= has its time.")
+            raise DataError(
+                "at_start applies to events with when= only. Remove it from the event with at=."
+            )
         if self.before and self.when is None:
             raise DataError(
-                "before belongs to an event with when=: one with at= has its time, which is not "
+                "before applies to events with when= only: an event with at= cannot happen "
                 "before the experiment starts."
             )
         if not is_finite(self.priority):
-            raise DataError(f"priority is {shown(self.priority)}; wanted a number.")
+            raise DataError(f"priority is {shown(self.priority)}; expected a number.")
 
     @property
     def amounts(self) -> Iterator[tuple[str, Amount]]:
@@ -106,18 +108,18 @@ def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
     """The events of an experiment; raises DataError for others, and for times before the start."""
     events = (given,) if isinstance(given, Event) else given
     if not isinstance(events, Iterable) or isinstance(events, str | Mapping):
-        raise DataError(f"events is {shown(given)}; wanted a list of events: events=[{EXAMPLE}].")
+        raise DataError(f"events is {shown(given)}; expected a list of events: events=[{EXAMPLE}].")
     found = tuple(events)
     for number, event in enumerate(found, start=1):
         if not isinstance(event, Event):
             raise DataError(
-                f"events holds {shown(event)}; wanted igpe.Event objects, for example {EXAMPLE}."
+                f"events holds {shown(event)}; expected igpe.Event objects, for example {EXAMPLE}."
             )
         if is_finite(event.at) and float(event.at) < start_time:  # type: ignore[arg-type]
             raise DataError(
                 f"Event {number} is at t = {event.at:g}, before the experiment starts at "
-                f"{start_time:g}. Put what it does into the start values, or give the earlier "
-                "start: start_time=..."
+                f"{start_time:g}. Put its effect into the start values, or pass an earlier "
+                "start_time=..."
             )
     return found
 
@@ -128,13 +130,13 @@ def check_events(problem: Any, place: str, events: Iterable[Event], states: list
         names = [*event.add, *event.set]
         if unknown := [n for n in names if n not in states]:
             raise ProblemError(
-                f"{place}event {number} changes {unknown}; the states are {states}."
-                f"{closest(unknown[0], states)}"
+                f"{place}event {number} changes {unknown}, which are not states. The states are "
+                f"{states}.{closest(unknown[0], states)}"
             )
         for role, value in event.amounts:
             if isinstance(value, str) and value not in problem.parameters:
                 raise ProblemError(
                     f"{place}{role} of event {number} is '{value}', which is not among the "
-                    f"parameters {list(problem.parameters)}. Name it in parameters=[...], or give "
+                    f"parameters {list(problem.parameters)}. Name it in parameters=[...], or pass "
                     "a number or a rule: lambda m, t: m.dose."
                 )

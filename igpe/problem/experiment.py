@@ -58,13 +58,13 @@ EXAMPLES = {
 def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
     """Raise DataError unless the arguments of an experiment have the right kind."""
     if not isinstance(name, str):
-        raise DataError(f"name is {shown(name)}; an experiment's name is a text: name='run1'.")
+        raise DataError(f"name is {shown(name)}; expected a string: name='run1'.")
     for role, given in mappings.items():
         require_mapping(role, given, EXAMPLES[role], DataError)
     if isinstance(only, str):
-        raise DataError(f"only={only!r} is one text; wanted a list of columns: only=[{only!r}].")
+        raise DataError(f"only={only!r} is a string; expected a list of columns: only=[{only!r}].")
     if only is not None and not isinstance(only, Iterable):
-        raise DataError(f"only is {shown(only)}; wanted a list of columns: only=['A', 'B'].")
+        raise DataError(f"only is {shown(only)}; expected a list of columns: only=['A', 'B'].")
 
 
 def start_time_of(times: FloatArray, given: float | None) -> float:
@@ -74,19 +74,19 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if begin is None:
         if last - first < first > 0:
             raise DataError(
-                f"The measurements run from {first:g} to {last:g}; it is not clear when the "
-                f"experiment started. Say it: start_time=0.0, or start_time={first:g}."
+                f"The measurements run from {first:g} to {last:g}; igpe cannot tell when the "
+                f"experiment started. Pass start_time=0.0, or start_time={first:g}."
             )
         begin = min(first, 0.0)
     if not is_finite(begin) or begin > first:
         raise DataError(
-            f"start_time is {shown(begin)}, but the first measurement is at {first:g}; give a "
-            "number: an experiment starts no later than its first measurement."
+            f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
+            "finite number that is not after it."
         )
     if begin == last:
         raise DataError(
-            f"The only measurements are at {last:g}, where the experiment starts, so nothing is "
-            "seen of what happens; add later ones, or give the earlier start: start_time=..."
+            f"All measurements are at {last:g}, the start of the experiment. Add later "
+            "measurements, or pass an earlier start_time=..."
         )
     return float(begin)
 
@@ -108,13 +108,13 @@ class Unknown(Suggesting):
         if not (is_finite(self.lower, self.upper) and self.lower < self.upper):
             raise DataError(
                 f"An unknown start value has bounds [{shown(self.lower)}, {shown(self.upper)}]; "
-                "give finite bounds with lower < upper, or a number if the value is known."
+                "expected finite bounds with lower < upper. Give a number if the value is known."
             )
         g = self.guess
         if g is not None and not (is_finite(g) and self.lower <= g <= self.upper):
             raise DataError(
                 f"The guess {shown(g)} of an unknown start value lies outside its bounds "
-                f"[{self.lower:g}, {self.upper:g}]; give a number inside, or leave it out."
+                f"[{self.lower:g}, {self.upper:g}]. Give a number inside, or leave it out."
             )
 
 
@@ -412,9 +412,9 @@ def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
         is_profile = callable(value) or isinstance(value, (Mapping, pd.Series))
         if not (is_profile or isinstance(value, (str, Unknown)) or is_finite(value)):
             raise DataError(
-                f"The start value of '{name}' is {value!r}; give a finite number, the name of a "
-                "parameter, igpe.Unknown(lower, upper), or for all members of an indexed variable "
-                "a function or a Series of their indices."
+                f"The start value of '{name}' is {value!r}; expected a finite number, the name of "
+                "a parameter or igpe.Unknown(lower, upper). For all members of an indexed "
+                "variable pass a function or a Series of their indices."
             )
     return {n: float(v) if is_finite(v) else v for n, v in start.items()}
 
@@ -429,7 +429,7 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     require_mapping("steady", given, "steady={'feed': 0.0}", DataError)
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
-            f"steady holds {lost}; wanted finite numbers for inputs: steady={{'feed': 0.0}}, or "
+            f"steady holds {lost}; expected finite numbers for inputs: steady={{'feed': 0.0}}, or "
             "True where they are those of the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}

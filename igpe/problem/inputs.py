@@ -163,12 +163,12 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
         number = float(value)
     except (TypeError, ValueError):
         raise DataError(
-            f"Input '{name}' is a {type(value).__name__}; wanted a number, igpe.linear_input(times,"
-            " values), igpe.step_input(times, values), a pandas Series over time, a DataFrame with "
-            "a column 'time', or a function of time."
+            f"Input '{name}' is a {type(value).__name__}; expected a number, "
+            "igpe.linear_input(times, values), igpe.step_input(times, values), a pandas Series "
+            "over time, a DataFrame with a column 'time', or a function of time."
         ) from None
     if not np.isfinite(number):
-        raise DataError(f"Input '{name}' is {number}; give it a finite value.")
+        raise DataError(f"Input '{name}' is {number}. Give it a finite value.")
     return number
 
 
@@ -206,8 +206,8 @@ def _read_series(name: str, series: "pd.Series[float]") -> Table:
         return linear_input(series.index.to_numpy(dtype=float), series.to_numpy(dtype=float))
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"The Series of input '{name}' is not made of numbers ({error}); its index must be the "
-            "times, in the unit of the model's time."
+            f"The Series of input '{name}' does not contain numbers ({error}). Its index must "
+            "hold the times, in the unit of the model's time."
         ) from None
     except DataError as error:
         raise DataError(f"Input '{name}': {error}") from None
@@ -217,18 +217,21 @@ def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
     try:
         t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise DataError(f"An input table is not made of numbers ({error}); clean it.") from None
+        raise DataError(
+            f"An input table has entries that are not numbers ({error}). Remove or correct them."
+        ) from None
     if t.ndim != 1 or t.shape != v.shape or len(t) == 0:
         raise DataError(
-            f"An input table has {t.size} times and {v.size} values; give one value for each time."
+            f"An input table has {t.size} times and {v.size} values. Give one value for each time."
         )
     if not np.isfinite([t, v]).all():
         raise DataError(
-            "An input table has NaN or infinite entries; inputs must be known: fill them."
+            "An input table has NaN or infinite entries. Inputs must be known at all times: fill "
+            "the gaps."
         )
     if len(falls := t[1:][np.diff(t) <= 0]):
         raise DataError(
-            f"The times of an input table do not increase at {falls[0]:g}; sort them and keep each "
-            "once (use igpe.step_input for jumps)."
+            f"The times of an input table do not increase at {falls[0]:g}. Sort them and keep "
+            "each once (use igpe.step_input for jumps)."
         )
     return Table(t, v, hold)

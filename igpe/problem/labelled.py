@@ -38,8 +38,8 @@ def read_labelled(experiments: Any) -> tuple[Builder, list[str], list[Experiment
     others = [type(e).__name__ for e in given if not hasattr(e, "get_labeled_model")]
     if others or not given:
         raise ModelError(
-            f"from_parmest was given {others or 'nothing'}; wanted a list of parmest experiments, "
-            "each with a method get_labeled_model()."
+            f"from_parmest was given {others or 'nothing'}; expected a list of parmest "
+            "experiments, each with a method get_labeled_model()."
         )
     runs: list[Experiment] = []
     parameters: list[str] = []
@@ -49,8 +49,8 @@ def read_labelled(experiments: Any) -> tuple[Builder, list[str], list[Experiment
         names = [v.name for v in model.unknown_parameters]
         if parameters and names != parameters:
             raise ModelError(
-                f"Experiment {number} has the unknown parameters {names}, the first has "
-                f"{parameters}; all must have the same."
+                f"Experiment {number} has the unknown parameters {names}, the first one "
+                f"{parameters}. All experiments need the same."
             )
         parameters = names
         runs.append(_experiment(str(number), instance, inputs | _held_controls(instance)))

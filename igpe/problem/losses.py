@@ -151,15 +151,16 @@ class PiecewiseConstant:
         breaks = list(self.breaks) if isinstance(self.breaks, Iterable) else [self.breaks]
         if not (breaks and is_finite(*breaks) and (np.diff(breaks) > 0).all()):
             raise ProblemError(
-                f"The breaks {breaks} of a time-varying unknown do not increase; give a tuple of "
-                "numbers, each time once, in order."
+                f"The breaks {breaks} of a time-varying unknown do not increase. Give a tuple of "
+                "increasing numbers."
             )
         object.__setattr__(self, "breaks", tuple(float(b) for b in breaks))
         sound = is_number(self.lower, self.upper) and is_finite(self.penalty)
         if not (sound and self.lower < self.upper and self.penalty >= 0):
             raise ProblemError(
-                f"A time-varying unknown has bounds [{shown(self.lower)}, {shown(self.upper)}] and "
-                f"penalty {shown(self.penalty)}; give lower < upper and a penalty of 0 or more."
+                f"A time-varying unknown has bounds [{shown(self.lower)}, {shown(self.upper)}] "
+                f"and penalty {shown(self.penalty)}; expected lower < upper and a penalty of 0 or "
+                "more."
             )
 
     def begins(self, first: float, last: float) -> tuple[float, ...]:
@@ -265,8 +266,8 @@ class Prior(Checked):
         sound = len(self.parameters) == LAWS[self.law].size
         if not sound or not np.isfinite(self._distribution.logpdf(self._distribution.median())):
             raise ProblemError(
-                f"A {self.law} prior has the parameters {self.parameters}; wanted "
-                f"{LAWS[self.law].size} numbers, those of its width being positive."
+                f"A {self.law} prior has the parameters {self.parameters}; expected "
+                f"{LAWS[self.law].size} numbers, with a positive width."
             )
 
     @property

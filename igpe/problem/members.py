@@ -113,7 +113,7 @@ def _neighbours(
         x = float(keys[place])
         if not grid[0] < x < grid[-1]:
             raise DataError(
-                f"The column '{name}' is at {x:g}, but the model reaches from {grid[0]:g} to "
+                f"The column '{name}' is at {x:g}, but the model's grid runs from {grid[0]:g} to "
                 f"{grid[-1]:g}. Give the position in the unit of the model's grid."
             )
         k = int(np.searchsorted(grid, x))

@@ -57,7 +57,7 @@ def along_time(
         other = called.get(quantity)
         if other in used and name in used:
             raise ModelError(
-                f"'{other}' and '{name}' are one quantity (a Reference); use one of the names."
+                f"'{other}' and '{name}' are the same quantity (a Reference). Use one of the names."
             )
         if other is None or other not in used:
             called[quantity] = name
@@ -158,8 +158,8 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
     """
     if not hasattr(model, "component_objects"):
         raise ModelError(
-            f"The builder returned a {type(model).__name__}; wanted a Pyomo model "
-            "(did it forget `return m`?)."
+            f"The builder returned a {type(model).__name__}; expected a Pyomo model. Is `return "
+            "m` missing?"
         )
     # After discretisation pyomo.dae only changes the ctype of a DerivativeVar, not its class.
     derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
@@ -167,8 +167,8 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
     derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
     if not derivatives:
         raise ModelError(
-            f"The model has no derivative by its time '{time.name}': nothing in it changes by a "
-            "differential equation of the time. Declare one: m.dc = DerivativeVar(m.c, wrt=m.t)."
+            f"The model has no derivative by its time '{time.name}', so it has no differential "
+            "equation in time. Declare one: m.dc = DerivativeVar(m.c, wrt=m.t)."
         )
     scalars, variables = along_time(model, time, pyo.Var, used=used)
     added = {id(d.parent_block().component(f"{d.local_name}_disc_eq")) for d in derivatives}
@@ -207,13 +207,13 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
     sets = list(model.component_objects(ContinuousSet))
     if not sets:
         raise ModelError(
-            "The model has no pyomo.dae ContinuousSet, so it is not dynamic. Make one of the "
-            "times: m.t = ContinuousSet(initialize=times)."
+            "The model has no pyomo.dae ContinuousSet, so it is not dynamic. Declare one for the "
+            "time: m.t = ContinuousSet(initialize=times)."
         )
     if not derivatives:
         raise ModelError(
-            "The model has no pyomo.dae DerivativeVar: nothing in it changes by a differential "
-            "equation. Declare one for each state: m.dA = DerivativeVar(m.A)."
+            "The model has no pyomo.dae DerivativeVar, so it has no differential equations. "
+            "Declare one for each state: m.dA = DerivativeVar(m.A)."
         )
     undiscretised = [s for s in sets if not s.get_discretization_info()]
     candidates = undiscretised or sets
@@ -244,14 +244,14 @@ def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[floa
     for derivative in derivatives:
         if len(derivative.get_continuousset_list()) > 1:
             raise ModelError(
-                f"'{derivative.name}' is a higher or mixed derivative; make the first derivative a "
-                "state of its own: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx == m.v."
+                f"'{derivative.name}' is a higher or mixed derivative. Make the first derivative "
+                "a state of its own: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx == m.v."
             )
         state = derivative.get_state_var()
         for index, data in derivative.items():
             name, t = home[id(state[index])]
             if t in slopes.setdefault(name, {}):
-                raise ModelError(f"State '{name}' has two DerivativeVars; keep one of them.")
+                raise ModelError(f"State '{name}' has two DerivativeVars. Keep one of them.")
             slopes[name][t] = data
     return slopes
 
@@ -292,8 +292,8 @@ def _changing(
             continue
         if len({data.value for data in later}) > 1:
             raise ModelError(
-                f"'{name}' is fixed at numbers that change with time, and the equations use its "
-                "derivative. Skip its balance there, or write what it follows as an equation."
+                f"'{name}' is fixed at values that change with time, and the equations use its "
+                "derivative. Skip its balance there, or write an equation for it."
             )
         for data in series.values():
             data.fix(0.0)

@@ -60,7 +60,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
         warnings[""] = (
             f"The builder discretises the time '{time.name}'. igpe integrates the differential "
             "equations; only igpe.Collocation keeps this discretisation. Remove "
-            "TransformationFactory('dae....') from the builder, unless that is meant."
+            "TransformationFactory('dae....') from the builder, unless you want it."
         )
     for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
         warnings = unit_warnings(instance) | warnings

@@ -202,10 +202,11 @@ class Problem(Suggesting):
         require_mapping("fixing", values, "problem.fixing({'k1': 0.5})", ProblemError)
         if unknown := [n for n in values if n not in self.unknowns.names]:
             raise ProblemError(
-                f"{unknown} are no unknowns of the problem; it has {list(self.unknowns.names)}."
+                f"Unknown parameter names: {unknown}. The problem's unknowns are "
+                f"{list(self.unknowns.names)}."
             )
         if lost := {n: v for n, v in values.items() if not is_finite(v)}:
-            raise ProblemError(f"Unknowns cannot be held at {lost}; give finite numbers.")
+            raise ProblemError(f"Unknowns cannot be held at {lost}. Give finite numbers.")
         smaller = self._copied()
         held = {n: float(v) for n, v in values.items()}
         smaller.fixed = MappingProxyType({**self.fixed, **held})
@@ -257,9 +258,9 @@ class Problem(Suggesting):
         space = {name: grid.refined() for name, grid in self._given["space"].items()}
         if not space:
             raise ProblemError(
-                "The problem has no grid that igpe could refine: it has no space=. Leave the "
-                "ContinuousSet undiscretised in the builder, and pass "
-                "igpe.Problem(..., space={'x': 50})."
+                "The problem has no space=, so igpe has no grid to refine. Leave the "
+                "ContinuousSet undiscretised in the builder, and pass igpe.Problem(..., "
+                "space={'x': 50})."
             )
         return _made_again({**self._given, "space": space}, self.fixed, self._weights, ())
 
@@ -380,8 +381,9 @@ def takes_problem(function: Call) -> Call:
         for one in given:
             if not isinstance(one, Problem):
                 raise ProblemError(
-                    f"igpe.{function.__name__} needs an igpe.Problem first; got {_kind(one)}. Make "
-                    f"one: problem = {EXAMPLE}, then call igpe.{function.__name__}(problem)."
+                    f"igpe.{function.__name__} needs an igpe.Problem first; got {_kind(one)}. "
+                    f"Create one: problem = {EXAMPLE}, then call "
+                    f"igpe.{function.__name__}(problem)."
                 )
         return function(*arguments, **named)
 

@@ -38,10 +38,10 @@ def expanded(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str,
     Members that every model fixes are left out: they are known.
     """
     if isinstance(names, str):
-        raise ProblemError(f"{role}={names!r} is one text; wanted names: {role}=[{names!r}].")
+        raise ProblemError(f"{role}={names!r} is a string; expected a list: {role}=[{names!r}].")
     listed = list(names) if isinstance(names, Iterable) else [names]
     if not all(isinstance(name, str) for name in listed):
-        raise ProblemError(f"{role} is {shown(names)}; wanted names: {role}=['k1', 'k2'].")
+        raise ProblemError(f"{role} is {shown(names)}; expected names: {role}=['k1', 'k2'].")
 
     def is_known(name: str) -> bool:
         members = [i.scalars[name] for i in instances if name in i.scalars]
@@ -54,7 +54,7 @@ def expanded(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str,
         free = [s for s in members if not is_known(s)]
         every += free if free and name not in scalars else members or [name]
     if twice := sorted({n for n in every if every.count(n) > 1}):
-        raise ProblemError(f"Parameters {twice} are listed more than once; list each once.")
+        raise ProblemError(f"Parameters {twice} are listed more than once. List each once.")
     return tuple(every)
 
 
@@ -69,20 +69,21 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
             high = np.inf if upper is None else float(upper)
         except (TypeError, ValueError):
             raise ProblemError(
-                f"The bounds of parameter '{name}' are {pair!r}; give a pair (lower, upper), with "
-                "None where there is no bound."
+                f"The bounds of parameter '{name}' are {pair!r}; expected a pair (lower, upper), "
+                "with None for no bound."
             ) from None
         if not low < high:
             raise ProblemError(
-                f"Parameter '{name}' has bounds [{low:g}, {high:g}]; wanted lower < upper. Fix the "
-                "variable in the model if it is known; exchange the bounds if they are crossed."
+                f"Parameter '{name}' has bounds [{low:g}, {high:g}]; expected lower < upper. Fix "
+                "the variable in the model if its value is known; exchange the bounds if they "
+                "are crossed."
             )
         first = first or (low, high)
         lowest, highest = max(lowest, low), min(highest, high)
         if not lowest < highest:
             raise ProblemError(
                 f"Parameter '{name}' has bounds {first} in one experiment's model and "
-                f"{(low, high)} in another's, which do not overlap; give it the same bounds, or "
+                f"{(low, high)} in another's, which do not overlap. Give it the same bounds, or "
                 "make it local."
             )
     return lowest, highest
@@ -103,8 +104,8 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     rows = zip(inside.names, inside.lower, inside.upper, strict=True)
     if loose := [n for n, low, high in rows if not (low > 0 and np.isfinite(high))]:
         raise ProblemError(
-            f"{loose} are sought in logarithms, but their bounds are not positive and finite; give "
-            f"them: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
+            f"{loose} are searched in logarithms, which needs positive, finite bounds. Pass them: "
+            f"parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
     return replace(box, logarithmic=chosen)
 
@@ -116,7 +117,7 @@ def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Exp
     others = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
     if others or not runs:
         raise ProblemError(
-            f"experiments holds {others or 'nothing'}; wanted one or several igpe.Experiment, "
+            f"experiments holds {others or 'nothing'}; expected one or several igpe.Experiment, "
             "for example [igpe.Experiment(pd.read_csv('run1.csv'), start={...})]."
         )
     named = [copy.copy(e) for e in runs]
@@ -124,7 +125,9 @@ def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Exp
         e.name = e.name or str(number)
     names = [e.name for e in named]
     if len(set(names)) < len(names):
-        raise ProblemError(f"The experiments are named {names}; give each its own name.")
+        raise ProblemError(
+            f"Several experiments have the same name: {names}. Give each its own name."
+        )
     return named
 
 
@@ -150,8 +153,8 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(
                     f"The error of '{name}' is proportional to its value in '{given}', whose zero "
-                    "is not that of the model's unit; give the data in the model's unit, or sigma "
-                    "as a number."
+                    "differs from that of the model's unit. Give the data in the model's unit, "
+                    "or sigma as a number."
                 )
             models[name] = models[name].scaled(factor)
         measurements = converted(measurements, name, factor, offset)
@@ -168,12 +171,12 @@ def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
     """What a problem is made of has the right kind; names are looked up later."""
     if not isinstance(local, Iterable):
         raise ProblemError(
-            f"local is {shown(local)}; wanted a list of parameters (empty if all are shared): "
+            f"local is {shown(local)}; expected a list of parameters (empty if all are shared): "
             "local=['k1']."
         )
     if not isinstance(loss, Loss):
         raise ProblemError(
-            f"loss is {shown(loss)}; wanted igpe.losses.LeastSquares(), igpe.losses.L1() or "
+            f"loss is {shown(loss)}; expected igpe.losses.LeastSquares(), igpe.losses.L1() or "
             "igpe.losses.Huber(delta)."
         )
     for role, given in mappings.items():
@@ -181,7 +184,7 @@ def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
         require_mapping(role, given, f"{role}={{'k1': {wanted}}}", ProblemError)
         for name, one in given.items():
             if not isinstance(one, kind):
-                raise ProblemError(f"{role} of '{name}' is {shown(one)}; wanted {wanted}.")
+                raise ProblemError(f"{role} of '{name}' is {shown(one)}; expected {wanted}.")
 
 
 def check_weights(
@@ -190,21 +193,22 @@ def check_weights(
     """Standard deviations of all or of none; a prior means nothing beside unknown ones."""
     if others := [n for n in priors if n not in unknowns.names]:
         raise ProblemError(
-            f"Priors are given for {others}, which are no unknowns; the unknowns are "
+            f"Priors are given for {others}, which are not unknowns. The unknowns are "
             f"{list(unknowns.names)}."
         )
     known = [e.name for e in experiments if e.sigma_known or e.estimated_sigma]
     unknown = [e.name for e in experiments if e.name not in known]
     if known and unknown:
         raise ProblemError(
-            f"The experiments {known} have standard deviations, {unknown} have none, so they "
-            "cannot be weighed against each other; give all experiments sigma=..., or none."
+            f"The experiments {known} have standard deviations, {unknown} have none, so igpe "
+            "cannot weight them against each other. Pass sigma=... for all experiments, or for "
+            "none."
         )
     if priors and unknown:
         raise ProblemError(
-            f"Priors are given for {list(priors)}, but their weight beside measurements of "
-            "unknown exactness would depend on the units; give the measurements standard "
-            "deviations (sigma=...), or leave the priors out."
+            f"Priors are given for {list(priors)}, but the measurements have no standard "
+            "deviations, so the weight of a prior would depend on the units. Pass sigma=..., or "
+            "leave the priors out."
         )
 
 
@@ -218,8 +222,8 @@ def held_sigma(experiments: Sequence[Experiment], sigma: Any) -> tuple[FloatArra
     fits = [s.shape for s in held] == [(n,) for n in sizes]
     if not (fits and all((np.isfinite(s) & (s > 0)).all() for s in held)):
         raise ProblemError(
-            f"Standard deviations to be held are {shown(sigma)}; give an array of positive numbers "
-            f"for each experiment, as long as {sizes}."
+            f"The standard deviations are {shown(sigma)}; expected an array of positive numbers "
+            f"for each experiment, of the lengths {sizes}."
         )
     return held
 
@@ -239,9 +243,7 @@ def check_problem(problem: Any) -> None:
     starts = [s for e in problem.experiments for s in e.start.values()]
     is_nothing = not problem.parameters and not problem.time_varying
     if is_nothing and not any(isinstance(s, Unknown) for s in starts):
-        raise ProblemError(
-            "No parameters are named; list the model's Vars that are to be estimated."
-        )
+        raise ProblemError("No parameters are named. List the Vars of the model to estimate.")
     runs = [*zip(problem.experiments, problem.instances, problem.starts, strict=True)]
     places = [f"Experiment '{e.name}': " * (len(runs) > 1) for e in problem.experiments]
     for place, (_, instance, _) in zip(places, runs, strict=True):
@@ -249,8 +251,8 @@ def check_problem(problem: Any) -> None:
             _check_parameter(problem, place, name, instance)
         if unknown := [n for n in problem.time_varying if n not in instance.series]:
             raise ProblemError(
-                f"{place}time_varying names {unknown}; the model's variables over time that are no "
-                f"states are {sorted(instance.series)}."
+                f"{place}time_varying names {unknown}; the model's variables over time that are "
+                f"not states are {sorted(instance.series)}."
             )
     times = {e.units.get("time", "") for e in problem.experiments}
     if len(times) > 1 and not time_unit(problem.instances[0]):
@@ -271,7 +273,7 @@ def check_problem(problem: Any) -> None:
 def _check_parameter(problem: Any, place: str, name: str, instance: Instance) -> None:
     if instance.over_time(name) is not None:
         raise ProblemError(
-            f"{place}'{name}' varies with time, so it is no parameter; declare it in "
+            f"{place}'{name}' varies with time, so it cannot be a parameter. Declare it in "
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
@@ -284,8 +286,9 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     component = instance.scalars[name]
     if component.is_variable_type() and not component.is_continuous():
         raise ProblemError(
-            f"{place}parameter '{name}' is a Var of the domain {component.domain.name}; igpe "
-            "estimates real numbers. Use pyo.Reals with bounds, or estimate once for each value."
+            f"{place}parameter '{name}' is a Var of the domain {component.domain.name}, but igpe "
+            "estimates real numbers. Use pyo.Reals with bounds, or run one estimate for each "
+            "value."
         )
     if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
         raise ProblemError(
@@ -298,8 +301,8 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
     if len(units) > 1 and name not in problem.local:
         raise ProblemError(
-            f"Parameter '{name}' has the units {sorted(units)} in the experiments' models; give it "
-            "one unit, or make it local."
+            f"Parameter '{name}' has the units {sorted(units)} in the experiments' models. Give "
+            "it one unit, or make it local."
         )
 
 
@@ -307,7 +310,7 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
     if unknown := [n for n in experiment.measured if instance.over_time(n) is None]:
         known = [*instance.states, *instance.series, *instance.expressions]
         raise DataError(
-            f"Columns {unknown} are nothing that varies with time in the model, which has "
+            f"The model has no quantities over time named {unknown}. It has "
             f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
             "add an Expression over time for what is measured, or leave them out with only=[...]."
         )
@@ -321,7 +324,7 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         if column in experiment.units:
             raise DataError(
                 f"units are given for '{column}', whose standard deviation is estimated in the "
-                "model's unit; convert the measurements, and leave the unit out."
+                "model's unit. Convert the measurements and leave the unit out."
             )
 
 
@@ -335,12 +338,12 @@ def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: In
     for name in experiment.inputs:
         given = f"{place}'{name}' is given as an input"
         if name in problem.parameters:
-            raise ProblemError(f"{given} and named as a parameter; take one away.")
+            raise ProblemError(f"{given} and named as a parameter. Remove one of the two.")
         if name in problem.time_varying:
-            raise ProblemError(f"{given} and estimated by time_varying=; take one away.")
+            raise ProblemError(f"{given} and estimated by time_varying=. Remove one of the two.")
         if name in instance.states or name in experiment.measured:
             raise ProblemError(
-                f"{given}, but the model computes it or the data measure it; take one of them away."
+                f"{given}, but the model computes it or the data measure it. Remove one of the two."
             )
         if name not in known:
             raise ProblemError(
@@ -408,4 +411,4 @@ def _check_free(problem: Any, experiment: Experiment, instance: Instance) -> Non
         data = next(iter(series.values()))
         given = name in {*experiment.inputs, *problem.time_varying} or data.is_variable_type()
         if not given and value(data, exception=False) is None:
-            raise ProblemError(f"Input '{name}' has no value; give it in Experiment(inputs=...).")
+            raise ProblemError(f"Input '{name}' has no value. Pass it in Experiment(inputs=...).")

@@ -109,14 +109,14 @@ class FiniteDifference:
     def __post_init__(self) -> None:
         if not (isinstance(self.intervals, int) and self.intervals > 1):
             raise ProblemError(
-                f"A grid in space has {shown(self.intervals)} intervals; give a whole number of at "
-                f"least 2: {EXAMPLE}."
+                f"A grid in space has {shown(self.intervals)} intervals; expected a whole number "
+                f"of at least 2: {EXAMPLE}."
             )
         if self.scheme not in SCHEMES:
             raise ProblemError(
-                f"The scheme {shown(self.scheme)} is none of {list(SCHEMES)}. Take 'backward' "
-                "where the flow is towards larger positions, 'forward' where it is towards smaller "
-                "ones, 'central' for diffusion."
+                f"The scheme {shown(self.scheme)} is none of {list(SCHEMES)}. Use 'backward' for "
+                "flow towards larger positions, 'forward' for flow towards smaller ones, and "
+                "'central' for diffusion."
             )
 
     def refined(self) -> "FiniteDifference":
@@ -145,7 +145,7 @@ def read_space(given: Any) -> dict[str, FiniteDifference]:
     require_mapping("space", given, EXAMPLE, ProblemError)
     grids = {n: FiniteDifference(g) if isinstance(g, int) else g for n, g in given.items()}
     if lost := {n: shown(g) for n, g in grids.items() if not isinstance(g, FiniteDifference)}:
-        raise ProblemError(f"space holds {lost}; wanted grids: {EXAMPLE}.")
+        raise ProblemError(f"space holds {lost}; expected grids: {EXAMPLE}.")
     return grids
 
 

@@ -25,7 +25,9 @@ def as_members(experiment: Experiment, instance: Instance) -> Experiment:
     names = {n: n if "[" not in n else named(n, known) or n for n in experiment.told}
     if len(set(names.values())) < len(names):
         twice = sorted(n for n in names if [*names.values()].count(names[n]) > 1)
-        raise DataError(f"The columns {twice} are one quantity of the model; keep one of them.")
+        raise DataError(
+            f"The columns {twice} are the same quantity of the model. Keep one of them."
+        )
     start = _starts(experiment.start, list(instance.states))
     if start == experiment.start and all(new == old for old, new in names.items()):
         return experiment
@@ -54,7 +56,7 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
             found[name] = value
         elif isinstance(value, Unknown):
             raise ProblemError(
-                f"start gives '{name}' as igpe.Unknown, which stands for the states "
+                f"start gives '{name}' as igpe.Unknown, but the name stands for several states: "
                 f"{list(members)[:SHOWN]}, .... For one unknown value of all make it a Var, "
                 f"m.start = pyo.Var(bounds=({value.lower:g}, {value.upper:g})), name it in "
                 f"parameters and write start={{'{name}': 'start'}}; or name each member."
@@ -99,7 +101,7 @@ def _profile(name: str, given: Any) -> Callable[[tuple[str, ...]], Start]:
                 ) from error
         if not is_finite(value):
             raise ProblemError(
-                f"The start profile of '{name}' is {shown(value)} at {place}; wanted a finite "
+                f"The start profile of '{name}' is {shown(value)} at {place}; expected a finite "
                 "number."
             )
         return float(value)

@@ -59,7 +59,9 @@ def read_csv(path: Path) -> pd.DataFrame:
     rows = _rows(lines, separator)
     fields = [field for row in rows for field in row]
     if any(len(field) > FIELD for field in fields):
-        raise DataError(f"'{path}' has an entry of more than {FIELD} letters, so it is no table.")
+        raise DataError(
+            f"'{path}' has an entry of more than {FIELD} characters, so it is not a table."
+        )
     breaks = max(text.count("\n") + text.count("\r"), 1)
     require_cells(path, breaks, max(len(rows[0]) if rows else 0, text.count(separator) // breaks))
     has_comma = separator != "," and any(map(_WITH_COMMA.fullmatch, fields))
@@ -223,9 +225,11 @@ def read_table(data: Data) -> pd.DataFrame:
     table = data if isinstance(data, pd.DataFrame) else _read_file(data)
     table = with_index(table, ROLES)
     if nameless := [c for c in table.columns if not isinstance(c, str)]:
-        raise DataError(f"Columns {nameless} are not named by text; name them as the model does.")
+        raise DataError(
+            f"The names of the columns {nameless} are not strings. Name them as the model does."
+        )
     if twice := sorted(c for c, count in Counter(table.columns).items() if count > 1):
-        raise DataError(f"Columns {twice} occur more than once; give each its own name.")
+        raise DataError(f"Columns {twice} occur more than once. Give each its own name.")
     return table
 
 
@@ -258,13 +262,13 @@ def open_file(data: str | Path, readers: Mapping[str, Callable[[Path], Read]]) -
     if not is_path or Path(data).suffix.lower() not in readers:
         what = f"'{data}' is not a table igpe reads"
         raise DataError(
-            f"{what if is_path else f'The data are a {type(data).__name__}'}; wanted a DataFrame "
-            f"or the path of a file that ends in {', '.join(readers)}."
+            f"{what if is_path else f'The data are a {type(data).__name__}'}; expected a "
+            f"DataFrame or the path of a file that ends in {', '.join(readers)}."
         )
     path, ending = Path(data), Path(data).suffix.lower()
     if not path.is_file():
         raise DataError(
-            f"There is no file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
+            f"No such file: '{path}' (current folder: {Path.cwd()}).{closest_file(path)}"
         )
     try:
         return readers[ending](path)
@@ -276,7 +280,7 @@ def open_file(data: str | Path, readers: Mapping[str, Callable[[Path], Read]]) -
     except DataError:
         raise
     except Exception as error:  # every package that reads files has errors of its own
-        reason = f"it is no sound {path.suffix} file"  # other packages speak of their own insides
+        reason = f"it is not a valid {path.suffix} file"  # other packages' texts name their insides
         if ending not in PACKAGES:
             text = str(error).strip() or type(error).__name__
             reason = text.splitlines()[0][:LONGEST].rstrip(".")
@@ -298,9 +302,9 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     present = list(table.columns)
     if missing := [c for c, new in columns.items() if not {c, new} & {*present, "experiment"}]:
         raise DataError(
-            f"The table has no columns {missing}, which columns={{...}} names; its columns are "
-            f"{present}.{closest(missing[0], present)} Mend the names in columns={{...}}, or in "
-            "the table's first line."
+            f"The table has no columns {missing}, which columns={{...}} names. Its columns are "
+            f"{present}.{closest(missing[0], present)} Correct the names in columns={{...}}, or "
+            "in the table's first line."
         )
     return read_table(table.rename(columns=dict(columns)))
 
@@ -341,21 +345,21 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
             "Rename the one that holds the times, or name it: columns={'t / h': 'time'}."
         )
     if len(table) == 0:
-        raise DataError("The table has no rows; at least one measurement is needed.")
+        raise DataError("The table has no rows. Give at least one measurement.")
     times = numbers(table, "time")
     if not np.isfinite(times).all():
         row = int(np.flatnonzero(~np.isfinite(times))[0])
         raise DataError(
-            f"The time in row {row}{where} (the first is row 0) is {times[row]}; every row needs a "
-            "finite time. Fill it in, or remove the row."
+            f"The time in row {row}{where} (the first is row 0) is {times[row]}. Every row needs "
+            "a finite time: fill it in, or remove the row."
         )
     step = np.diff(times)
     if (step < 0).any():
         row = int(np.flatnonzero(step < 0)[0]) + 1
         raise DataError(
             f"The times are not sorted{where}: row {row} has {times[row]:g} after "
-            f"{times[row - 1]:g}. "
-            "Sort the table by time; give several runs as several experiments."
+            f"{times[row - 1]:g}. Sort the table by time. Pass several runs as several "
+            "experiments."
         )
     if (step == 0).any() and not replicates:
         row = int(np.flatnonzero(step == 0)[0])
@@ -378,17 +382,19 @@ def select_columns(
         if unknown := [c for c in chosen if c not in columns]:
             raise DataError(f"Columns {unknown} are not in the table, which has {columns}.")
         if len(set(chosen)) < len(chosen) or "time" in chosen:
-            raise DataError(f"only={chosen}: name each measured column once, without the time.")
+            raise DataError(
+                f"only={chosen} is not valid. Name each measured column once, without the time."
+            )
     if not chosen:
-        raise DataError(f"The table has no measured column beside {columns}; add one.")
+        raise DataError(f"The table has no measured column, only {columns}. Add one.")
     for name in chosen:
         values = numbers(table, name)
         if np.isinf(values).any():
             raise DataError(
-                f"Column '{name}' has infinite entries; leave missing values empty (NaN)."
+                f"Column '{name}' has infinite entries. Leave missing values empty (NaN)."
             )
         if np.isnan(values).all():
-            raise DataError(f"Column '{name}' has no numbers at all; leave it out with only=[...].")
+            raise DataError(f"Column '{name}' contains no numbers. Leave it out with only=[...].")
     return chosen
 
 
@@ -423,5 +429,5 @@ def workbook(sheets: Mapping[str, pd.DataFrame]) -> bytes:
                 texts = table.map(lambda v: cell(v) if isinstance(v, str) else v)
                 texts.rename(columns=cell).to_excel(writer, sheet_name=name, index=False)
     except ImportError:
-        raise DataError("An Excel file needs a package: pip install openpyxl") from None
+        raise DataError("Excel files need a package: pip install openpyxl") from None
     return content.getvalue()

@@ -21,12 +21,12 @@ def require_unit(text: str) -> str:
     raises ValueError for other characters than those of units, or powers of more than two digits
     """
     if not isinstance(text, str):
-        raise TypeError("it is no text")
+        raise TypeError("it is not a string")
     powers = text.count("**")
     if not _UNIT.fullmatch(text) or len(_POWER.findall(text)) != powers:
-        raise ValueError("it is no unit: wanted names, *, /, and powers such as m**2")
+        raise ValueError("it is not a unit; expected names, *, /, and powers such as m**2")
     if len(re.findall(r"\)\s*\*\*", text)) > 1:
-        raise ValueError("it holds powers of powers; multiply them out")
+        raise ValueError("it contains powers of powers; multiply them out")
     return text
 
 

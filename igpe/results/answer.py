@@ -214,13 +214,15 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     """What the measurements determine, around this set of values."""
     free = [p for p in result.estimates if p.remark != "given"]
     count = len(result.other_optima) + 1
-    sets = f"{count} sets of values explain the data alike; in this one: " if count > 1 else ""
+    sets = (
+        f"{count} sets of values explain the data equally well; in this one: " if count > 1 else ""
+    )
     if not free:
         return "all fixed", "good"
     marks = {p.name: MARKS[p.remark] for p in free}
     plain = [p for p in free if not marks[p.name]]
     if plain and not any(math.isfinite(p.standard_error) for p in plain):
-        why = "there are not more measurements than unknowns"
+        why = "no more measurements than unknowns"
         if result.measurements > len(free):
             why = "the model could not be integrated at the estimate"
         return f"{sets}errors unknown: {why}", "bad"
@@ -352,7 +354,7 @@ def _optimum(result: ResultData, prove: str) -> Line:
     words, grade = f"{status.value[0].lower()}{status.value[1:].rstrip('.')}", "bad"
     if status in SEARCHED:
         if proof is not None and has_better(result, proof):
-            words = f"not the best: igpe.certify met a smaller {word(result)}"
+            words = f"not the best: igpe.certify reached a smaller {word(result)}"
         elif proof is not None and proof.closed:
             gap = max(relative_gap(result.objective, proof.lower_bound), 0.0)
             exact = f"gap {100 * gap:.2g} %" if proof.lower_bound > 0 else "the fit is exact"
@@ -387,20 +389,22 @@ def actions(result: ResultData) -> list[str]:
     lines = []
     if result.other_optima:
         lines.append(
-            f"{len(result.other_optima) + 1} sets of values explain the data alike; see "
-            "result.details. Measure more, or narrow the bounds."
+            f"{len(result.other_optima) + 1} sets of values explain the data equally well (see "
+            "result.details). Measure more, or narrow the bounds."
         )
     if result.proof is not None and has_better(result, result.proof):
-        lines.append("igpe.certify met better values; see result.details, and fit from them.")
+        lines.append(
+            "igpe.certify reached better values. See result.details, and start a fit from them."
+        )
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]
-        then = "The intervals assume a right model: plot the residuals, improve it."
+        then = "The intervals assume a correct model. Plot the residuals and improve the model."
         lines.append(" ".join([*first, then]))
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
         what = listed(held) if len(held) <= MOST_NAMED else f"{len(held)} unknowns"
-        lines.append(f"At a bound: {what}. Widen a bound that is only a guess.")
+        lines.append(f"At a bound: {what}. Widen bounds that are only a guess.")
     return [*lines, *result.actions]
 
 
@@ -415,4 +419,7 @@ def _measure(result: ResultData) -> Iterator[str]:
             lost = [n for n in lost if n not in one.unknowns]
     if lost:
         what = listed(lost) if len(lost) <= MOST_NAMED else f"{len(lost)} unknowns"
-        yield f"Not determined: {what}. Fix some, or measure more (igpe.check, igpe.design)."
+        yield (
+            f"Not determined: {what}. Fix some of them, or measure more (see igpe.check and "
+            "igpe.design)."
+        )

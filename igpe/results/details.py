@@ -87,7 +87,7 @@ def _others(result: ResultData) -> Iterator[Chapter]:
     """Every other set of values that explains the data as well as chance allows."""
     count = len(result.other_optima) + 1
     for k, other in enumerate(result.other_optima, 2):
-        title = f"Set {k} of {count} that explain the data alike: {word(result)} "
+        title = f"Set {k} of {count} that explain the data equally well: {word(result)} "
         yield Chapter(f"{title}{other.objective:.6g}", _rows(other.estimates))
     if count > 1:
         yield Chapter(
@@ -95,9 +95,11 @@ def _others(result: ResultData) -> Iterator[Chapter]:
             sentences=(
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
                 "others lie within the threshold of the likelihood ratio.",
-                "Each interval holds around its own set only. Other measurements, or narrower "
-                "bounds, can tell the sets apart.",
-                "igpe.check(problem) says how many sets perfect measurements would leave.",
+                (
+                    "Each interval holds around its own set only. Other measurements, or narrower "
+                    "bounds, can distinguish the sets."
+                ),
+                "igpe.check(problem) reports how many sets perfect measurements would leave.",
             ),
         )
 
@@ -144,8 +146,9 @@ def fit(result: ResultData) -> Iterator[str]:
     )
     if math.isfinite(result.probability):
         yield (
-            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if model and "
-            f"standard deviations are right a larger one has probability {result.probability:.2g}."
+            f"Chi squared per degree of freedom {result.reduced_chi_squared:.3g}; if the model "
+            "and the standard deviations are correct, a larger value has probability "
+            f"{result.probability:.2g}."
         )
     elif result.relative_sigma:  # each quantity has its own, which a remark says
         return
@@ -153,7 +156,7 @@ def fit(result: ResultData) -> Iterator[str]:
         spread = math.sqrt(result.variance)
         yield f"Standard deviation of a residual {spread:.3g} (from the residuals)."
     elif not result.criterion:
-        yield "Errors are unknown: there are not more measurements than unknowns."
+        yield "Standard errors are not available: there are no more measurements than unknowns."
 
 
 def intervals(result: ResultData) -> Iterator[str]:
@@ -171,7 +174,7 @@ def intervals(result: ResultData) -> Iterator[str]:
     how = "linearised, but for those by profile likelihood" if result.profiled else "linearised"
     how = "by profile likelihood" if names <= result.profiled else how
     contradicted = result.adequacy is not None and result.adequacy.lacks
-    warning = " They assume that the model is right, which the residuals contradict."
+    warning = " They assume that the model is correct, which the residuals contradict."
     yield f"Intervals: {100 * result.confidence:g} %, {how}{more}.{warning * contradicted}"
 
 
@@ -189,13 +192,13 @@ def proofs(result: ResultData) -> Iterator[str]:
     yield from (f"Step 3: {c.sentence}" for c in result.certificates)
     if result.proof is None:
         why = result.unprovable or "Run igpe.certify(problem, result) to try."
-        yield f"Nothing is proved of the fit to the measurements. {why}"
+        yield f"The fit to the measurements is not proved to be the best. {why}"
         return
     yield result.proof.sentence
     if result.proof.objective < result.objective:
         pairs = zip(result.proof.unknowns, result.proof.parameters, strict=True)
         values = ", ".join(f"'{n}': {number(v)}" for n, v in pairs)
-        yield f"igpe.certify met {word(result)} {result.proof.objective:.6g} at {{{values}}}."
+        yield f"igpe.certify reached {word(result)} {result.proof.objective:.6g} at {{{values}}}."
 
 
 def _time(result: ResultData) -> Iterator[str]:

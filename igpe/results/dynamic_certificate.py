@@ -23,7 +23,7 @@ from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
 STOPPED = {
     Status.TIME_LIMIT: ", stopped at its time limit",
     Status.INTERRUPTED: ", stopped by you",
-    Status.INTEGRATION_BROKE: ", stopped at boxes whose solutions cannot be enclosed",
+    Status.INTEGRATION_BROKE: ", stopped where solutions could not be enclosed",
 }
 
 
@@ -81,7 +81,7 @@ class Certificate(Suggesting):
             return f"globally optimal by convexity ({self.method}, sum of squares {least}); {about}"
         if not self.lower_bound > 0 or not math.isfinite(self.lower_bound):
             why = "its bound is still 0, so " * math.isfinite(self.lower_bound)
-            return f"{least} is the least sum of squares found ({by}); {why}nothing is proved"
+            return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g}, "
             f"{100 * self.gap:.2g} % under the {least} found ({by}); {about}"
@@ -187,15 +187,15 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
             decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
             return (
-                f"Nothing is proved{stopped}: {self.objective:.6g} is the least sum of squares "
-                f"found {where}; {decided:.3g} % of this box is ruled out."
+                f"Nothing is proved{stopped}: {self.objective:.6g} is the smallest sum of squares "
+                f"reached {where}; {decided:.3g} % of this box is ruled out."
             )
         if self.lower_bound <= 0:
             return (
-                f"The sum of squares found, {self.objective:.3g}, is 0 but for rounding, so that "
-                f"no parameters {where} fit better."
+                f"The sum of squares, {self.objective:.3g}, is 0 up to rounding, so no "
+                f"parameters {where} fit better."
             )
-        left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is not decided"
+        left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
             f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
@@ -244,8 +244,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         for name in ("objective", "lower_bound", "cut"):
             if not is_finite(restored(given[name])):
                 raise DataError(
-                    f"The certificate's {name} is {restored(given[name])}, not a finite number, so "
-                    "that it proves nothing. Run igpe.certify again."
+                    f"The certificate's {name} is {restored(given[name])}, not a finite number; "
+                    "the certificate proves nothing. Run igpe.certify again."
                 )
         if len({len(given[name]) for name in ("unknowns", "lower", "upper", "parameters")}) > 1:
             raise ValueError("there are not as many bounds as unknowns")

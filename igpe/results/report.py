@@ -134,7 +134,7 @@ def _typeset(tree: Any) -> str:
     try:
         return f"<p>{mathml(tree)}</p>"
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
-        return paragraph("(An equation of the stored result could not be read.)")
+        return paragraph("(An equation in the stored result could not be read.)")
 
 
 def fit(result: ResultData) -> Section:
@@ -146,7 +146,7 @@ def fit(result: ResultData) -> Section:
 
 def residual(result: ResultData) -> Section:
     """What the model leaves unexplained, over time, and every measurement."""
-    words = "Residuals of a right model scatter around zero without a pattern"
+    words = "Residuals of a correct model scatter around zero without a pattern"
     values, standard = standard_residuals(result.points, result.variance)
     band = "; 95 % of them lie in the band" if standard else ""
     points = result.points.assign(residual=values)
@@ -157,11 +157,11 @@ def residual(result: ResultData) -> Section:
     return Section("Residuals", paragraph(f"{words}{band}.") + drawn + tests + every)
 
 
-MAP = "Which equations give what"
+MAP = "Which equations determine which unknowns"
 READING = (
-    "Rows are equations, columns what is unknown in them, what is measured, and the parameters. "
-    "Framed blocks are solved one after the other, from the top; the last rows say which slopes "
-    "and starts tell of which parameters."
+    "Rows are equations. Columns are their unknowns, the measured quantities and the parameters. "
+    "Framed blocks are solved one after the other, from the top. The last rows show which slopes "
+    "and start values depend on which parameters."
 )
 
 
@@ -184,7 +184,7 @@ def identifiability(result: ResultData) -> Section:
     if len(combined) > 1:  # one unknown combines with nothing
         texts = combined.map(lambda v: f"{v:.3g}")
         texts.insert(0, "relative standard error", texts.pop("standard_error"))
-        caption = "Relative changes of the unknowns, the poorest determined together first"
+        caption = "Relative changes of the unknowns, the least determined combination first"
         written += frame_table(texts, caption)
     return Section("Identifiability", written)
 
@@ -196,7 +196,7 @@ def _correlation(table: pd.DataFrame) -> str:
     if not pairs:
         return ""
     one, other, value = max(pairs, key=lambda pair: abs(pair[2]))
-    words = f"The strongest correlation of two estimates is that of {one} and {other}: {value:.3f}."
+    words = f"The most strongly correlated estimates are {one} and {other}: {value:.3f}."
     texts = table.loc[known, known].map(lambda r: f"{r:z.2f}").rename_axis("").reset_index()
     return paragraph(words) + frame_table(texts, "Correlation of the estimates")
 
@@ -204,8 +204,8 @@ def _correlation(table: pd.DataFrame) -> str:
 def reproduction(result: ResultData) -> Section:
     """Bounds, seed, settings and versions."""
     words = (
-        "The model, the measurements and what stands here give these numbers again, but for what a "
-        f"time limit cut short. Seed of the search: {result.seed}."
+        "The same model, measurements and settings reproduce these numbers, unless a time limit "
+        f"ended the search. Seed of the search: {result.seed}."
     )
     bounds = [(p.name, *map(number, p.bounds), p.unit) for p in result.estimates]
     settings = (
@@ -236,25 +236,25 @@ def candidates(result: ResultData) -> Section:
     drawn = []
     if np.isfinite(ends.objectives).sum() > 1:  # one is no waterfall
         draw = partial(draw_waterfall, searches={"": ends})
-        drawn.append(figure("Where the ways ended", words(ends), draw))
+        drawn.append(figure("Where the candidates ended", words(ends), draw))
     heads = ("", "from", word(result), "how it ended")
     return Section(
         "Candidates",
-        wide_table(heads, ended, "Ways through the steps, best first")
+        wide_table(heads, ended, "Candidates, best first")
         + gallery(drawn)
-        + wide_table(ranks, led, "Where each way led"),
+        + wide_table(ranks, led, "Result of each candidate"),
     )
 
 
-CURVES = "Curves through the measurements, which give states and slopes to steps 2 and 3."
+CURVES = "Curves through the measurements. Steps 2 and 3 take states and slopes from them."
 SLOPES = (
     "Equations whose states are all smoothed predict slopes without integration (step 2, see "
-    "Identifiability). Their unknowns are fitted to these slopes, with a proof where one is "
-    "possible. Sums and bounds are of slopes, not of the fit to the measurements."
+    "Identifiability). Step 3 fits their unknowns to these slopes, with a proof where one is "
+    "possible. The sums and bounds below refer to the slopes, not to the fit to the measurements."
 )
 DYNAMICS = (
-    "On the model integrated over time, step 4 finds what algebra cannot reach, and step 5 "
-    "corrects all unknowns at once. This is the best candidate on its way."
+    "Step 4 integrates the model over time and estimates the remaining unknowns. Step 5 corrects "
+    "all unknowns at once. The table follows the best candidate through the steps."
 )
 POSED = ("unknowns", "fitted to", "by", "sum of squares", "proven bound", "gap", "how it ended")
 
@@ -275,7 +275,7 @@ def steps(result: ResultData) -> Section:
     return Section(
         "Step by step",
         f"{curves}<h3>Steps 2 and 3: structure, algebraic problems</h3>{paragraph(SLOPES)}"
-        f"{posed or paragraph('There were none.')}"
+        f"{posed or paragraph('None.')}"
         f"<h3>Steps 4 and 5: dynamics, correction</h3>{paragraph(DYNAMICS)}"
         f"{wide_table(heads, estimated, 'From step to step')}"
         f"{paragraph(result.proof.sentence) if result.proof else ''}"
@@ -303,7 +303,7 @@ SECTIONS: tuple[Write, ...] = (answer, model, fit, residual, identifiability, ca
 SECTIONS += (reproduction,)
 
 TITLE = "Estimated parameters"
-IGPE = "which finds globally right parameters of dynamic models"
+IGPE = "which finds globally optimal parameters of dynamic models"
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Whatever a page's names hold, no script of theirs runs and nothing is loaded."""

@@ -119,9 +119,12 @@ def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[Float
 
 def _chi_squared(objective: float, degrees: int) -> Tested:
     larger = chi_squared_probability(objective, degrees)
-    says = "residuals are larger than their standard deviations: a wrong model or too small sigma"
+    says = (
+        "residuals are larger than the standard deviations: the model is wrong, or sigma is "
+        "too small"
+    )
     if larger > 0.5:  # noqa: PLR2004 - the other tail
-        says = "residuals are smaller than their standard deviations: these are too large"
+        says = "residuals are smaller than the standard deviations: sigma is too large"
     return Tested("chi squared", objective, 2 * min(larger, 1 - larger), says)
 
 
@@ -168,8 +171,8 @@ class Adequacy:
         clear = "no clear lack" if self.p < DOUBTFUL else "no lack"
         verdict = {
             ADEQUATE: f"Fit adequate: {clear} of fit was detected",
-            LACK: "LACK OF FIT: the residuals are not measurement errors alone",
-            UNJUDGED: "Whether the model fits cannot be judged",
+            LACK: "Lack of fit: the residuals are not measurement errors alone",
+            UNJUDGED: "The fit cannot be judged",
         }[self.verdict]
         bracket = "" if math.isnan(self.p) else f" ({probability(self.p)})"
         return " ".join([f"{verdict}{bracket}.", *self.reasons])

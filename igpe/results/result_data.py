@@ -246,8 +246,8 @@ class ResultData:
         block = self.covariance[np.ix_(at, at)] if min(at) >= 0 else np.full((2, 2), np.nan)
         if not np.isfinite(block).all() or one == other:
             raise ProblemError(
-                f"There is no ellipse of '{one}' and '{other}'; give two unknowns with a standard "
-                f"error, of {list(spread)}."
+                f"An ellipse needs two unknowns with a standard error; '{one}' and '{other}' are "
+                f"not both among {list(spread)}."
             )
         degrees = None if sigma_known(self.points) else self.degrees
         level = self.confidence if confidence is None else confidence

@@ -85,8 +85,8 @@ LEAST_FREEDOM = 0.1  # residual degrees of freedom below which residuals tell no
 JUDGED_FREEDOM = 8.0  # residual degrees of freedom from which on a given sigma can be judged
 SURPRISE = 2.0  # a given sigma that is off by more than this factor is worth a note
 TOO_FEW = (
-    "The measurements are too few to tell their noise, so all errors are infinite: "
-    "give standard deviations."
+    "There are too few measurements to estimate their noise, so all standard errors are "
+    "infinite. Pass standard deviations."
 )
 
 
@@ -108,5 +108,5 @@ def noise(data: CurveData, residuals: FloatArray, freedom: float) -> tuple[float
     if left < JUDGED_FREEDOM or 1.0 / SURPRISE <= estimate <= SURPRISE:
         return 1.0, ()
     return 1.0, (
-        f"The residuals are {estimate:.2g} times as large as the standard deviations given.",
+        f"The residuals are {estimate:.2g} times as large as the given standard deviations.",
     )

@@ -218,12 +218,12 @@ def _warnings(data: CurveData, residuals: FloatArray, fit: Smoothed) -> tuple[st
     if fit.trace < fit.least + STIFF and abs(lag_one) > CORRELATED / np.sqrt(r.size):
         return (
             f"The curve has only {fit.trace:.1f} degrees of freedom, but its residuals are "
-            f"autocorrelated ({lag_one:+.2f}): it may smooth away what the data show. "
-            "Try penalty_factor=0.01, or Interpolation().",
+            f"autocorrelated ({lag_one:+.2f}): it may be too smooth. "
+            "Try penalty_factor=0.01 or Interpolation().",
         )
     if fit.at_edge and squares > 0.0:
         return (
-            "Cross validation found no noise to smooth away: the curve follows nearly every "
-            "measurement, and its errors mean little.",
+            "Cross validation chose almost no smoothing: the curve follows nearly every "
+            "measurement, and its standard errors are unreliable.",
         )
     return ()

@@ -274,8 +274,8 @@ def prepare(
     t, y, known = times[kept], values[kept], known[kept]
     if y.size == 0:
         raise DataError(
-            "There is no measurement to smooth: none was given, or all are missing (NaN). "
-            "Leave this quantity out, or give at least one value."
+            "There are no measurements to smooth: the column is empty, or all values are missing "
+            "(NaN). Leave this quantity out, or give at least one value."
         )
     if not (np.isfinite(t).all() and np.isfinite(y).all()):
         raise DataError(
@@ -288,9 +288,9 @@ def prepare(
         wrong = ~known & ~(np.isfinite(deviations) & (deviations > 0.0))
         if wrong.any():
             raise DataError(
-                f"{int(wrong.sum())} of the standard deviations are not positive numbers "
-                f"(the first is {deviations[wrong][0]}). Give each measurement a positive `sigma`, "
-                "or mark values known without error as exact."
+                f"{int(wrong.sum())} of the standard deviations are not positive numbers (the "
+                f"first is {deviations[wrong][0]}). Give each measurement a positive `sigma`, or "
+                "mark values without error as exact."
             )
         w = 1.0 / np.where(known, 1.0, deviations) ** 2
     first = np.flatnonzero(np.diff(t, prepend=-np.inf) > 0.0)

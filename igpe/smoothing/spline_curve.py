@@ -95,7 +95,7 @@ def polynomial(data: CurveData, degree: int) -> SplineCurve:
     root = POWERS[: degree + 1].T @ inverse
     sigma, notes = noise(data, data.values - powers @ c, degree + 1.0)
     shape, n = ("a constant", "a straight line", "a parabola")[degree], data.times.size
-    few = f"Only {n} distinct time(s): the curve is {shape}, its slopes are no more than that."
+    few = f"Only {n} distinct time(s): the curve is {shape}, and so are its slopes."
     return SplineCurve(
         basis=CubicBasis(np.array([0.0, 1.0])),
         start=start,
@@ -183,5 +183,5 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     if freedom == 0:
         return 0.0, ()
     squares = float((misses**2 / expected)[counts].sum()) + data.scatter
-    note = "The errors of an interpolation without standard deviations count curvature as noise."
+    note = "Without standard deviations, the errors of an interpolation count curvature as noise."
     return float(np.sqrt(squares / freedom)), (note,)

@@ -84,7 +84,7 @@ def objective_of(model: Any) -> Any:
     active = list(model.component_data_objects(pyo.Objective, active=True, descend_into=True))
     if len(active) != 1:
         raise ModelError(
-            f"The model has {len(active)} active objectives {[o.name for o in active]}; wanted "
+            f"The model has {len(active)} active objectives {[o.name for o in active]}; expected "
             "one. Deactivate the others."
         )
     if active[0].sense != pyo.minimize:

@@ -64,7 +64,7 @@ def sentence(finding: Finding) -> str:
     """What an engineer must know about one unknown."""
     words = _reached(finding)
     if finding.reach is Access.UNREACHABLE:
-        return words + " All that is known of it is its prior." * finding.prior
+        return words + " Only its prior restricts it." * finding.prior
     if finding.verdict is Identifiable.UNDECIDED:
         return words
     if finding.values > 1:
@@ -80,19 +80,22 @@ def _reached(finding: Finding) -> str:
         form = f" ({finding.form.value})" if finding.form else ""
         return f"from the {_named('slope', finding.states, ' of')}: {equations}{form}"
     if finding.reach is Access.SMOOTHING:
-        return f"from the smoothed measurements of {in_words(finding.states)}, as a start value"
+        return f"start value, from the smoothed measurements of {in_words(finding.states)}"
     if finding.reach is Access.UNREACHABLE:
-        visible = f"measured quantity depends on it. Measuring {more} would free it."
+        visible = f"measured quantity depends on it. Measuring {more} would make it identifiable."
         return f"not identifiable: no {visible if more else 'equation contains it.'}"
     if finding.implicit:
         return (
-            f"only from the dynamics: {equations} would give it, but "
+            f"estimated from the dynamics (step 4): {equations} would determine it, but "
             f"{in_words(finding.implicit)} cannot be written in closed form"
         )
     if finding.switches:
-        return "only from the dynamics: states jump or switch, so measured curves give no slopes"
-    wish = f"; measuring {more} as well would make it algebraic" * bool(more)
-    return f"only from the dynamics: no slope of measured quantities gives it{wish}"
+        return (
+            "estimated from the dynamics (step 4): states jump or switch, so measured curves "
+            "have no slopes"
+        )
+    wish = f"; measuring {more} as well would allow a direct estimate (step 3)" * bool(more)
+    return f"estimated from the dynamics (step 4){wish}"
 
 
 def remarks(
@@ -105,7 +108,7 @@ def remarks(
         more = ["..."] * (len(groups) > MOST_NAMED)
         lines = [f"{len(groups)} independent problems: {' | '.join([*parts, *more])}"]
     superfluous = [
-        f"{_named('equation', one.equations)} not needed: all of its variables are known"
+        f"{_named('equation', one.equations)} not needed: all its variables are known"
         if len(one.equations) == 1
         else f"{one.needless} of the equations {in_words(one.equations)} not needed: they overlap"
         for one in surplus
@@ -131,21 +134,23 @@ def _shared(findings: Sequence[Finding]) -> list[str]:
 def _determined(shared: IdentifiableCombination) -> str:
     names = in_words(shared.unknowns)
     if shared.nothing:
-        return f"of {names} nothing can be determined"
+        return f"{names}: the data determine nothing"
     number = len(shared.unknowns) - shared.directions
     known = "one combination" if number == 1 else f"{number} combinations"
     if shared.functions:
         is_mixed = any("c*" in f and "exp" in f for f in shared.functions)
         known = _both(shared.functions) + " (c is known)" * is_mixed
-    return f"of {names} only {known} can be determined"
+    return f"{names}: the data can determine only {known}"
 
 
 def _freeing(own: Sequence[Finding]) -> str:
     """By measuring what all of them become identifiable, or else each."""
     sets = {f.unknown: f.freeing for f in own if f.freeing}
     if len(set(sets.values())) == 1 and len(sets) == len(own):
-        return f"; measuring {either(own[0].freeing)} as well would free them"
-    return "".join(f"; measuring {either(v)} as well would free {n}" for n, v in sets.items())
+        return f"; measuring {either(own[0].freeing)} as well would make them identifiable"
+    return "".join(
+        f"; measuring {either(v)} as well would make {n} identifiable" for n, v in sets.items()
+    )
 
 
 def _certainty(exact: Identifiability) -> list[str]:
@@ -163,12 +168,12 @@ def _certainty(exact: Identifiability) -> list[str]:
     if undecided := exact.names(Identifiable.UNDECIDED):
         lines.append(
             f"Undecided at these start values and inputs: {in_words(undecided)}. Series of "
-            f"{exact.orders} orders do not show it, and integrations give no clear answer."
+            f"{exact.orders} orders are not enough, and integrations give no clear answer."
         )
     if set(exact.values) - exact.unique:
         lines.append(
-            "Numbers of values: by Groebner bases, alike at four random points, not proved; "
-            "complex ones count."
+            "Numbers of values come from Gröbner bases at four random points that agree. They "
+            "are not proved, and they include complex values."
         )
     several = [n for n in exact.names(Identifiable.YES) if n not in exact.values]
     if several and not exact.numerical:
@@ -188,7 +193,7 @@ def _how(exact: Identifiability) -> str:
         f"{', '.join(exact.beyond)} by differential equation": exact.beyond,
         "for nearly all durations of the experiments": exact.breaks,
         f"{in_words(exact.left_out)} left out": exact.left_out,
-        "start values that were given are taken as any": exact.generic,
+        "given start values are treated as arbitrary": exact.generic,
     }
     return "; ".join(words for words, holds in premises.items() if holds)
 

@@ -171,8 +171,9 @@ def pool_of(
         executor = executor.get_executor()
     if not callable(getattr(executor, "submit", None)) or isinstance(executor, type):
         raise ProblemError(
-            f"executor is {shown(workers)}; wanted a number of processes (executor={os.cpu_count()}"
-            "), an executor of concurrent.futures, or dask_client.get_executor()."
+            f"executor is {shown(workers)}; expected a number of processes "
+            f"(executor={os.cpu_count()}), an executor of concurrent.futures, or "
+            "dask_client.get_executor()."
         )
     return LentPool(executor, timeout, retries, report)
 

@@ -184,11 +184,15 @@ def test_what_cannot_be_converted(stored, tmp_path):
     there.write_text("precious")
     (tmp_path / "any.json").write_text('{"a": 1}')
     result = stored / "estimate.json"
-    refused(run("convert", result, there), "is there already", "--force")
+    refused(run("convert", result, there), "exists already", "--force")
     assert there.read_text() == "precious"
-    refused(run("convert", csv, tmp_path / "a.html"), "no stored result", "igpe estimate MODEL")
-    refused(run("convert", tmp_path / "any.json", tmp_path / "a.csv"), "holds no table", "--json")
-    refused(run("convert", csv, tmp_path / "a.tsv"), "holds no parameters", "igpe estimate MODEL")
+    refused(run("convert", csv, tmp_path / "a.html"), "not a stored result", "igpe estimate MODEL")
+    refused(
+        run("convert", tmp_path / "any.json", tmp_path / "a.csv"), "contains no table", "--json"
+    )
+    refused(
+        run("convert", csv, tmp_path / "a.tsv"), "contains no parameters", "igpe estimate MODEL"
+    )
     (tmp_path / "of_petab.json").write_text('{"parameters": {"k": 1}}')
     refused(run("convert", tmp_path / "of_petab.json", tmp_path / "a.tsv"), "--petab problem.yaml")
     refused(run("convert", stored / "nowhere.json", tmp_path / "a.csv"), "could not be read")
@@ -202,4 +206,4 @@ def test_compare_works_without_bounds(tmp_path):
     path = ROOT / "models" / "bulirsch.py"
     done = run("compare", path, "--starts", 1, "--method", "SingleShooting", "--between", 0, 30)
     assert done.exit_code == 0, done.output
-    assert "Starts without bounds: p in [0, 30]. Choose with --between LOW HIGH." in done.stdout
+    assert "no bounds to draw starts from: p in [0, 30]." in done.stdout

@@ -109,9 +109,12 @@ SPOILT = {
     "not a function": ("problem = 1", "has no function problem()"),
     "not a problem": (
         "def problem(): return 3",
-        "returned a value of type int; wanted an igpe.Problem",
+        "returned a value of type int; expected an igpe.Problem",
     ),
-    "nothing": ("def problem(): pass", "returned a value of type NoneType; wanted an igpe.Problem"),
+    "nothing": (
+        "def problem(): pass",
+        "returned a value of type NoneType; expected an igpe.Problem",
+    ),
     "raises": ("def problem():\n    return {}['k']", "failed in line 2: KeyError: 'k'"),
     "raises below": (
         "import json\n\ndef problem():\n    json.loads('{')",
@@ -132,7 +135,7 @@ def test_a_spoilt_model_file(tmp_path, name):
 
 def test_files_that_are_missing_or_do_not_fit(tmp_path):
     refused(run("check", "nowhere.py"), "There is no model file 'nowhere.py'", "looked from")
-    refused(run("simulate", CHAIN, "--data", "nowhere.csv"), "There is no file 'nowhere.csv'")
+    refused(run("simulate", CHAIN, "--data", "nowhere.csv"), "No such file: 'nowhere.csv'")
     other, broken = tmp_path / "other.csv", tmp_path / "run.xlsx"
     other.write_text("time,x9\n1,2\n2,3\n")
     refused(run("estimate", CHAIN, "--data", other), "x9")
@@ -155,9 +158,9 @@ def test_bad_values(name):
 
 
 UNWRITABLE = {
-    "json in no folder": (["--json", "nowhere/result.json"], "no folder 'nowhere'"),
-    "plot in no folder": (["--plot", "nowhere/fit.png"], "no folder 'nowhere'"),
-    "report in no folder": (["--report", "nowhere/report.html"], "no folder 'nowhere'"),
+    "json in no folder": (["--json", "nowhere/result.json"], "folder 'nowhere' does not exist"),
+    "plot in no folder": (["--plot", "nowhere/fit.png"], "folder 'nowhere' does not exist"),
+    "report in no folder": (["--report", "nowhere/report.html"], "folder 'nowhere' does not exist"),
     "report of another kind": (["--report", "report.pdf"], "does not end in .html, .htm"),
     "picture of another kind": (["--plot", "fit.docx"], ".png"),
     "json is a folder": (["--json", ROOT], "is a folder"),
@@ -235,7 +238,7 @@ def test_design_plans_the_next_experiment(tmp_path):
     ("settings", "says"),
     [
         ("", "has no function design()"),
-        ("def design(): return 3", "wanted the settings of igpe.design"),
+        ("def design(): return 3", "expected the settings of igpe.design"),
         ("def design(): return {'speed': 3}", "unknown settings"),
     ],
 )

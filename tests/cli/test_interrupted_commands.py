@@ -53,7 +53,7 @@ def test_estimate_keeps_the_best_so_far(tmp_path, module, name, call):
     code, out, err = interrupted(tmp_path, "estimate", module, name, call)
     assert code == 130, err
     assert "p1  5.0" in out
-    assert "Interrupted. The estimates are the best so far." in err
+    assert "Interrupted. The estimates are the best values so far." in err
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert (stored["status"], stored["complete"]) == ("INTERRUPTED", False)
     assert (tmp_path / "picture.png").exists()
@@ -76,7 +76,7 @@ def test_certify_keeps_what_is_proved(tmp_path):
     )
     assert code == 130, err
     assert "is not decided" in out or "is ruled out" in out
-    assert "Interrupted. What is told above was proved before." in err
+    assert "Interrupted. The statement above was proved before the stop." in err
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert (stored["status"], stored["complete"], stored["closed"]) == ("INTERRUPTED", False, False)
     assert 0 < stored["open_share"] <= 1

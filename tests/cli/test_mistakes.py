@@ -44,7 +44,7 @@ def test_settings_that_are_none(tmp_path, monkeypatch):
     (tmp_path / "my.csv").write_text(mistakes.TABLE)
     (tmp_path / "model.py").write_text(mistakes.MODEL + "def settings():\n    return 3\n")
     monkeypatch.chdir(tmp_path)
-    refused(run("estimate", "model.py"), "settings() in 'model.py'", "wanted igpe.Settings(...)")
+    refused(run("estimate", "model.py"), "settings() in 'model.py'", "expected igpe.Settings(...)")
 
 
 def test_only_solvers_that_were_chosen_are_required():

@@ -174,7 +174,7 @@ def test_names_that_would_break_the_file(folder):
 def test_a_file_is_never_overwritten_unless_told(folder):
     table().to_csv("my.csv", index=False)
     (folder / "model.py").write_text("precious")
-    refused(run("new", "model.py", "--data", "my.csv"), "'model.py' is there already", "--force")
+    refused(run("new", "model.py", "--data", "my.csv"), "'model.py' exists already", "--force")
     assert (folder / "model.py").read_text() == "precious"
     made("--data", "my.csv", "--force")
     assert "def problem():" in (folder / "model.py").read_text()
@@ -202,7 +202,7 @@ def test_what_is_written_is_well_formatted(folder, reactions):
 
 
 REFUSED = {
-    "no arrow": (["--reaction", "A"], ["no arrows", "In quotes"]),
+    "no arrow": (["--reaction", "A"], ["no arrows", "Quote reactions"]),
     "no species": (["--reaction", "A -> 2"], ["'2'", "is no species"]),
     "taken name": (["--reaction", "A -> k1"], ["['k1'] mean two things", "rename"]),
     "column": (["--column", "A"], ["HEADER=NAME"]),

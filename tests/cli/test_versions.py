@@ -46,7 +46,7 @@ def test_what_is_missing_says_how_to_install_it(monkeypatch, tmp_path):
     ):
         assert how in said
     assert "C compiler: none" in said
-    assert said.startswith("igpe (runs from its source)")
+    assert said.startswith("igpe (running from source)")
 
 
 def nothing(name):

@@ -92,7 +92,7 @@ def test_unobserved_states_must_be_states():
         ({}, r"MultipleShooting starts from a value for each of \['k'\]"),
         ({"k": math.nan}, "The start of 'k' is nan; MultipleShooting needs a finite number"),
         ({"k": "fast"}, "The start of 'k' is 'fast'"),
-        ([0.7], r"The start is \[0.7\]; wanted a mapping"),
+        ([0.7], r"The start is \[0.7\]; expected a mapping"),
     ],
 )
 def test_starts_that_are_none_are_refused(start, says):

@@ -87,7 +87,7 @@ BAD_STARTS = [
     ({**lotka.TRUTH, "k2": np.nan}, "start of 'k2' is nan; .* needs a finite number"),
     ({**lotka.TRUTH, "k2": np.inf}, "start of 'k2' is inf"),
     ({**lotka.TRUTH, "k2": "a"}, "start of 'k2' is 'a'"),
-    ([1.0, 2.0], "wanted a mapping"),
+    ([1.0, 2.0], "expected a mapping"),
 ]
 
 

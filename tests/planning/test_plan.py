@@ -273,7 +273,7 @@ WRONG = [
     ({"free": {"k1": B(0, 1)}}, "parameter to be estimated"),
     ({"free": {"A": P.Levels((0.0, 1.0), 0, 1)}}, "no profile over time"),
     ({"free": {"A": (0, 1)}}, "igpe.planning.Between"),
-    ({"free": ["A"]}, "wanted a mapping"),
+    ({"free": ["A"]}, "expected a mapping"),
     ({"conditions": {"X": 1.0}}, "nothing of the model"),
     ({"times": [-1.0, 2.0]}, "start"),
     ({"times": ["soon"]}, "finite numbers"),

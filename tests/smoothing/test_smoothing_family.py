@@ -163,7 +163,7 @@ def test_two_points_are_a_line(smoother):
     assert smooth.slope_error(t) == pytest.approx([0.25, 0.25])
     unknown = smoother.smooth(t, y)
     assert np.isinf(unknown.slope_error(t)).all()
-    assert any("give standard deviations" in note for note in unknown.notes)
+    assert any("Pass standard deviations" in note for note in unknown.notes)
 
 
 def test_constant_data_are_a_constant(smoother):
@@ -176,7 +176,7 @@ def test_constant_data_are_a_constant(smoother):
 
 def test_nothing_to_smooth_is_refused(smoother):
     for values in (np.array([]), np.array([np.nan, np.nan])):
-        with pytest.raises(DataError, match=r"no measurement to smooth.*Leave this quantity out"):
+        with pytest.raises(DataError, match=r"no measurements to smooth.*Leave this quantity out"):
             smoother.smooth(np.zeros(values.size), values)
 
 

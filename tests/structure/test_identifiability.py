@@ -192,7 +192,7 @@ def test_starts_at_which_equations_are_undefined_are_left_to_integrations():
     found = examined(case.problem())
     assert found.generic
     assert found.names(Identifiable.YES) == ()
-    assert "start values that were given are taken as any" in str(igpe.check(case.problem()))
+    assert "given start values are treated as arbitrary" in str(igpe.check(case.problem()))
 
 
 def test_implicit_equations_without_linear_unknowns_take_start_values_as_any():
@@ -273,16 +273,18 @@ def test_constraints_without_time_are_said_to_be_left_out():
 
 def test_words():
     text = str(checked("STAT5, amount unknown"))
-    assert "of p2, s1, s2, x1(t0) only p2*x1(t0), s1*x1(t0) and s2*x1(t0) can be determined" in text
-    assert "measuring x1, x2, x3, q1, q2 or q3 as well would free them" in text
-    assert "would make it algebraic; globally identifiable\n" in text
+    assert (
+        "p2, s1, s2, x1(t0): the data can determine only p2*x1(t0), s1*x1(t0) and s2*x1(t0)" in text
+    )
+    assert "measuring x1, x2, x3, q1, q2 or q3 as well would make them identifiable" in text
+    assert "would allow a direct estimate (step 3); globally identifiable\n" in text
     assert "(exact rank at random points; for nearly all durations" in text
     assert "(exact rank, proved)" in str(checked("FitzHugh and Nagumo"))
     text = str(checked("Arrhenius, one temperature"))
-    assert "of k, E only k*exp(c*E) (c is known) can be determined" in text
+    assert "k, E: the data can determine only k*exp(c*E) (c is known)" in text
     assert "exp by differential equation" in text
     text = str(checked("two compartments, two losses"))
-    assert "of k01, k21, k12, k02 only 3 combinations can be determined" in text
+    assert "k01, k21, k12, k02: the data can determine only 3 combinations" in text
 
 
 def test_table_has_the_verdicts():

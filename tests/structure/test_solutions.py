@@ -289,7 +289,7 @@ def test_words():
         "k1 and k2 have up to 2 sets of values that give the same measurements; the same for all: "
         "k1 + k2, k1*k2" in text
     )
-    assert "Numbers of values: by Groebner bases, alike at four random points, not proved;" in text
+    assert "Numbers of values come from Gröbner bases at four random points that agree." in text
     text = str(checked("Goodwin, rational"))
     assert "Globally undecided are b, c, beta, delta, sigma, x4(t0): solving" in text
     text = str(checked("Bolie, both"))

@@ -88,8 +88,11 @@ def test_one_measured_species_leaves_its_reaction_to_the_dynamics_and_the_other_
     assert found["k2"].reach is Access.UNREACHABLE
     assert found["k2"].measure == (("x4",), ("x5",), ("x6",))
     assert found.groups == ()
-    assert "measuring x2 as well would make it algebraic" in str(found)
-    assert "no measured quantity depends on it. Measuring x4, x5 or x6 would free it." in str(found)
+    assert "measuring x2 as well would allow a direct estimate (step 3)" in str(found)
+    assert (
+        "no measured quantity depends on it. Measuring x4, x5 or x6 would make it identifiable."
+        in str(found)
+    )
 
 
 def test_both_educts_measured_make_the_rate_algebraic():
@@ -205,7 +208,7 @@ def test_start_values_come_from_smoothing_where_the_state_is_measured():
     assert found.names(Access.SMOOTHING) == ("A(t0)", "C(t0)")
     assert found["B(t0)"].reach is Access.DYNAMIC
     assert found["B(t0)"].measure == (("B",),)
-    assert "as a start value" in str(found)
+    assert "start value, from" in str(found)
 
 
 def test_a_parameter_that_is_a_start_value_comes_from_smoothing():
@@ -267,7 +270,7 @@ def test_advice_on_a_long_cascade_is_local_and_ends_somewhere():
 def test_long_lists_are_cut():
     start = {f"x[{i}]": 1.0 for i in range(1, 61)}
     found = analyse(Problem(cascade, parameters=["k"], experiments=run("x[1]", start=start)))
-    assert "x[9] or one of 51 more would free it" in str(found)
+    assert "x[9] or one of 51 more would make it identifiable" in str(found)
 
 
 def test_table_and_html():

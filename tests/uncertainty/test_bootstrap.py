@@ -279,5 +279,5 @@ def test_what_else_was_stored_is_refused_by_its_name():
         igpe.Result.from_json(profiles)
     with pytest.raises(DataError, match=r"The file 'nowhere.json' of the bootstrap could not"):
         Bootstrapped.from_json("nowhere.json")
-    with pytest.raises(DataError, match=r"The plan is a int; wanted the text that Plan.to_json"):
+    with pytest.raises(DataError, match=r"The plan is a int; expected the text that Plan.to_json"):
         igpe.planning.Plan.from_json(3)

@@ -307,5 +307,5 @@ def _table(problem: Path) -> Path:
             f"'{problem}' names {len(files)} parameter tables; put all parameters into one."
         )
     if not files or not isinstance(files[0], str):
-        raise ProblemError(f"'{problem}' names no parameter table; wanted a PEtab problem.")
+        raise ProblemError(f"'{problem}' names no parameter table; expected a PEtab problem.")
     return problem.parent / files[0]

@@ -177,7 +177,7 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
             ) from None
     if column not in sigma:
         raise DataError(
-            f"sigma is given for {sorted(sigma)} but not for '{column}'; give all columns a "
+            f"sigma is given for {sorted(sigma)} but not for '{column}'. Give all columns a "
             "standard deviation, or none."
         )
     return _of_column(table, column, given)
@@ -195,14 +195,14 @@ def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
         spread = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
-            f"sigma of '{column}' is {shown(value)}, which are not numbers; give a number, one "
-            "for each row, or the name of the column that holds them."
+            f"sigma of '{column}' is {shown(value)}; expected a number, one number for each row, "
+            "or the name of a column of the table."
         ) from None
     n = len(table)
     if spread.ndim > 0 and spread.shape != (n,):
         raise DataError(
-            f"sigma of '{column}' has shape {spread.shape}; give one number, or one for each of "
-            f"the {n} rows."
+            f"sigma of '{column}' has shape {spread.shape}; expected one number, or one for each "
+            f"of the {n} rows."
         )
     return np.broadcast_to(spread, (n,)).astype(float)
 
@@ -213,6 +213,6 @@ def check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None
     if bad.any():
         name = columns[int(column[bad][0])]
         raise DataError(
-            f"sigma of '{name}' is {sigma[bad][0]:g}; standard deviations must be positive "
-            "numbers. Leave sigma out if they are unknown."
+            f"sigma of '{name}' is {sigma[bad][0]:g}. Standard deviations must be positive. Leave "
+            "sigma out if they are unknown."
         )

@@ -131,8 +131,8 @@ def axes_for(
         given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
         if len(given) != (needed := count * (1 + strips)):
             raise ProblemError(
-                f"This plot needs {needed} axes, and {len(given)} are given. Give as many, or "
-                "none: igpe then makes a figure."
+                f"This plot needs {needed} axes; got {len(given)}. Pass as many, or none: igpe "
+                "then creates a figure."
             )
         return given
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures
@@ -233,7 +233,7 @@ def legend_above(
 
 LOOKS: Mapping[str, tuple[str, str, str]] = {
     "bound": ("#BBDFF4", "", "ruled out by its bound"),
-    "contracted": ("#FBE5B5", "", "cut off: only the box within may be better"),
+    "contracted": ("#FBE5B5", "", "cut off: only the inner box may hold better values"),
     "open": ("white", "///", "not decided"),
 }
 """Reason -> colour (tints of `COLOURS`), hatching, words."""
@@ -260,7 +260,9 @@ def plot_bounds(certificate: Any, axes: Any = None) -> Plot:
             decided = min(decided, bound)
     ax = axes_for(1, axes, (5.5, 3.5))[0]
     places = np.arange(1, len(lower) + 1)
-    ax.axhline(certificate.objective, color="black", linestyle="--", label="least sum of squares")
+    ax.axhline(
+        certificate.objective, color="black", linestyle="--", label="smallest sum of squares"
+    )
     ax.plot(places, lower, color=BLUE, drawstyle="steps-post", label="proven lower bound")
     ax.fill_between(places, lower, certificate.objective, step="post", color=GREY, alpha=0.15)
     ax.set(xlabel="boxes", ylabel="sum of squares", xlim=(1, max(len(lower), 2)))

@@ -329,7 +329,10 @@ def plot_ellipses(
         known = [n for n in table.index if np.isfinite(table.loc[n, n])]
         pairs = sorted(combinations(known, 2), key=lambda p: -abs(float(table.loc[p[0], p[1]])))[:6]
     if not pairs:
-        raise ProblemError("No two unknowns of this result have standard errors; see its remarks.")
+        raise ProblemError(
+            "Fewer than two unknowns of this result have standard errors. Print "
+            "the result to see why."
+        )
     drawn = axes_for(len(pairs), axes)
     units, values = {p.name: p.unit for p in result.estimates}, result.parameters
     for ax, (one, other) in zip(drawn, pairs, strict=True):

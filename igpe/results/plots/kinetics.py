@@ -20,7 +20,7 @@ from igpe.results.residual_table import sigma_known
 from igpe.results.result_data import ResultData
 
 TEMPERATURE = "T"  # the reactors' name of it, K
-NO_RATES = "Give the names of Expressions of the model over time: names=['r1']."
+NO_RATES = "Pass the names of the model's Expressions over time: names=['r1']."
 
 
 def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None = None) -> Plot:
@@ -38,7 +38,7 @@ def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None
     steps = getattr(problem.model, "steps", ())
     names = [f"r{k}" for k in range(1, len(steps) + 1)] if names is None else list(names)
     if not names:
-        raise ProblemError(f"The model is no reactor of igpe.kinetics. {NO_RATES}")
+        raise ProblemError(f"The model is not a reactor of igpe.kinetics. {NO_RATES}")
     from matplotlib.lines import Line2D  # noqa: PLC0415 - slow to import
 
     table = _rate_table(result, problem, names)
@@ -122,7 +122,9 @@ def plot_arrhenius(
         )
     known = _temperatures(problem) if temperatures is None else list(map(float, temperatures))
     if not known:
-        raise ProblemError("The experiments give no temperature: temperatures=(300.0, 350.0).")
+        raise ProblemError(
+            "The experiments have no temperature. Pass a range: temperatures=(300.0, 350.0)."
+        )
     low, high = min(known), max(known)
     if low == high:
         low, high = low - 10.0, high + 10.0

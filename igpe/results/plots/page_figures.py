@@ -130,7 +130,7 @@ def gallery(figures: Iterable[str], *, in_grid: bool = True) -> str:
     drawn = list(figures)
     frame = '<div class="pictures">{}</div>' if in_grid else "{}"
     first, rest = (frame.format("".join(some)) for some in (drawn[:SHOWN], drawn[SHOWN:]))
-    more = folded(f"{len(drawn) - SHOWN} more pictures", rest) if len(drawn) > SHOWN else ""
+    more = folded(f"{len(drawn) - SHOWN} more plots", rest) if len(drawn) > SHOWN else ""
     return first + more if drawn else ""
 
 

@@ -61,9 +61,8 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
-            f"The estimate ({estimate.method}) comes from one start; give one of several, as "
-            "igpe.search.MultiStart(...).estimate makes, or use "
-            "igpe.estimation.compare(...).plot()."
+            f"The estimate ({estimate.method}) comes from one start. Pass the estimate of "
+            "igpe.search.MultiStart(...).estimate, or use igpe.estimation.compare(...).plot()."
         )
     ax = axes_for(1, axes)[0]
     draw_waterfall(ax, {"": series(estimate.reached)})
@@ -114,7 +113,7 @@ def words(one: Series) -> str:
     """A series for those who do not see it."""
     good = one.objectives[np.isfinite(one.objectives)]
     if not len(good):
-        return f"None of {len(one.objectives)} starts ended at an objective."
+        return f"None of the {len(one.objectives)} starts returned an objective."
     first, *others = _steps(good)
     return (
         f"Objectives of {len(one.objectives)} starts in ascending order, from {good[0]:.5g} to "
@@ -159,7 +158,7 @@ def horizon_table(estimate: Estimate) -> str:
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
     if not horizons:
-        return "The estimate has no horizons."
+        return "The estimate contains no horizons."
     rows = {"until": [_until(h) for h in horizons]}
     for name in ("iterations", "integrations", "relaxations"):
         rows[name] = [str(getattr(h, name)) for h in horizons]
@@ -187,8 +186,8 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
     if not horizons:
         raise ProblemError(
-            f"The estimate ({estimate.method}, {estimate.status.name}) has no horizons to draw. "
-            "Give one of igpe.IncrementalShooting, of a problem that leaves something to estimate."
+            f"The estimate ({estimate.method}, {estimate.status.name}) contains no horizons. Pass "
+            "an estimate of igpe.IncrementalShooting for a problem with free unknowns."
         )
     drawn = _grid(problem, [f"t ≤ {_until(h)}" for h in horizons], axes)
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
@@ -215,7 +214,7 @@ def plot_pieces(
     """
     stages = _recorded(estimate)
     if not isinstance(iterates, int) or iterates < 1:
-        raise ProblemError(f"iterates is {iterates!r}; wanted a whole number, 1 or more.")
+        raise ProblemError(f"iterates is {iterates!r}; expected a whole number, 1 or more.")
     every = [*stages[0].iterates, *(i for s in stages[1:] for i in s.iterates[1:])]
     last = len(every) - 1
     gaps = every[0].gap * SHORTER ** np.arange(iterates - 1)
@@ -307,8 +306,8 @@ def _recorded(estimate: Estimate) -> list[Horizon]:
     stages = [h for h in estimate.trail if isinstance(h, Horizon) and h.iterates]
     if not stages:
         raise ProblemError(
-            f"The estimate ({estimate.method}, {estimate.status.name}) has no iterates to draw. "
-            "Give one of igpe.MultipleShooting(record=True)."
+            f"The estimate ({estimate.method}, {estimate.status.name}) contains no iterates. Pass "
+            "an estimate of igpe.MultipleShooting(record=True)."
         )
     return stages
 

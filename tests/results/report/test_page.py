@@ -201,7 +201,7 @@ def test_what_is_long_is_folded():
     tree = parsed(KINDS["large"]().report())
     folded = {said(d.find("summary")): d for d in tree.iter("details")}
     assert "All measurements (128 rows)" in folded
-    assert "<summary>4 more pictures</summary>" in gallery(["<figure></figure>"] * 16)
+    assert "<summary>4 more plots</summary>" in gallery(["<figure></figure>"] * 16)
     inside = {t for d in folded.values() for t in d.iter("table")}
     lengths = sorted(len(t.findall(".//tbody/tr")) for t in set(tree.iter("table")) - inside)
     assert lengths[-1] == 20  # the estimates are always open
