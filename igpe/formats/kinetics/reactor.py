@@ -95,6 +95,7 @@ class Units:
             ) from error
 
 
+COLDEST = 100.0  # K: what is below is likely in degrees Celsius, or a blank column
 Bounds = tuple[float | None, float | None]
 
 
@@ -252,10 +253,12 @@ class Reactor:
         """
         runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
         given = [t for run in runs for t in self._temperatures(run)]
-        if not given or min(given) <= 0:
+        if not given or min(given) < COLDEST:
+            said = f"temperatures T from {min(given):g}" if given else "no temperature T"
             raise ModelError(
-                "No reference temperature can be chosen: the experiments have no temperature T "
-                "above 0 K, measured, as an input or as a start value. Give reference=350.0."
+                f"No reference temperature can be chosen: the experiments have {said}, measured, "
+                f"as an input or as a start value; wanted kelvin, {COLDEST:g} or more. Give the "
+                "reactor reference=350.0."
             )
         return replace(self, reference=round(1 / float(np.mean([1 / t for t in given]))))
 
