@@ -1,5 +1,7 @@
 from .catalyst import Deactivation as Deactivation
 from .conservation import Law as Law
+from .flow import Cstr as Cstr
+from .flow import PlugFlow as PlugFlow
 from .growth import Contois as Contois
 from .growth import Haldane as Haldane
 from .growth import Maintenance as Maintenance
@@ -12,8 +14,6 @@ from .laws import OwnLaw as OwnLaw
 from .laws import PowerLaw as PowerLaw
 from .laws import Reaction as Reaction
 from .reactor import Batch as Batch
-from .reactor import Cstr as Cstr
-from .reactor import PlugFlow as PlugFlow
 from .reactor import Units as Units
 from .saturation import Hill as Hill
 from .saturation import MichaelisMenten as MichaelisMenten

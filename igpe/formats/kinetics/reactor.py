@@ -1,7 +1,7 @@
-"""Reactors as Pyomo models: closed vessels, stirred tanks with flow, and tubes.
+"""Reactors as Pyomo models: what they share, and closed vessels.
 
-All of them have constant volume and use concentrations; fed vessels are in semibatch.py. Units of a
-reactor's quantities serve the tables and measurements in other units.
+Batch, Cstr and PlugFlow have constant volume and use concentrations; Semibatch uses amounts and a
+volume of its own. Units of a reactor's quantities serve the tables and measurements in other units.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +19,12 @@ from igpe.core.errors import ModelError
 from igpe.core.markup import table
 from igpe.formats.kinetics.catalyst import ACTIVITY, Deactivation
 from igpe.formats.kinetics.conservation import Law, conservation_laws, laws_for
-from igpe.formats.kinetics.heat import HeatBalance, Jacket, at, require_input
+from igpe.formats.kinetics.heat import HeatBalance
 from igpe.formats.kinetics.laws import OwnLaw, Reaction, numbered, plain
 from igpe.formats.kinetics.temperature import (
     CONCENTRATION,
     KELVIN,
     NONE,
-    PER_TIME,
     REFERENCE,
     TEMPERATURE,
     Constant,
@@ -39,6 +38,7 @@ from igpe.problem.card import equations, typeset
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import evaluate
 from igpe.problem.problem import Problem
+from igpe.problem.units import unit_name
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,10 @@ class Units:
             if powers:
                 unit = unit * base ** plain(powers)
         return unit
+
+    def text(self, dimension: Dimension) -> str:
+        """The unit of a dimension, in words."""
+        return unit_name(pyo.Param(units=self.of(dimension))) or "1"
 
     @property
     def moles(self) -> float:
@@ -142,6 +146,7 @@ class Reactor:
         for role in ("algebraic", "inputs"):
             if isinstance(given := getattr(self, role), str):
                 raise ModelError(f"{role}={given!r} is one text; give a list of names.")
+        self._check_kinds()
         refuse_unknown("inputs", self.inputs, "constants", names_in(self._constants))
         refuse_unknown("bounds", self.bounds, "parameters", self.parameters)
         for role in ("temperature", "reference"):
@@ -161,14 +166,17 @@ class Reactor:
         if self.algebraic:
             laws_for(self.algebraic, self.conservation)
 
-    def _check_parts(self) -> None:
-        """Raise ModelError unless heat balance and catalyst suit the reactions."""
+    def _check_kinds(self) -> None:
+        """Raise ModelError for anything but a heat balance and a catalyst."""
         for role, kind in (("heat", HeatBalance), ("catalyst", Deactivation)):
             given = getattr(self, role)
             if not (given is None or isinstance(given, kind)):
                 raise ModelError(
                     f"{role} is {shown(given)}; give {role}=kinetics.{kind.__name__}(...)."
                 )
+
+    def _check_parts(self) -> None:
+        """Raise ModelError unless heat balance and catalyst suit the reactions."""
         if self.heat is not None:
             count = len(self.heat.heats)
             if count != len(self.steps):
@@ -193,7 +201,7 @@ class Reactor:
             for name, own in parts(constant, dimension):
                 if isinstance(name, str) and known.setdefault(name, own) != own:
                     units = self.units or Units()
-                    both = " and ".join(str(units.of(d)) for d in (known[name], own))
+                    both = " and ".join(units.text(d) for d in (known[name], own))
                     raise ModelError(
                         f"'{name}' stands for constants of different units, {both}; give each its "
                         "own name."
@@ -477,112 +485,3 @@ class Batch(Reactor):
 
     See `Reactor` for the fields.
     """
-
-
-@dataclass(frozen=True)
-class Cstr(Reactor):
-    """dc/dt = dilution*(inlet - c) + what the reactions make; the states are concentrations.
-
-    dilution  name of the flow over the volume, an input over time (1/time), or a number
-    inlet     species -> its concentration in the feed: name of an input over time, or a number;
-              0 for all others
-
-    See `Reactor` for the other fields. Flow changes what reactions conserve, so `algebraic` is of
-    no use here.
-
-    raises ModelError, as `Reactor` does
-    """
-
-    dilution: str | float = "dilution"
-    inlet: Mapping[str, str | float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_mapping("inlet", self.inlet, "inlet={'A': 'A_in'}", ModelError)
-        for role, given in (("dilution", self.dilution), *self.inlet.items()):
-            require_input(f"The {role}", given)
-        if self.algebraic:
-            raise ModelError(
-                f"algebraic={list(self.algebraic)} needs conserved sums, which the flow through a "
-                "Cstr changes; leave it out."
-            )
-        super().__post_init__()
-        refuse_unknown("inlet", self.inlet, "species", self.species)
-
-    def _add_inputs(self, m: Any) -> None:
-        for name in self._flows:
-            dimension = PER_TIME if name == self.dilution else CONCENTRATION
-            m.add_component(name, pyo.Param(m.t, mutable=True, units=self._unit(dimension)))
-
-    def _slope(self, m: Any, t: float, species: str) -> Any:
-        inlet = at(self.inlet.get(species, 0.0), m, t)
-        entering = self._inflow(m, t) * (inlet - m.component(species)[t])
-        return entering + super()._slope(m, t, species)
-
-    def _inflow(self, m: Any, t: float) -> Any:
-        return at(self.dilution, m, t)
-
-    @property
-    def _flows(self) -> list[str]:
-        given = [self.dilution, *self.inlet.values()]
-        return list(dict.fromkeys(g for g in given if isinstance(g, str)))
-
-    def _names(self) -> list[str]:
-        return [*super()._names(), *self._flows]
-
-
-@dataclass(frozen=True)
-class PlugFlow(Reactor):
-    """dc/dz = what the reactions make/velocity: a tube at steady state.
-
-    The independent variable `t` of the model is the position z along the tube, or with velocity=1.0
-    the residence time. An experiment's column `time` holds positions, and its start is the inlet.
-    Density and velocity do not change along the tube, and nothing mixes along it. A tube that
-    changes with time, or with dispersion, is a model distributed in space (see that page).
-
-    velocity  length over time: name of a constant input, or a number; 1.0 for residence times
-
-    See `Reactor` for the other fields. A catalyst deactivates over time, not along the tube, and a
-    jacket has a temperature given along it.
-
-    raises ModelError, as `Reactor` does, and for `catalyst` and a `Jacket`
-
-    Source: Fogler, Elements of Chemical Reaction Engineering, 5th ed. (2016), eq. 1-12.
-    """
-
-    velocity: str | float = 1.0
-    axis: ClassVar[str] = "length"
-
-    def __post_init__(self) -> None:
-        require_input("The velocity", self.velocity)
-        if is_finite(self.velocity) and not self.velocity > 0:  # type: ignore[operator]
-            raise ModelError(f"The velocity is {self.velocity}; give a positive number.")
-        super().__post_init__()
-        if self.catalyst is not None or isinstance(self.heat and self.heat.jacket, Jacket):
-            raise ModelError(
-                "A PlugFlow is at steady state: give the activity as a constant (inputs=['a']) and "
-                "the jacket's temperature as an input, not catalyst=... or a Jacket."
-            )
-        if self.heat is not None and self.heat.feed is not None:
-            raise ModelError(
-                "What flows into a PlugFlow has the start value of T; leave out feed=..."
-            )
-
-    def _add_inputs(self, m: Any) -> None:
-        if isinstance(self.velocity, str):
-            unit = self._unit(Dimension(length=1, time=-1))
-            m.add_component(self.velocity, pyo.Param(mutable=True, units=unit))
-
-    def _slope(self, m: Any, t: float, species: str) -> Any:
-        return self._along(m, super()._slope(m, t, species))
-
-    def _heat_slopes(self, m: Any, t: float) -> list[Any]:
-        return [self._along(m, slope) for slope in super()._heat_slopes(m, t)]
-
-    def _along(self, m: Any, by_time: Any) -> Any:
-        if isinstance(self.velocity, str):
-            return by_time / m.component(self.velocity)
-        return by_time / float(self.velocity)
-
-    def _names(self) -> list[str]:
-        given = [self.velocity] if isinstance(self.velocity, str) else []
-        return [*super()._names(), *given]
