@@ -473,3 +473,46 @@ def test_where_no_ridge_is_there_are_no_wells():
         return Linearised((values - np.exp(-times)) / 0.02, by / 0.02)
 
     assert wells(Landscape(residual, box), np.array([1.0, 1.0])) == []
+
+
+def _decay():
+    """x' = -k x, measured so inexactly that k has an error of some 50 %."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k = pyo.Var(bounds=(0.01, 10))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
+        return m
+
+    t = np.linspace(0, 2, 11)
+    x = np.exp(-0.64 * t) + 0.5 * np.random.default_rng(0).normal(size=len(t))
+    data = pd.DataFrame({"time": t, "x": x})
+    run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.5, start_time=0.0)
+    return igpe.Problem(build, parameters=["k"], experiments=[run])
+
+
+@pytest.mark.parametrize(("moved", "is_searched"), [(0.0, False), (2e-3, False), (0.1, True)])
+def test_ends_of_a_convex_step_3_agree_by_their_standard_errors(monkeypatch, moved, is_searched):
+    seen = []
+
+    def shifted(steps, settings):
+        k = steps.best.estimate.parameters["k"]
+        path = steps.paths[-1]
+        end = replace(path.corrected, parameters={"k": k * (1 + moved)})
+        paths = [*steps.paths[:-1], path._replace(corrected=end)]
+        return equally_good.with_other_optima(steps._replace(paths=paths), settings)
+
+    def searched(problem, sought):
+        seen.append(sought)
+        return other_optima(problem, sought)
+
+    monkeypatch.setattr("igpe.pipeline.with_other_optima", shifted)
+    monkeypatch.setattr(equally_good, "other_optima", searched)
+    problem = _decay()
+    result = igpe.estimate(problem, certify=False)
+    (error,) = (p.standard_error / p.value for p in result.estimates)
+    assert error > 0.3
+    assert bool(seen) == is_searched
