@@ -30,6 +30,7 @@ from igpe.results.structure_map import StructureMap
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
 
+
 @dataclass(frozen=True)
 class Parameter(Suggesting):
     """One estimated unknown, in the model's unit.
