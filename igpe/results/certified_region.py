@@ -45,9 +45,7 @@ class SeparateRegion:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CertifiedRegion(
-    DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"
-):
+class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
     """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
 
     The region is all parameters whose sum of squares is at most S_min + rise, S_min being the least
@@ -91,7 +89,16 @@ class CertifiedRegion(
                 below = _side(values[0] > ends[0], values[1] == ends[0])
                 above = _side(values[3] < ends[1], values[2] == ends[1])
                 rows.append((k + 1, name, *values, below, above))
-        heads = "region name outer_lower inner_lower inner_upper outer_upper below above".split()
+        heads = [
+            "region",
+            "name",
+            "outer_lower",
+            "inner_lower",
+            "inner_upper",
+            "outer_upper",
+            "below",
+            "above",
+        ]
         return pd.DataFrame(rows, columns=heads)
 
     def _outer(self, one: SeparateRegion) -> tuple[FloatArray, FloatArray]:
@@ -118,7 +125,7 @@ class CertifiedRegion(
                 own["outer_upper"].max(),
                 False if REACHED in sides else is_limited,
             )
-        heads = "outer_lower inner_lower inner_upper outer_upper identifiable".split()
+        heads = ["outer_lower", "inner_lower", "inner_upper", "outer_upper", "identifiable"]
         made_of = pd.DataFrame.from_dict(rows, orient="index", columns=heads, dtype=object)
         return made_of.astype(dict.fromkeys(heads[:4], float)).rename_axis("name")
 
@@ -181,16 +188,14 @@ class CertifiedRegion(
             names = list(dict.fromkeys(frame["name"][frame[side] == REACHED]))
             reached += [f"{n} ({word} bound {end[self.unknowns.index(n)]:g})" for n in names]
         if reached:
-            lines.append(
-                f"The data set no limit within the bounds (proved): {', '.join(reached)}."
-            )
+            lines.append(f"The data set no limit within the bounds (proved): {', '.join(reached)}.")
         open_ = [str(n) for n, v in by.items() if v is None]
         if open_:
             lines.append(f"Not decided whether the data limit {', '.join(open_)}.")
         return lines
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
-        tables = []
+        tables: list[Rows] = []
         frame = self.to_frame()
         for k, one in enumerate(self.regions):
             head = f"region {k + 1}" if len(self.regions) > 1 else ""

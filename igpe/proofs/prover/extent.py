@@ -116,9 +116,7 @@ class Extents:
         limit = FARTHEST * np.maximum(np.abs(point.x), NEAR_ZERO * self.range)
         share = np.max(np.abs(step) / limit, initial=1.0)
         for k in range(MOST_HALVINGS):
-            x = np.clip(
-                point.x + step / share * 0.5**k, self.dynamic.lower, self.dynamic.upper
-            )
+            x = np.clip(point.x + step / share * 0.5**k, self.dynamic.lower, self.dynamic.upper)
             trial = self.at(x)
             if trial is not None and trial.cost <= most:
                 return trial

@@ -35,7 +35,8 @@ from igpe.proofs.prover.extent import Extents, RegionPoint
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Halves, Incumbent, proved_objective
-from igpe.results.certified_region import CertifiedRegion, SeparateRegion
+from igpe.results.certified_region import CertifiedRegion as CertifiedRegion  # noqa: PLC0414 - exported
+from igpe.results.certified_region import SeparateRegion
 
 MARGIN = 0.6  # of the precision: how far an allowed box reaches beyond points of the region
 SHORT = 0.25  # of the precision: share of the rise by which these points stay below the inner level
@@ -100,10 +101,13 @@ class RegionSearch(BoxSearch):
 
     cut      the region's level: what boxes outside must exceed
     least    what boxes inside must exceed
+    margin   of allowed boxes, as a share of their widths
+    heeding  whether the search begins anew at better parameters
     """
 
     least: float = 0.0
     margin: float = 0.0
+    heeding: bool = True
     extents: Extents = field(init=False)
     allowed: list[Allowed] = field(default_factory=list)
 
@@ -126,7 +130,9 @@ class RegionSearch(BoxSearch):
         """Follow the region from a point of it; what is near becomes an allowed box."""
         best = self.extents.optimum(start)
         points = [start, best]
-        known = next((one for one in self.allowed if _meets(self._box(one), (best.x, best.x))), None)
+        known = next(
+            (one for one in self.allowed if _meets(self._box(one), (best.x, best.x))), None
+        )
         widths = np.zeros(len(start.x)) if known is None else known.upper - known.lower
         for axis in np.flatnonzero(self.upper > self.lower).tolist():
             for sign in (-1.0, 1.0):
@@ -159,7 +165,7 @@ class RegionSearch(BoxSearch):
         start = self.extents.at(point)  # of large boxes the middle's residuals may be anything
         if start is None:
             return
-        if start.cost < self.least * (1 - TINY):
+        if self.heeding and start.cost < self.least * (1 - TINY):
             raise _BetterFound(point)
         if is_outside and start.cost < self.cut:
             self.add(start)
@@ -224,13 +230,14 @@ class RegionProof:
             parameters = MultiStart().estimate(problem, {}).parameters
         tell("Getting ready, for a minute if it is the first time on this machine")
         best = Incumbent(problem, dynamic, self.precision)
-        deadline = began + np.inf
-        point = problem.box.vector(parameters)
+        deadline = np.inf
+        point, heeding = problem.box.vector(parameters), True
         while True:
             search = if_in_time(lambda point=point: self._search(best, point))  # type: ignore[misc]
             if search is None:
                 given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
                 raise KeyboardInterrupt(NOTHING_PROVED.format(given))
+            search.heeding = heeding
             if not np.isfinite(deadline):
                 deadline = time.perf_counter() + self.time_limit
                 tell("Proving that the region ends where it seems to")
@@ -238,8 +245,9 @@ class RegionProof:
                 status = search.run(deadline, _progress_report(tell, search))
                 return self._certificate(best, search, status, began)
             except _BetterFound as found:
+                before = best.objective
                 best.better(found.args[0])
-                point = best.point
+                heeding, point = best.objective < before, best.point
 
     def _levels(self, dynamic: Dynamic, problem: Problem, point: FloatArray) -> tuple[Levels, int]:
         unknowns = len(point) if self.simultaneous else 1
@@ -266,11 +274,11 @@ class RegionProof:
             rise = levels.above(best.objective) - best.objective
             aim = levels.above(best.objective) - (1 + SHORT) * self.precision * rise
             extents = Extents(dynamic, aim, rise, 0.05 * self.precision)
-            start = extents.at(best.point)
-            if start is None:
+            first = extents.at(best.point)
+            if first is None:
                 raise EstimationFailed(LOST, Status.INTEGRATION_BROKE)
-            near = extents.optimum(start)
-            if near.cost >= start.cost - 1e-3 * self.precision * rise:
+            near = extents.optimum(first)
+            if near.cost >= first.cost - 1e-3 * self.precision * rise:
                 break
             best.take(near.x, proved_objective(dynamic, near.x))
         _require_errors(best)
@@ -282,7 +290,7 @@ class RegionProof:
             least=levels.least(inner), margin=MARGIN * self.precision,
         )  # fmt: skip
         search.extents = extents
-        search.add(start)
+        search.add(near)
         return search
 
     def _certificate(
@@ -339,15 +347,17 @@ def _regions(
             kept[at].append(node)
         elif node.reason == "open":
             outside.append(node)
-    for one, nodes in zip(search.allowed, kept, strict=True):
-        if not nodes:
-            continue
-        low = np.min([node.lower for node in nodes], axis=0)
-        high = np.max([node.upper for node in nodes], axis=0)
+    for one, box, nodes in zip(search.allowed, boxes, kept, strict=True):
+        low, high = box
+        if not outside:  # the tree knows more than the allowed boxes
+            if not nodes:
+                continue
+            low = np.min([node.lower for node in nodes], axis=0)
+            high = np.max([node.upper for node in nodes], axis=0)
         inside = _proved_inside(one, dynamic, (low, high), level)
         top = proved_objective(dynamic, one.best.x)
-        corners = [tuple(v.tolist()) for v in (low, high, one.best.x)]
-        regions.append(SeparateRegion(*corners, objective=top, inside=inside))
+        lower, upper, best = (tuple(v.tolist()) for v in (low, high, one.best.x))
+        regions.append(SeparateRegion(lower, upper, best, top, inside))
     regions.sort(key=lambda r: r.objective)
     if not outside:
         return tuple(regions), ()
@@ -381,7 +391,9 @@ def _proved_inside(
             ordered = sorted(points, key=lambda p: -sign * float(p.x[axis]))
             next((p for p in ordered if is_inside(p)), None)
     inside = [np.array(key) for key, holds in proved.items() if holds]
-    ends = [max(inside, key=lambda x: s * x[j]) for j in range(len(box[0])) for s in (-1, 1) if inside]
+    ends = [
+        max(inside, key=lambda x: s * x[j]) for j in range(len(box[0])) for s in (-1, 1) if inside
+    ]
     return tuple(dict.fromkeys(tuple(x.tolist()) for x in ends))
 
 
