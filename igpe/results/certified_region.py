@@ -14,8 +14,9 @@ from igpe.core.json_form import Form, made, restored
 from igpe.core.markup import Rows, number
 from igpe.results.dynamic_certificate import STOPPED, DynamicCertificate
 from igpe.results.plots.axes import Plot
-from igpe.results.plots.certified_region import plot_certified_intervals, plot_paving
+from igpe.results.plots.certified_region import plot_certified_intervals
 
+ROUNDED = 1e-6  # of the rise, which is rounded up
 LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"
 
 
@@ -206,10 +207,16 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             tables.append(rows)
         return tables, self._sentences("within these bounds")
 
+    @property
+    def inner_level(self) -> float:
+        """Sum of squares up to which parameters are proved to belong to the region."""
+        if not self.degrees:
+            return self.lower_bound + self.rise * (1 - ROUNDED)
+        return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))
+
     def plot(self, axes: Any = None) -> Plot:
-        """The plane of two unknowns, paved; of others the intervals."""
-        is_plane = len(self.unknowns) == 2 and self.tree  # noqa: PLR2004
-        return (plot_paving if is_plane else plot_certified_intervals)(self, axes)
+        """Outer and inner ends of all intervals; `igpe.proofs.pave` draws the plane of two."""
+        return plot_certified_intervals(self, axes)
 
     @classmethod
     def form(cls) -> Form:
