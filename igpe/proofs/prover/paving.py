@@ -1,6 +1,7 @@
 """Pavings of the plane of two unknowns: boxes proved in a region, proved out, and its edge."""
 
 import heapq
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +82,7 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
 
     problem  that was certified
     region   of `igpe.certify_region`, finished
-    boxes    how many are examined at most
+    boxes    how many are examined at most; where no region is, none need be
     raises   ProblemError for other than two unknowns, or a region that is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
@@ -99,7 +100,6 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
     values = dict(zip(region.unknowns, region.parameters, strict=True))
     problem = held_weights(problem, region if region.relative_sigma else values)
     dynamic = posed(problem)
-    # outside of the regions everything is out: their boxes are all that is to be paved
     parts = [(np.array(r.lower), np.array(r.upper)) for r in region.regions]
     low, high = np.min([a for a, _ in parts], axis=0), np.max([b for _, b in parts], axis=0)
     room = ROOM * (high - low)
@@ -108,13 +108,13 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
     inner = region.inner_level
     todo: list[tuple[float, int, FloatArray, FloatArray]] = [(-1.0, 0, *window)]
     done: list[tuple[FloatArray, FloatArray, str]] = []
-    count = 0
+    count, order = 0, itertools.count(1)
     while todo and count < boxes:
         require_going_on()
         _, _, a, b = heapq.heappop(todo)
-        count += 1
-        kind = _kind(enclosure, a, b, (inner, region.cut))
-        halves = None
+        kind, halves = "out", None  # as the region's certificate proves
+        if any((a <= high).all() and (low <= b).all() for low, high in parts):
+            kind, count = _kind(enclosure, a, b, (inner, region.cut)), count + 1
         if kind == "edge":
             halves = split(a, b, int(np.argmax((b - a) / (window[1] - window[0]))))
         if halves is None:
@@ -122,7 +122,7 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
             continue
         for half in halves:
             size = float(np.prod((half[1] - half[0]) / (window[1] - window[0])))
-            heapq.heappush(todo, (-size, count + len(todo), *half))
+            heapq.heappush(todo, (-size, next(order), *half))
     done += [(a, b, "edge") for _, _, a, b in todo]
     extents = Extents(dynamic, region.cut, region.rise, region.precision)
     best = np.array([r.parameters for r in region.regions])
