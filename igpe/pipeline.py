@@ -41,6 +41,7 @@ from igpe.dynamics.shooting.base import (
     mostly_measured,
     objective_at,
     require_plain,
+    require_spectra,
 )
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, passed_bounds, refine
@@ -62,7 +63,8 @@ from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result
 from igpe.solvers.ipopt import Ipopt
 from igpe.structure.identifiability.identifiability import MOST_WORK, Access
-from igpe.structure.structure import Structure, analyse
+from igpe.structure.spectral import analyse_any
+from igpe.structure.structure import Structure
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend
 
@@ -79,6 +81,7 @@ SLOW = (
     "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
     "tables."
 )
+SUBSPACE = "the subspace of the spectra's leading singular vectors"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
 ITERATIONS = 100  # of IPOPT, which begins next to an optimum; most take a third of it
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
@@ -154,7 +157,10 @@ def _estimate(
     settings = (settings if seed is None else settings.seeded(seed)).suited(problem)
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
-    require_plain(problem, "igpe.estimate", constraints_too=False, losses_too=False)
+    require_plain(
+        problem, "igpe.estimate", constraints_too=False, losses_too=False, spectra_too=False
+    )
+    require_spectra(problem)
     if problem.sigma_estimated and constraints(problem):
         raise Unsupported(
             f"igpe.estimate cannot keep the constraints {constraints(problem)} where standard "
@@ -166,12 +172,15 @@ def _estimate(
         series = series_of(problem)
         ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
     with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
-        structure = analyse(problem)
+        structure = analyse_any(problem)
         problem = _without_unreachable(problem, structure)
     with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
-        algebraic = estimate_algebraic(
-            problem, structure, ladder, settings.routes, settings.weights
-        )
+        if problem.has_spectra:  # of mixtures: the search goes on in their singular vectors
+            algebraic = [Algebraic({}, (), ladder[0], SUBSPACE)]
+        else:
+            algebraic = estimate_algebraic(
+                problem, structure, ladder, settings.routes, settings.weights
+            )
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         started = _complemented(problem, algebraic, settings, backend)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
@@ -238,7 +247,7 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]
-    return analyse(problem, most_work=most_work)
+    return analyse_any(problem, most_work=most_work)
 
 
 def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
@@ -267,7 +276,7 @@ def _complemented(
 
     raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
     """
-    job = ComplementJob(problem, settings.complement)
+    job = ComplementJob(problem.compressed(), settings.complement)
     try:
         require_going_on()
         with interruptible():
@@ -379,7 +388,9 @@ def _corrected(
     ]
     methods: list[Estimator] = [settings.correction]
     quick = SingleShooting()
-    if settings.correction == Settings().correction:
+    if problem.has_spectra:
+        methods = [quick]
+    elif settings.correction == Settings().correction:
         if is_plain(problem):  # an accurate integration finishes it, and is the better judge
             ordering = AMD if is_large(problem) else ()
             solver = Ipopt(max_iterations=ITERATIONS, options=ordering)

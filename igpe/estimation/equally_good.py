@@ -242,7 +242,7 @@ def is_small(problem: Problem) -> bool:
 
 def with_unasked_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
     """The result with a proof, where the problem is small and the proof is finished in seconds."""
-    if not is_small(steps.problem) or result.status not in SEARCHED:
+    if steps.problem.has_spectra or not is_small(steps.problem) or result.status not in SEARCHED:
         return result
     from igpe.proofs.prover import unasked  # noqa: PLC0415 - Numba is slow to load
 

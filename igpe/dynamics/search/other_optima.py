@@ -96,6 +96,7 @@ class OtherOptima(NamedTuple):
 
 def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     """Distinct optima within the threshold, best first."""
+    problem = problem.compressed()
     quickly = replace(ROUGHLY, max_steps=QUICKLY.max_steps) if is_large(problem) else QUICKLY
     residuals = Residuals(problem, quickly)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
@@ -115,6 +116,8 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
 def rounding(problem: Problem) -> float:
     """Differences of the objective below this mean nothing."""
     data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
+    spectra = [e.spectra for e in problem.experiments if e.spectra is not None]
+    data += [(s.values / s.noise).ravel() for s in spectra]
     return ROUNDING * sum(float(v @ v) for v in data)
 
 
