@@ -281,6 +281,8 @@ def _complemented(
         require_going_on()
         with interruptible():
             complete = complements(job, [a.parameters for a in algebraic], backend)
+            if problem.has_spectra:  # its sentences are about singular vectors
+                complete = [None if c is None else replace(c, notes=()) for c in complete]
     except KeyboardInterrupt:
         complete = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
     pairs = zip(algebraic, complete, strict=True)

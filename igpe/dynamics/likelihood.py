@@ -15,7 +15,12 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
+from igpe.dynamics.shooting.base import (
+    losses_of,
+    minimises_squares,
+    refuse_spectra,
+    require_start,
+)
 from igpe.dynamics.shooting.multiple.chains import chains_of
 from igpe.dynamics.shooting.residuals import Broken, Run, deviations, runs_of
 from igpe.dynamics.shooting.spectral import spectral_blocks
@@ -84,6 +89,7 @@ def _likelihood(
     priors: bool,
     derivatives: bool,
 ) -> LikelihoodGradient:
+    refuse_spectra(problem, "The likelihood")
     if not (problem.sigma_known or problem.sigma_estimated):
         raise ProblemError(
             "The likelihood needs standard deviations, which are unknown here; give them: "

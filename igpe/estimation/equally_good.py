@@ -153,8 +153,13 @@ def _ordered(
     """The steps led by the best of some optima, and with those that are as good as it."""
     problem, best, paths = steps.problem, steps.best, steps.paths
     none, least = rounding(problem), min(exact, key=_objective)
-    is_there = any(one is best for one in exact)
-    if not (is_there and _is_level(least, best, none)):
+    is_kept = any(one is best for one in exact) and _is_level(least, best, none)
+    if problem.has_spectra:  # exchanged rate constants: the set with the least negative spectra
+        level_ones = [one for one in exact if _is_level(one, least, none)]
+        spectra = Residuals(problem, settings.compiled)
+        least = min(level_ones, key=lambda one: _negative_part(spectra, one, problem.box))
+        is_kept = least is best
+    if not is_kept:
         best = least
         algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
         led = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
@@ -164,6 +169,16 @@ def _ordered(
     kept = first_of_each([best, *sorted(low, key=_objective)], partial(_is_same, problem))
     best = best._replace(notes=(*best.notes, *notes))
     return steps._replace(paths=paths, best=best, others=tuple(kept[1:]))
+
+
+def _negative_part(residuals: Residuals, one: Refined, box: Box) -> float:
+    """Share of the pure spectra's squares that is negative."""
+    trajectories = residuals.trajectories(box.vector(one.estimate.parameters))
+    if trajectories is None:
+        return np.inf
+    each = [block.separated(trajectories).spectra for block in residuals.spectral]
+    below = sum(float((np.minimum(s, 0.0) ** 2).sum()) for s in each)
+    return below / max(sum(float((s**2).sum()) for s in each), 1e-300)
 
 
 def _objective(one: Refined) -> float:

@@ -13,7 +13,7 @@ Q'WQ, which the residuals of many times tell: the estimate's covariance is then 
 J_t' W_c J_t) V, V = (J'J)^-1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,15 +24,26 @@ from scipy import special
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.spectral import SpectralBlock
-from igpe.numerics.mixtures import Separated, moved_rows
+from igpe.numerics.mixtures import Separated, moved_rows, separated
 from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.numerics.statistics.lack_of_fit import all_tests
 from igpe.problem.problem import Problem
-from igpe.results.residual_table import ADEQUATE, ALARM, LACK, Adequacy, probability
+from igpe.results.residual_table import (
+    ADEQUATE,
+    ALARM,
+    LACK,
+    UNJUDGED,
+    Adequacy,
+    probability,
+)
 from igpe.results.spectral import SpectralFit
 
+NEGATIVE = 0.05  # of a spectrum's largest value
+CLEARLY = 0.5  # standard errors: a bias that intervals feel
 SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrument
+TOO_FEW = "No absorbing species has enough times, and standard deviations are not known."
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
     "Residuals of the spectra along {name} {says} ({p}): the model misses something, or an "
@@ -50,18 +61,20 @@ class SpectralSummary(NamedTuple):
     fits       one for each block of shared spectra
     errors     of the unknowns, with the scatter of the amounts
     points     concentrations unmixed by the pure spectra, as `Result.points`
-    adequacy   the verdict on the fit of the spectra
+    adequacy   the verdict on the fit of the spectra;  notes: sentences
     """
 
     fits: tuple[SpectralFit, ...]
     errors: Uncertainty
     points: pd.DataFrame
-    adequacy: Adequacy | None
+    adequacy: Adequacy
+    notes: tuple[str, ...]
 
 
 class _Solved(NamedTuple):
     """One block at the estimate.
 
+    amounts   (N, n) of the species;  slopes: (N, n, n_k) their derivative by the unknowns
     residual  (N, p) r Q of all patterns;  by: (N, p, n_k) J Q
     noise     standard deviation outside of the space of the spectra
     scatter   (p, p) W_c
@@ -70,6 +83,7 @@ class _Solved(NamedTuple):
 
     block: SpectralBlock
     one: Separated
+    amounts: FloatArray
     slopes: FloatArray
     residual: FloatArray
     by: FloatArray
@@ -79,27 +93,77 @@ class _Solved(NamedTuple):
 
 
 def spectral_summary(
-    problem: Problem, residuals: Residuals, x: FloatArray, errors: Uncertainty
+    problem: Problem,
+    residuals: Residuals,
+    x: FloatArray,
+    errors: Uncertainty,
+    others: Sequence[FloatArray] = (),
 ) -> SpectralSummary | None:
-    """What is said of the spectra at unknowns x (n,); None where they cannot be integrated."""
+    """What is said of the spectra at unknowns x (n,); None where they cannot be integrated.
+
+    others  values (n,) of the other optima
+    """
     trajectories = residuals.trajectories(x)
     if trajectories is None:
         return None
     solved = [_solved(block, trajectories, errors) for block in residuals.spectral]
     errors = _with_scatter(problem, x, errors, [s for s in solved if s.p < SCATTERED])
     fits = tuple(_fit(problem, s, errors) for s in solved)
-    pairs = [
-        _points(problem, s, fit, trajectories) for s, fit in zip(solved, fits, strict=True)
-    ]
-    points = pd.concat(pairs, ignore_index=True)
-    return SpectralSummary(fits, errors, points, _adequacy(solved, points, errors))
+    tables = [t for s, f in zip(solved, fits, strict=True) for t in _points(problem, s, f)]
+    points = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    adequacy = _adequacy(solved, points, errors)
+    notes = [*map(str, fits), *_negative(residuals, [x, *others])]
+    if any(block.mixture.nonnegative for block in residuals.spectral):
+        notes += _moved_by_sign(problem, x, errors)
+    return SpectralSummary(fits, errors, points, adequacy, tuple(notes))
+
+
+def _negative(residuals: Residuals, sets: Sequence[FloatArray]) -> Iterator[str]:
+    """Which sets of values ask for negative spectra, where there are several sets."""
+    for k, x in enumerate(sets if len(sets) > 1 else ()):
+        trajectories = residuals.trajectories(x)
+        for block in residuals.spectral if trajectories is not None else ():
+            pure = block.separated(trajectories).spectra[: len(block.species)]
+            low, high = pure.min(axis=1), np.abs(pure).max(axis=1)
+            below = [
+                f"{n} {100 * a / b:.2g} %"
+                for n, a, b in zip(block.species, low, high, strict=True)
+                if a < -NEGATIVE * b
+            ]
+            if below:
+                yield (
+                    f"Set {k + 1} asks for negative pure spectra, of their largest value: "
+                    f"{', '.join(below)}."
+                )
+
+
+def _moved_by_sign(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iterator[str]:
+    """How far the sign of the spectra moved the unknowns, if by more than chance explains."""
+    free = problem.with_free_signs()
+    start = problem.box.mapping(x)
+    there = SingleShooting().estimate(free, start)
+    if not there.status.usable:
+        return
+    with np.errstate(invalid="ignore", divide="ignore"):
+        moved = (x - problem.box.vector(there.parameters)) / errors.standard_error
+    names = np.array(problem.box.names)[np.abs(moved) > CLEARLY]
+    if len(names):
+        each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
+        yield (
+            "That spectra are non-negative moved "
+            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors: where spectra are "
+            "zero at many wavelengths it biases estimates, and intervals take no account of that. "
+            "Compare with nonnegative=False."
+        )
 
 
 def _solved(
     block: SpectralBlock, trajectories: Sequence[Trajectory], errors: Uncertainty
 ) -> _Solved:
     size = len(errors.standard_error)
-    one, slopes = block.separated(trajectories), block.slopes(trajectories, size)
+    amounts, slopes = block.amounts(trajectories), block.slopes(trajectories, size)
+    one = separated(amounts, block.mixture)
+    amounts = amounts / block.weight[:, None]
     parts = list(moved_rows(one, slopes))
     residual, by = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
     n = len(block.species)
@@ -120,7 +184,8 @@ def _solved(
     if noise > 0 and outer > 0 and inner > 0:
         p = float(special.fdtrc(inner, outer, within / noise**2))
     free = max(count - one.patterns[0].basis.shape[1], 1)
-    return _Solved(block, one, slopes, residual, by, noise, residual.T @ residual / free, p)
+    scatter = residual.T @ residual / free
+    return _Solved(block, one, amounts, slopes, residual, by, noise, scatter, p)
 
 
 def _with_scatter(
@@ -156,61 +221,58 @@ def _bounds(problem: Problem) -> tuple[FloatArray, FloatArray]:
 
 def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
     block, one = s.block, s.one
-    first, n = block.members[0].spectra, len(block.species)
-    basis = np.eye(one.spectra.shape[1]) if first.basis is None else first.basis
-    variance = np.full(one.spectra.shape, np.nan)
-    covariance = np.where(np.isfinite(errors.covariance), errors.covariance, 0.0)
-    scattered = s.p < SCATTERED
-    for pattern in one.patterns:
-        unit, columns = pattern.unit, pattern.columns
-        shift = np.einsum("pr,rsk->psk", unit @ pattern.basis.T, s.slopes, optimize=True)
-        g = np.einsum("psk,sw->pkw", shift, one.spectra[:n, columns], optimize=True)
-        own = (unit**2).sum(axis=1)
-        part = basis[:, columns] if first.basis is not None else np.eye(len(columns))
-        g = np.einsum("pkm,wm->pkw", g, part, optimize=True)
-        size = (part**2).sum(axis=1)
-        if scattered:
-            freedom = max(len(one.error) - pattern.basis.shape[1], 1)
-            each = (one.error[:, columns] ** 2).sum(axis=0) / freedom
-            size = (part**2) @ each
-        total = own[:, None] * size + np.einsum("pkw,kl,plw->pw", g, covariance, g, optimize=True)
-        places = columns if first.basis is None else np.arange(len(basis))
-        if first.basis is not None and variance.shape[1] != len(basis):
-            variance = np.full((len(one.spectra), len(basis)), np.nan)
-        variance[np.ix_(pattern.free, places)] = total
-    values = (one.spectra @ basis.T) * first.noise
-    found = np.sqrt(variance) * first.noise
-    found[one.lost] = np.inf
-    noise = np.concatenate([
-        np.repeat(m.spectra.noise[None], len(m.rows), axis=0) for m in block.members
-    ])
-    measured = np.vstack([m.spectra.values for m in block.members])
-    fitted = measured - one.error * noise
+    members, first, n = block.members, block.members[0].spectra, len(block.species)
+    measured = np.vstack([m.spectra.values for m in members])
+    noise = np.vstack([np.broadcast_to(m.spectra.noise, m.spectra.values.shape) for m in members])
+    error, values = one.error, one.spectra
     if first.basis is not None:
-        smooth = (block.mixture.data - one.error) @ basis.T
-        fitted = smooth * noise
-    residual = measured - fitted
-    share = 100 * float(np.linalg.norm(residual) / max(np.linalg.norm(measured), 1e-300))
-    names = [problem.experiments[m.number].name for m in block.members]
-    extra = [f"constant{' in ' + name if len(names) > 1 else ''}" for name in names]
-    count = one.spectra.shape[0] - n
+        fitted = (block.mixture.data - error) @ first.basis.T
+        error, values = measured / noise - fitted, values @ first.basis.T
+    residual = error * noise
+    found = np.sqrt(_variance(s, errors)) * first.noise
+    found[one.lost] = np.inf
+    names = [problem.experiments[m.number].name for m in members]
+    extra = [f"constant in {name}" if len(names) > 1 else "constant" for name in names]
     return SpectralFit(
         experiments=tuple(names),
-        species=(*block.species, *extra[:count]),
+        species=(*block.species, *extra[: len(values) - n]),
         wavelengths=first.wavelengths,
-        values=values,
+        values=values * first.noise,
         errors=found,
-        times=np.concatenate([m.spectra.times for m in block.members]),
-        owner=np.repeat(np.arange(len(names), dtype=float), [len(m.rows) for m in block.members]),
+        times=np.concatenate([m.spectra.times for m in members]),
+        owner=np.repeat(np.arange(len(names), dtype=float), [len(m.rows) for m in members]),
         residuals=residual,
         unwanted=one.unwanted[0],
-        lack_of_fit=share,
+        lack_of_fit=100 * float(np.linalg.norm(residual) / (np.linalg.norm(measured) or 1.0)),
         noise=s.noise,
         deviations=_deviations(s),
         probability=s.p,
-        is_scattered=scattered,
-        rank=max(m.spectra.rank().number for m in block.members),
+        is_scattered=s.p < SCATTERED,
+        rank=max(m.spectra.rank().number for m in members),
     )
+
+
+def _variance(s: _Solved, errors: Uncertainty) -> FloatArray:
+    """(n + e, m) of the spectra in standard deviations; NaN where they are held."""
+    one, n, basis = s.one, len(s.block.species), s.block.members[0].spectra.basis
+    covariance = np.where(np.isfinite(errors.covariance), errors.covariance, 0.0)
+    width = one.spectra.shape[1] if basis is None else len(basis)
+    variance = np.full((len(one.spectra), width), np.nan)
+    for pattern in one.patterns:
+        of_error = np.ones(len(pattern.columns))
+        if s.p < SCATTERED:
+            freedom = max(len(one.error) - pattern.basis.shape[1], 1)
+            of_error = (one.error[:, pattern.columns] ** 2).sum(axis=0) / freedom
+        shift = np.einsum("pr,rsk->psk", pattern.unit @ pattern.basis.T, s.slopes, optimize=True)
+        moved = np.einsum("psk,sw->pkw", shift, one.spectra[:n, pattern.columns], optimize=True)
+        places = pattern.columns
+        if basis is not None:  # smooth spectra have one pattern
+            moved, of_error = moved @ basis.T, (basis**2) @ of_error
+            places = np.arange(width)
+        own = (pattern.unit**2).sum(axis=1)[:, None] * of_error
+        own = own + np.einsum("pkw,kl,plw->pw", moved, covariance, moved, optimize=True)
+        variance[np.ix_(pattern.free, places)] = own
+    return variance
 
 
 def _deviations(s: _Solved) -> FloatArray:
@@ -220,48 +282,38 @@ def _deviations(s: _Solved) -> FloatArray:
     amounts = s.one.error @ inverse / s.block.weight[:, None]
     freedom = max(len(amounts) - s.one.patterns[0].basis.shape[1], 1)
     instrument = s.noise**2 * (inverse**2).sum(axis=0) * np.mean(s.block.weight**-2.0)
-    return np.sqrt(np.maximum((amounts**2).sum(axis=0) / freedom - instrument, 0.0))
+    return np.asarray(np.sqrt(np.maximum((amounts**2).sum(axis=0) / freedom - instrument, 0.0)))
 
 
-def _points(
-    problem: Problem, s: _Solved, fit: SpectralFit, trajectories: Sequence[Trajectory]
-) -> pd.DataFrame:
+def _points(problem: Problem, s: _Solved, fit: SpectralFit) -> Iterator[pd.DataFrame]:
     """Amounts unmixed by the pure spectra, of species that are not measured otherwise."""
-    n = len(s.block.species)
-    inverse = np.linalg.pinv(s.one.spectra[:n])
-    scatter = s.one.error @ inverse / s.block.weight[:, None]
+    inverse = np.linalg.pinv(s.one.spectra[: len(s.block.species)])
+    residual = s.one.error @ inverse / s.block.weight[:, None]
     size = np.sqrt((inverse**2).sum(axis=0))
-    tables = []
     for k, m in enumerate(s.block.members):
-        e = problem.experiments[m.number]
-        rows = fit.owner == k
-        run = trajectories[m.number].measured[m.rows[:, None], m.outputs]
-        for place, i in enumerate(m.species):
+        experiment, rows = problem.experiments[m.number], fit.owner == k
+        for i in m.species:
             name = s.block.species[i]
-            if not e.only_reports(name) or not np.isfinite(fit.errors[i]).any():
+            if not experiment.only_reports(name) or s.one.lost[i] or not size[i] > 0:
                 continue
-            sigma = size[i] / s.block.weight[rows]
-            residual = scatter[rows, i]
-            tables.append(
-                pd.DataFrame({
-                    "experiment": e.name,
-                    "name": name,
-                    "time": m.spectra.times,
-                    "measured": run[:, place] + residual,
-                    "fitted": run[:, place],
-                    "residual": residual,
-                    "sigma": sigma,
-                    "unit": problem.unit(name),
-                })
-            )
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+            fitted, beside = s.amounts[rows, i], residual[rows, i]
+            table = {
+                "experiment": experiment.name,
+                "name": name,
+                "time": m.spectra.times,
+                "measured": fitted + beside,
+                "fitted": fitted,
+                "residual": beside,
+                "sigma": size[i] / s.block.weight[rows],
+                "unit": problem.unit(name),
+            }
+            yield pd.DataFrame(table)
 
 
-def _adequacy(
-    solved: Sequence[_Solved], points: pd.DataFrame, errors: Uncertainty
-) -> Adequacy | None:
+def _adequacy(solved: Sequence[_Solved], points: pd.DataFrame, errors: Uncertainty) -> Adequacy:
     """The verdict on the spectra: size where sigma was given, and trends over time."""
-    reasons, tests = [], {}
+    reasons: list[str] = []
+    tests: dict[str, float] = {}
     for s in solved:
         if all(m.spectra.sigma is not None for m in s.block.members):
             left = s.block.degrees - int((~errors.held).sum())
@@ -281,7 +333,7 @@ def _adequacy(
         if tests["trend"] < ALARM and worst is not None:
             reasons.append(worst.format(p=probability(tests["trend"])))
     if not tests:
-        return None
+        return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
     p = min(1.0, len(tests) * min(tests.values()))
     return Adequacy(LACK if p < ALARM else ADEQUATE, p, tuple(reasons) if p < ALARM else (), tests)
 

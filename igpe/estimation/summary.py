@@ -141,7 +141,11 @@ def _exact(problem: Problem, *, count: bool) -> Identifiability:
 
 def alternatives(problem: Problem) -> tuple[Alternatives, ...]:
     """Unknowns that have several sets of values by structure, where that is quick to tell."""
-    return () if problem.time_varying or problem.has_spectra else _exact(problem, count=True).alternatives
+    return (
+        ()
+        if problem.time_varying or problem.has_spectra
+        else _exact(problem, count=True).alternatives
+    )
 
 
 def _combined(exact: Identifiability) -> tuple[Combined, ...]:
@@ -227,7 +231,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     spectral = None
     if problem.has_spectra and at is not None:
         residuals = Residuals(problem, settings.integrator)
-        spectral = spectral_summary(problem, residuals, x, errors)
+        sets = [problem.box.vector(one.estimate.parameters) for one in steps.others]
+        spectral = spectral_summary(problem, residuals, x, errors, sets)
         errors = errors if spectral is None else spectral.errors
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
     simulated = simulate(problem, settings.integrator, values, grids)
@@ -306,18 +311,17 @@ def _with_spectra(
 
     Rows of spectra are as many as unknowns, and hang on no point: they follow as priors do.
     """
-    judged = with_findings(result, problem, at, active)
-    verdicts = [v for v in (judged.adequacy, spectral.adequacy) if v is not None]
-    if not len(result.points):
-        verdicts = [v for v in (spectral.adequacy,) if v is not None] or verdicts
+    if len(result.points):
+        result = with_findings(result, problem, at, active)
+    verdicts = [v for v in (result.adequacy, spectral.adequacy) if v is not None]
     worst = min(verdicts, key=lambda v: (not v.lacks, np.nan_to_num(v.p, nan=1.0)))
-    points = [t for t in (judged.points, spectral.points) if len(t)]
+    points = [t for t in (result.points, spectral.points) if len(t)]
     return replace(
-        judged,
-        points=pd.concat(points, ignore_index=True),
+        result,
+        points=pd.concat(points, ignore_index=True) if points else result.points,
         adequacy=worst,
         spectral=spectral.fits,
-        notes=(*judged.notes, *map(str, spectral.fits)),
+        notes=(*result.notes, *spectral.notes),
     )
 
 

@@ -293,11 +293,9 @@ class Experiment(Suggesting):
         table  in the names and units of the model
         """
         unused = dict.fromkeys(("spectra", "only", "sigma"))
-        inputs, units = dict(self.inputs), {}
-        return Experiment(
-            table, **{**self._conditions, **unused, "inputs": inputs, "units": units, "columns": {},
-            "name": self.name, "start": dict(self.start), "start_time": self.start_time}
-        )  # fmt: skip
+        held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
+        held |= {"name": self.name, "start": dict(self.start), "start_time": self.start_time}
+        return Experiment(table, **{**self._conditions, **unused, **held})
 
     def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
         """The same run with standard deviations (n,) that are numbers, in measurements' order.

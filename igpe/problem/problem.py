@@ -32,8 +32,8 @@ from igpe.problem.problem_checks import (
     name_experiments,
     with_logarithms,
 )
-from igpe.problem.spectra import absorbing
 from igpe.problem.space import FiniteDifference, OnGrid, read_space
+from igpe.problem.spectra import Spectra, absorbing
 from igpe.problem.starts import as_members
 from igpe.problem.tables import Data, read_table
 from igpe.problem.units import time_unit, unit_name
@@ -158,13 +158,20 @@ class Problem(Suggesting):
 
     def compressed(self) -> "Problem":
         """Return the problem with spectra in the space of their leading singular vectors."""
+        return self._with_spectra(Spectra.compressed)
+
+    def with_free_signs(self) -> "Problem":
+        """Return the problem whose pure spectra may be negative."""
+        return self._with_spectra(Spectra.with_free_signs)
+
+    def _with_spectra(self, changed: Callable[[Spectra], Spectra]) -> "Problem":
         if not self.has_spectra:
             return self
-        smaller = self._copied()
-        smaller.experiments = tuple(map(copy, self.experiments))
-        for e in smaller.experiments:
-            e.spectra = None if e.spectra is None else e.spectra.compressed()
-        return smaller
+        other = self._copied()
+        other.experiments = tuple(map(copy, self.experiments))
+        for e in other.experiments:
+            e.spectra = None if e.spectra is None else changed(e.spectra)
+        return other
 
     @property
     def sigma_known(self) -> bool:

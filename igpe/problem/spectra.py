@@ -39,7 +39,9 @@ class Spectra(Suggesting):
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength
-    nonnegative  whether unknown spectra must not be negative
+    nonnegative  whether unknown spectra must not be negative. It decides between sets of rate
+                 constants of which one asks for negative spectra. Where spectra are zero at many
+                 wavelengths it biases rate constants; the result says how far they moved
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
     unwanted     contributions of no species: "constant" for one that does not change with time, of
@@ -57,7 +59,7 @@ class Spectra(Suggesting):
         sigma: float | npt.ArrayLike | None = None,
         species: Iterable[str] | None = None,
         pure: Mapping[str, Any] = MappingProxyType({}),
-        nonnegative: bool = True,
+        nonnegative: bool = False,
         smooth: int = 0,
         unwanted: Unwanted = None,
         shared: bool = True,
@@ -78,6 +80,11 @@ class Spectra(Suggesting):
         self.unwanted = unwanted
 
     @property
+    def absorbing(self) -> tuple[str, ...]:
+        """Names of the species that absorb; empty before they are known."""
+        return self.species or ()
+
+    @property
     def constant(self) -> bool:
         """Whether there is an unwanted contribution that does not change with time."""
         return self.unwanted == "constant"
@@ -90,7 +97,7 @@ class Spectra(Suggesting):
     @property
     def contributions(self) -> int:
         """How many components the spectra should hold, at most."""
-        return len(self.species or ()) + self.constant + self.varying
+        return len(self.absorbing) + self.constant + self.varying
 
     @cached_property
     def noise(self) -> FloatArray:
@@ -132,10 +139,10 @@ class Spectra(Suggesting):
         if self.species is not None:
             return self
         result = self._changed(species=tuple(species))
-        if others := [n for n in self.pure if n not in result.species]:
+        if others := [n for n in self.pure if n not in result.absorbing]:
             raise DataError(
                 f"pure gives spectra of {others}, which are no states of the model: "
-                f"{listed(result.species or ())}.{closest(others[0], result.species or ())}"
+                f"{listed(result.absorbing)}.{closest(others[0], result.absorbing)}"
             )
         return result
 
@@ -160,6 +167,10 @@ class Spectra(Suggesting):
             nonnegative=False,
             smooth=0,
         )
+
+    def with_free_signs(self) -> "Spectra":
+        """The same with spectra that may be negative."""
+        return self._changed(nonnegative=False)
 
     def with_values(self, values: FloatArray) -> "Spectra":
         """The same measurement with other numbers (n_times, n_wavelengths)."""
@@ -389,7 +400,11 @@ def _number(singular: FloatArray, shape: tuple[int, int], sigma: float | None) -
     floor = np.finfo(float).eps * max(shape) * float(singular[0] if len(singular) else 0.0)
     for few in range(len(singular)):
         level = noise_level(singular, shape, few) if sigma is None else sigma
-        rest = level if sigma is not None else noise_level(singular, shape, min(few + 1, len(singular) - 1))
+        rest = (
+            level
+            if sigma is not None
+            else noise_level(singular, shape, min(few + 1, len(singular) - 1))
+        )
         if singular[few] <= max(rest * edge(shape, few), floor):
             return few, level
     return len(singular), 0.0 if sigma is None else sigma
@@ -445,7 +460,9 @@ def _axis(labels: "pd.Index[Any]", what: str) -> FloatArray:
 def _species(given: Any) -> tuple[str, ...] | None:
     if given is None:
         return None
-    names = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    names = (
+        [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    )
     if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
         raise DataError(f"species is {shown(given)}; wanted a list of names: species=['A', 'B'].")
     if len(set(names)) < len(names):
@@ -508,7 +525,9 @@ def _check_options(nonnegative: bool, smooth: Any, unwanted: Any, count: int) ->
 def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
     ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
     if not ok or pair[0] > pair[1]:
-        raise DataError(f"The range {shown(pair)} is no pair of wavelengths, the smaller one first.")
+        raise DataError(
+            f"The range {shown(pair)} is no pair of wavelengths, the smaller one first."
+        )
     return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
 
 

@@ -183,7 +183,8 @@ def proofs(result: ResultData) -> Iterator[str]:
     """Describe the proofs of the algebraic problems and of the dynamic one."""
     yield from (f"Step 3: {c.sentence}" for c in result.certificates)
     if result.proof is None:
-        yield "Nothing is proved of the fit to the measurements (igpe.certify)."
+        way = "igpe.certify knows no spectra" if result.spectral else "igpe.certify"
+        yield f"Nothing is proved of the fit to the measurements ({way})."
         return
     yield result.proof.sentence
     if result.proof.objective < result.objective:

@@ -30,6 +30,7 @@ from igpe.structure.identifiability.identifiability import (
 from igpe.structure.structure import Structure, analyse
 
 MOST = 3  # wavelengths
+LARGEST = 1e3  # of a factor
 FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
 BACKGROUND = "igpe background"
 VARYING = "Contributions that vary in time in an unknown way have no structure to analyse."
@@ -70,16 +71,16 @@ class _WithAbsorbances:
         own = self.spectra.get(experiment.name)
         if own is None:
             own = next(iter(self.spectra.values()))
-        instance, names = read(model), [*own.species, *[BACKGROUND] * own.constant]
+        instance, names = read(model), [*own.absorbing, *[BACKGROUND] * own.constant]
         count = wavelengths(own)
-        factors = pyo.Var(names, range(count), bounds=(-1e3, 1e3), initialize=1.0)
+        factors = pyo.Var(names, range(count), bounds=(-LARGEST, LARGEST), initialize=1.0)
         model.add_component(FACTOR, factors)
         shown = np.random.default_rng(0).integers(100, 1000, (len(names), count)) / 100
         for i, name in enumerate(names):
             if name in own.pure:
                 for j in range(count):
                     factors[name, j].fix(float(shown[i, j]))
-        time, series = instance.time, {n: instance.over_time(n) for n in own.species}
+        time, series = instance.time, {n: instance.over_time(n) for n in own.absorbing}
         model.add_component(OUTPUT, pyo.Var(time, range(count)))
 
         def rule(m: Any, t: float, j: int) -> Any:
@@ -93,29 +94,24 @@ class _WithAbsorbances:
 
 def wavelengths(spectra: Spectra) -> int:
     """How many stand for all."""
-    return min(len(spectra.species or ()) - len(spectra.pure) or 1, MOST)
+    return min(len(spectra.absorbing) - len(spectra.pure) or 1, MOST)
 
 
 def _posed(problem: Problem) -> Problem:
     """The problem whose measurements are absorbances, with their factors as unknowns."""
-    given, spectra = problem.given, {}
-    for e in problem.experiments:
-        if e.spectra is not None:
-            spectra[e.name] = e.spectra
-    builder = _WithAbsorbances(given["model"], spectra)
+    given = problem.given
+    spectra = {e.name: e.spectra for e in problem.experiments if e.spectra is not None}
+    builder = _WithAbsorbances(problem.model, spectra)
     runs = [_measured(e, spectra.get(e.name)) for e in problem.experiments]
     parameters = given["parameters"]
-    every = (
-        {**parameters, FACTOR: None}
-        if isinstance(parameters, Mapping)
-        else [*parameters, FACTOR]
-    )
-    if isinstance(every, dict):
-        every[FACTOR] = (-1e3, 1e3)
+    every: Any = [*parameters, FACTOR]
+    if isinstance(parameters, Mapping):
+        every = {**parameters, FACTOR: (-LARGEST, LARGEST)}
     own = [FACTOR] * (not any(s.shared for s in spectra.values()))
     arguments = {**given, "model": builder, "parameters": every, "experiments": runs}
+    arguments["space"] = {}  # the builder's models are discretised already
     posed = Problem(**{**arguments, "local": [*given["local"], *own]})
-    return posed.fixing({n: v for n, v in problem.fixed.items()})
+    return posed.fixing(problem.fixed)
 
 
 def _measured(experiment: Experiment, spectra: Spectra | None) -> Experiment:
@@ -199,12 +195,11 @@ def _sentences(exact: Identifiability) -> list[str]:
     """Which unknowns have other values, and what would decide."""
     sentences = []
     for one in exact.alternatives:
-        names = " and ".join([", ".join(one.unknowns[:-1])] * (len(one.unknowns) > 1) + [one.unknowns[-1]])
-        a = one.unknowns
-        exchanged = len(a) == 2 and one.number == 2 and {f"{a[0]} + {a[1]}", f"{a[0]}*{a[1]}"} <= {  # noqa: PLR2004
-            *one.functions
-        }
-        sentences.append((EXCHANGE if exchanged else SEVERAL).format(names=names))
+        *others, last = one.unknowns
+        names = f"{', '.join(others)} and {last}" if others else last
+        first = others[0] if others else ""
+        same = {f"{first} + {last}", f"{first}*{last}"}
+        is_pair = len(others) == 1 and one.number == len(one.unknowns)
+        is_exchange = is_pair and same <= {*one.functions}
+        sentences.append((EXCHANGE if is_exchange else SEVERAL).format(names=names))
     return sentences
-
-

@@ -26,7 +26,7 @@ class Member(NamedTuple):
     rows     (N,) of the spectra's times in the trajectory
     outputs  (n,) of the species in what the model reports
     species  (n,) their places in the block
-    index    (n_q,) places of the run's unknowns among the problem's
+    unknowns (n_q,) places of the run's unknowns among the problem's
     """
 
     number: int
@@ -34,7 +34,7 @@ class Member(NamedTuple):
     rows: IntArray
     outputs: IntArray
     species: IntArray
-    index: IntArray
+    unknowns: IntArray
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class SpectralBlock:
         rows, columns = self.mixture.data.shape
         free = int((~self.mixture.is_known).sum()) + self.mixture.extra.shape[1]
         v = self.mixture.varying
-        return free * columns + v * (rows + columns - free - v)
+        return int(free * columns + v * (rows + columns - free - v))
 
     def amounts(self, trajectories: Sequence[Trajectory]) -> FloatArray:
         """(N, n) of the species, at the times of all members."""
@@ -86,7 +86,7 @@ class SpectralBlock:
         for m in self.members:
             own = np.zeros((len(m.rows), len(self.species), size))
             by = trajectories[m.number].measured_by_unknown[m.rows[:, None], m.outputs]
-            own[:, m.species[:, None], m.index] = by
+            own[:, m.species[:, None], m.unknowns] = by
             rows.append(own)
         return np.vstack(rows) * self.weight[:, None, None]
 
@@ -118,10 +118,10 @@ def _block(problem: Problem, runs: Sequence[Any], numbers: Sequence[int]) -> Spe
     every = [problem.experiments[k].spectra for k in numbers]
     spectra = [s for s in every if s is not None]
     _check_alike(problem, numbers, spectra)
-    species = tuple(dict.fromkeys(n for s in spectra for n in s.species or ()))
+    species = tuple(dict.fromkeys(n for s in spectra for n in s.absorbing))
     members = []
     for k, own in zip(numbers, spectra, strict=True):
-        run, names = runs[k], own.species or ()
+        run, names = runs[k], own.absorbing
         rows = np.searchsorted(run.measurements.times, own.times)
         outputs = np.array([run.measurements.names.index(n) for n in names], dtype=np.intp)
         places = np.array([species.index(n) for n in names], dtype=np.intp)
@@ -159,7 +159,9 @@ def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spe
         options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
         w = first.wavelengths
         if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
-            raise ProblemError(f"The wavelengths of {here} differ, so no spectra can be shared. {apart}")
+            raise ProblemError(
+                f"The wavelengths of {here} differ, so no spectra can be shared. {apart}"
+            )
         if options[0] != options[1]:
             raise ProblemError(
                 f"The spectra of {here} differ in nonnegative, smooth or unwanted, so they cannot "
