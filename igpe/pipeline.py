@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.curves import series_of, smooth_measurements
+from igpe.algebraic.curves import Curves, series_of, smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
 from igpe.core.arguments import require
 from igpe.core.box import Box
@@ -168,19 +168,7 @@ def _estimate(
             "or deactivate the constraints in the model."
         )
     given, problem = problem, first_weighted(problem)
-    with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
-        series = series_of(problem)
-        ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
-    with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
-        structure = analyse_any(problem)
-        problem = _without_unreachable(problem, structure)
-    with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
-        if problem.has_spectra:  # of mixtures: the search goes on in their singular vectors
-            algebraic = [Algebraic({}, (), ladder[0], SUBSPACE)]
-        else:
-            algebraic = estimate_algebraic(
-                problem, structure, ladder, settings.routes, settings.weights
-            )
+    ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         started = _complemented(problem, algebraic, settings, backend)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
@@ -194,6 +182,28 @@ def _estimate(
     if certify == "auto":
         return with_unasked_proof(steps, settings, result, clock)
     return with_proof(steps, settings, result, clock)
+
+
+def _by_algebra(
+    problem: Problem, settings: Settings, clock: Clock
+) -> tuple[list[Curves], Structure, Problem, list[Algebraic]]:
+    """Steps 1 to 3: curves, structure, the problem without what nothing reaches, candidates.
+
+    Spectra say nothing of single species by algebra: step 4 searches in their singular vectors.
+    """
+    with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
+        series = series_of(problem)
+        ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
+    with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
+        structure = analyse_any(problem)
+        problem = _without_unreachable(problem, structure)
+    with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
+        if problem.has_spectra:
+            return ladder, structure, problem, [Algebraic({}, (), ladder[0], SUBSPACE)]
+        algebraic = estimate_algebraic(
+            problem, structure, ladder, settings.routes, settings.weights
+        )
+    return ladder, structure, problem, algebraic
 
 
 def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, Result]:
@@ -388,11 +398,9 @@ def _corrected(
         profiles(Simulated(problem, settings.integrator, values), path.algebraic.curves.of)
         for path, values in zip(started, starts, strict=True)
     ]
-    methods: list[Estimator] = [settings.correction]
     quick = SingleShooting()
-    if problem.has_spectra:
-        methods = [quick]
-    elif settings.correction == Settings().correction:
+    methods: list[Estimator] = [quick if problem.has_spectra else settings.correction]
+    if settings.correction == Settings().correction and not problem.has_spectra:
         if is_plain(problem):  # an accurate integration finishes it, and is the better judge
             ordering = AMD if is_large(problem) else ()
             solver = Ipopt(max_iterations=ITERATIONS, options=ordering)

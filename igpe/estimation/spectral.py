@@ -28,7 +28,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.spectral import SpectralBlock
 from igpe.numerics.mixtures import Separated, moved_rows, separated
 from igpe.numerics.statistics.covariance import Uncertainty
-from igpe.numerics.statistics.lack_of_fit import all_tests
+from igpe.numerics.statistics.lack_of_fit import Tested, all_tests
 from igpe.problem.problem import Problem
 from igpe.results.residual_table import (
     ADEQUATE,
@@ -76,6 +76,7 @@ class _Solved(NamedTuple):
 
     amounts   (N, n) of the species;  slopes: (N, n, n_k) their derivative by the unknowns
     residual  (N, p) r Q of all patterns;  by: (N, p, n_k) J Q
+    degrees   numbers less spectra that are free where they are
     noise     standard deviation outside of the space of the spectra
     scatter   (p, p) W_c
     p         probability of so much scatter inside
@@ -87,6 +88,7 @@ class _Solved(NamedTuple):
     slopes: FloatArray
     residual: FloatArray
     by: FloatArray
+    degrees: int
     noise: float
     scatter: FloatArray
     p: float
@@ -107,6 +109,8 @@ def spectral_summary(
     if trajectories is None:
         return None
     solved = [_solved(block, trajectories, errors) for block in residuals.spectral]
+    held = sum(s.degrees - s.block.degrees for s in solved)
+    errors = replace(errors, degrees=errors.degrees + held)
     errors = _with_scatter(problem, x, errors, [s for s in solved if s.p < SCATTERED])
     fits = tuple(_fit(problem, s, errors) for s in solved)
     tables = [t for s, f in zip(solved, fits, strict=True) for t in _points(problem, s, f)]
@@ -122,7 +126,9 @@ def _negative(residuals: Residuals, sets: Sequence[FloatArray]) -> Iterator[str]
     """Which sets of values ask for negative spectra, where there are several sets."""
     for k, x in enumerate(sets if len(sets) > 1 else ()):
         trajectories = residuals.trajectories(x)
-        for block in residuals.spectral if trajectories is not None else ():
+        if trajectories is None:
+            continue
+        for block in residuals.spectral:
             pure = block.separated(trajectories).spectra[: len(block.species)]
             low, high = pure.min(axis=1), np.abs(pure).max(axis=1)
             below = [
@@ -185,7 +191,9 @@ def _solved(
         p = float(special.fdtrc(inner, outer, within / noise**2))
     free = max(count - one.patterns[0].basis.shape[1], 1)
     scatter = residual.T @ residual / free
-    return _Solved(block, one, amounts, slopes, residual, by, noise, scatter, p)
+    every = int((~block.mixture.is_known).sum()) + block.mixture.extra.shape[1]
+    degrees = block.degrees + sum((every - len(k.free)) * len(k.columns) for k in one.patterns)
+    return _Solved(block, one, amounts, slopes, residual, by, degrees, noise, scatter, p)
 
 
 def _with_scatter(
@@ -315,28 +323,27 @@ def _adequacy(solved: Sequence[_Solved], points: pd.DataFrame, errors: Uncertain
     reasons: list[str] = []
     tests: dict[str, float] = {}
     for s in solved:
-        if all(m.spectra.sigma is not None for m in s.block.members):
-            left = s.block.degrees - int((~errors.held).sum())
-            p = float(special.chdtrc(left, s.one.cost + s.block.outside)) if left > 0 else 1.0
+        left = s.degrees - int((~errors.held).sum())
+        if left > 0 and all(m.spectra.sigma is not None for m in s.block.members):
+            p = float(special.chdtrc(left, s.one.cost + s.block.outside))
             tests["size"] = min(p, tests.get("size", 1.0))
             reasons += [TOO_LARGE.format(p=probability(p))] * (p < ALARM)
-    count, least, worst = 0, 1.0, None
-    groups = points.groupby(["experiment", "name"], sort=False) if len(points) else ()
-    for (_, name), rows in groups:
-        for t in all_tests((rows["residual"] / rows["sigma"]).to_numpy()):
-            if t.test in TRENDS:
-                count += 1
-                if t.p < least:
-                    least, worst = t.p, MISFIT.format(name=name, says=_lower(t.says), p="{p}")
-    if count:
-        tests["trend"] = min(1.0, count * least)
-        if tests["trend"] < ALARM and worst is not None:
-            reasons.append(worst.format(p=probability(tests["trend"])))
+    trends = list(_trends(points))
+    if trends:
+        name, least = min(trends, key=lambda one: one[1].p)
+        tests["trend"] = min(1.0, len(trends) * least.p)
+        if tests["trend"] < ALARM:
+            words = least.says[:1].lower() + least.says[1:]
+            reasons.append(MISFIT.format(name=name, says=words, p=probability(tests["trend"])))
     if not tests:
         return Adequacy(UNJUDGED, reasons=(TOO_FEW,))
     p = min(1.0, len(tests) * min(tests.values()))
     return Adequacy(LACK if p < ALARM else ADEQUATE, p, tuple(reasons) if p < ALARM else (), tests)
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def _trends(points: pd.DataFrame) -> Iterator[tuple[str, Tested]]:
+    """Tests for trends of each species in each experiment, with its name."""
+    groups = points.groupby(["experiment", "name"], sort=False) if len(points) else ()
+    for (_, name), rows in groups:
+        standard = (rows["residual"] / rows["sigma"]).to_numpy()
+        yield from ((name, test) for test in all_tests(standard) if test.test in TRENDS)

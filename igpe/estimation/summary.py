@@ -228,12 +228,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x)
     errors = errors_at(problem, x, at, confidence, active=free.rows)
-    spectral = None
-    if problem.has_spectra and at is not None:
-        residuals = Residuals(problem, settings.integrator)
-        sets = [problem.box.vector(one.estimate.parameters) for one in steps.others]
-        spectral = spectral_summary(problem, residuals, x, errors, sets)
-        errors = errors if spectral is None else spectral.errors
+    spectral = _spectral(steps, settings, x, errors)
+    errors = errors if spectral is None else spectral.errors
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
     simulated = simulate(problem, settings.integrator, values, grids)
     runs = [(k, run) for k, (_, run) in enumerate(simulated)]
@@ -250,8 +246,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         rank = if_in_time(lambda: _rank(steps, x, at, errors, free))
     rank = Ranked((NOT_COMPARED,)) if rank is None else rank
     probability = np.nan
-    is_given = all(e.spectra is None or e.spectra.sigma is not None for e in problem.experiments)
-    if at is not None and problem.sigma_known and is_given and minimises_squares(problem):
+    is_given = problem.sigma_known and not problem.has_noise_level
+    if at is not None and is_given and minimises_squares(problem):
         probability = chi_squared_probability(at.cost, errors.degrees)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
@@ -298,6 +294,18 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         return _with_spectra(result, problem, at, spectral, free.rows)
     plain = None if at is None else of_measurements(problem, at)
     return with_findings(result, problem, plain, free.rows)
+
+
+def _spectral(
+    steps: Steps, settings: Settings, x: FloatArray, errors: Uncertainty
+) -> SpectralSummary | None:
+    """What is said of the spectra at the estimate x (n,); None without any."""
+    problem = steps.problem
+    if not problem.has_spectra or steps.best.at is None:
+        return None
+    others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
+    residuals = Residuals(problem, settings.integrator)
+    return spectral_summary(problem, residuals, x, errors, others)
 
 
 def _with_spectra(

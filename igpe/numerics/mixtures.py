@@ -240,8 +240,10 @@ def linearised(c: FloatArray, slopes: FloatArray, mixture: Mixture) -> Linearise
 def compressed(one: Separated, slopes: FloatArray) -> Linearised:
     """`linearised` where the mixture is separated already."""
     k = slopes.shape[2]
-    rows = [np.hstack([by.reshape(-1, k), r.reshape(-1, 1)]) for r, by in moved_rows(one, slopes)]
-    short = np.linalg.qr(np.vstack(rows), mode="r")
+    rows = [
+        np.hstack([by.reshape(r.size, k), r.reshape(-1, 1)]) for r, by in moved_rows(one, slopes)
+    ]
+    short: FloatArray = np.asarray(np.linalg.qr(np.vstack(rows), mode="r"))
     jacobian, residual = np.zeros((k, k)), np.zeros(k)
     few = min(k, len(short))
     jacobian[:few], residual[:few] = short[:few, :k], short[:few, k]

@@ -238,26 +238,13 @@ class Experiment(Suggesting):
                 "Read it with igpe.read_experiments(table, ...)."
             )
         self.spectra = spectra
-        if len(table) or spectra is None:
-            times = time_column(table, replicates=replicates, name=name)
-            leave = sigma_columns(sigma) | input_columns(given)
-            chosen = select_columns(table, self._conditions["only"], leave=leave)
-            self.measurements = _measurements(table, times, chosen, sigma)
-        else:
-            chosen, self.measurements = [], NOTHING
-        self.measurements = with_spectral_times(self.measurements, spectra)
-        times = self.times
+        times, chosen, self.measurements = _measured(table, spectra, given, sigma, self._conditions)
         self._file = str(table.attrs.get(SOURCE, ""))
         self.error_models: Mapping[str, NoiseModel] = MappingProxyType(error_models(chosen, sigma))
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
         is_given = not is_unknown(sigma) or not chosen  # spectra have theirs
         self.sigma_known = is_given and not self.estimated_sigma
         self.weights_unknown, self.has_relative_sigma = sigma is None and bool(chosen), False
-        if spectra is not None and not self.sigma_known:
-            raise DataError(
-                f"The measurements {chosen} have no standard deviations that are numbers, so they "
-                "cannot be weighed against the spectra. Give them: igpe.Experiment(..., sigma=...)."
-            )
         self.start_time = start_time_of(times, start_time)
         self.events = read_events(events, self.start_time)
         self.steady = read_steady(steady)
@@ -492,6 +479,34 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
             "True where they are those of the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}
+
+
+def _measured(
+    table: pd.DataFrame,
+    spectra: Spectra | None,
+    inputs: Mapping[str, InputValue],
+    sigma: Sigma,
+    conditions: Mapping[str, Any],
+) -> tuple[FloatArray, list[str], Measurements]:
+    """All times, the columns that are measured, and the measurements, at the spectra's times too.
+
+    raises DataError for what cannot be weighed against spectra
+    """
+    chosen, measurements = list[str](), NOTHING
+    if len(table) or spectra is None:
+        times = time_column(table, replicates=conditions["replicates"], name=conditions["name"])
+        leave = sigma_columns(sigma) | input_columns(inputs)
+        chosen = select_columns(table, conditions["only"], leave=leave)
+        measurements = _measurements(table, times, chosen, sigma)
+    if spectra is None:
+        return times, chosen, measurements
+    if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
+        raise DataError(
+            f"The measurements {chosen} have no standard deviations that are numbers, so they "
+            "cannot be weighed against the spectra. Give them: igpe.Experiment(..., sigma=...)."
+        )
+    measurements = with_spectral_times(measurements, spectra)
+    return measurements.times, chosen, measurements
 
 
 def _measurements(

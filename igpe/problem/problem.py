@@ -156,6 +156,11 @@ class Problem(Suggesting):
         """Whether spectra were measured in some experiment."""
         return any(e.spectra is not None for e in self.experiments)
 
+    @property
+    def has_noise_level(self) -> bool:
+        """Whether standard deviations of some spectra are the noise level of their own numbers."""
+        return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
+
     def compressed(self) -> "Problem":
         """Return the problem with spectra in the space of their leading singular vectors."""
         return self._with_spectra(Spectra.compressed)

@@ -1,7 +1,7 @@
 """Spectra over time as a measurement of an experiment: times by wavelengths.
 
-Beer and Lambert: the absorbance at time t and wavelength w is the sum over species of c(t) s(w). The
-species' spectra s are unknown (or some of them known), and are eliminated by `igpe.estimate`.
+Beer and Lambert: the absorbance at time t and wavelength w is the sum over species of c(t) s(w).
+The species' spectra s are unknown (or some of them known), and are eliminated by `igpe.estimate`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -432,9 +432,10 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray]:
             f"{FEWEST} of each are needed, times in rows."
         )
     if not np.isfinite(values).all():
-        lost = frame.columns[~np.isfinite(values).all(axis=0)] if values.size > 1 else frame.columns
+        is_lost = ~np.isfinite(values).all(axis=0) if values.size > 1 else slice(None)
+        lost = listed(map(str, frame.columns[is_lost]))
         raise DataError(
-            f"The spectra hold entries that are no numbers, at the wavelengths {listed(map(str, lost))}. "
+            f"The spectra hold entries that are no numbers, at the wavelengths {lost}. "
             "Leave these wavelengths (or times) out: frame.dropna(axis='columns')."
         )
     rows, columns = np.argsort(times, kind="stable"), np.argsort(wavelengths, kind="stable")
