@@ -49,6 +49,7 @@ from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profi
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import (
+    searched_for,
     was_searched_everywhere,
     with_further_search,
     with_other_optima,
@@ -286,7 +287,7 @@ def _complemented(
 
     raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
     """
-    job = ComplementJob(problem.compressed(), settings.complement)
+    job = ComplementJob(searched_for(problem), settings.complement)
     try:
         require_going_on()
         with interruptible():

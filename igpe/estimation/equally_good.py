@@ -240,6 +240,13 @@ def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
     return isinstance(chosen_search(steps.problem, {}, settings.complement), IteratedSearch)
 
 
+def searched_for(problem: Problem) -> Problem:
+    """Return what step 4 searches: of spectra singular vectors, and wide bounds in logarithms."""
+    if not problem.has_spectra:
+        return problem
+    return problem.compressed().in_logarithms(compress(problem.box.names, _wide(problem.box)))
+
+
 def _wide(box: Box) -> BoolArray:
     """(n,) which unknowns have positive bounds decades apart."""
     return (box.lower > 0) & (box.upper >= WIDE * box.lower)

@@ -46,8 +46,8 @@ SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrumen
 TOO_FEW = "No absorbing species has enough times, and standard deviations are not known."
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
-    "Residuals of the spectra along {name} {says} ({p}): the model misses something, or an "
-    "absorbing species."
+    "{name}, unmixed from the spectra: {says} ({p}). The model misses something, or another "
+    "species absorbs."
 )
 TOO_LARGE = (
     "The spectra's residuals are larger than sigma explains ({p}): a wrong model, an absorbing "
@@ -278,8 +278,8 @@ def _variance(s: _Solved, errors: Uncertainty) -> FloatArray:
             moved, of_error = moved @ basis.T, (basis**2) @ of_error
             places = np.arange(width)
         own = (pattern.unit**2).sum(axis=1)[:, None] * of_error
-        own = own + np.einsum("pkw,kl,plw->pw", moved, covariance, moved, optimize=True)
-        variance[np.ix_(pattern.free, places)] = own
+        more = np.einsum("pkw,kl,plw->pw", moved, covariance, moved, optimize=True)
+        variance[np.ix_(pattern.free, places)] = own + np.maximum(more, 0.0)  # but for rounding
     return variance
 
 
@@ -346,4 +346,4 @@ def _trends(points: pd.DataFrame) -> Iterator[tuple[str, Tested]]:
     groups = points.groupby(["experiment", "name"], sort=False) if len(points) else ()
     for (_, name), rows in groups:
         standard = (rows["residual"] / rows["sigma"]).to_numpy()
-        yield from ((name, test) for test in all_tests(standard) if test.test in TRENDS)
+        yield from ((str(name), test) for test in all_tests(standard) if test.test in TRENDS)

@@ -400,12 +400,7 @@ def _number(singular: FloatArray, shape: tuple[int, int], sigma: float | None) -
     floor = np.finfo(float).eps * max(shape) * float(singular[0] if len(singular) else 0.0)
     for few in range(len(singular)):
         level = noise_level(singular, shape, few) if sigma is None else sigma
-        rest = (
-            level
-            if sigma is not None
-            else noise_level(singular, shape, min(few + 1, len(singular) - 1))
-        )
-        if singular[few] <= max(rest * edge(shape, few), floor):
+        if singular[few] <= max(level * edge(shape, few), floor):
             return few, level
     return len(singular), 0.0 if sigma is None else sigma
 

@@ -37,11 +37,11 @@ VARYING = "Contributions that vary in time in an unknown way have no structure t
 EXCHANGE = (
     "{names}: their values can be exchanged without any change of the spectra, if the species' "
     "spectra change with them (slow-fast ambiguity): which step is the slow one cannot be told. A "
-    "known spectrum, pure={{...}}, a measured concentration or another start decides."
+    "known spectrum, pure={{...}}, a measured concentration, or non-negative spectra can decide."
 )
 SEVERAL = (
     "{names}: other values give the same spectra over time with other spectra of the species. A "
-    "known spectrum, pure={{...}}, or a measured concentration may decide."
+    "known spectrum, pure={{...}}, or a measured concentration can decide."
 )
 
 
