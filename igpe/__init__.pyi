@@ -35,6 +35,7 @@ from .problem.inputs import step_input as step_input
 from .problem.noise.estimated import EstimatedSigma as EstimatedSigma
 from .problem.noise.noise import Noise as Noise
 from .problem.problem import Problem as Problem
+from .problem.spectra import Spectra as Spectra
 from .proofs.checker.verify import verify as verify
 from .proofs.prover.certify import certify as certify
 from .proofs.prover.regions import certify_region as certify_region

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from igpe.algebraic.curves import series_of, smooth_measurements
+from igpe.algebraic.curves import Curves, series_of, smooth_measurements
 from igpe.algebraic.step import Algebraic, estimate_algebraic
 from igpe.core.arguments import require
 from igpe.core.box import Box
@@ -37,11 +37,14 @@ from igpe.dynamics.shooting.base import (
     is_plain,
     objective_at,
     require_plain,
+    require_spectra,
 )
 from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, passed_bounds, refine
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profiles
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
+from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import (
+    searched_for,
     was_searched_everywhere,
     with_further_search,
     with_other_optima,
@@ -56,7 +59,8 @@ from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result
 from igpe.structure.identifiability.identifiability import MOST_WORK, Access
-from igpe.structure.structure import Structure, analyse
+from igpe.structure.spectral import analyse_any
+from igpe.structure.structure import Structure
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend
 
@@ -73,6 +77,7 @@ SLOW = (
     "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
     "tables."
 )
+SUBSPACE = "the subspace of the spectra's leading singular vectors"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
@@ -147,7 +152,10 @@ def _estimate(
     settings = (settings if seed is None else settings.seeded(seed)).suited(problem)
     if not isinstance(settings.seed, int) or settings.seed < 0:
         raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
-    require_plain(problem, "igpe.estimate", constraints_too=False, losses_too=False)
+    require_plain(
+        problem, "igpe.estimate", constraints_too=False, losses_too=False, spectra_too=False
+    )
+    require_spectra(problem)
     if problem.sigma_estimated and constraints(problem):
         raise Unsupported(
             f"igpe.estimate cannot keep the constraints {constraints(problem)} where standard "
@@ -155,16 +163,7 @@ def _estimate(
             "or deactivate the constraints in the model."
         )
     given, problem = problem, first_weighted(problem)
-    with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
-        series = series_of(problem)
-        ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
-    with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
-        structure = analyse(problem)
-        problem = _without_unreachable(problem, structure)
-    with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
-        algebraic = estimate_algebraic(
-            problem, structure, ladder, settings.routes, settings.weights
-        )
+    ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
         started = _complemented(problem, algebraic, settings, backend)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
@@ -177,6 +176,28 @@ def _estimate(
         return result
     prove = with_unasked_proof if certify == "auto" else with_proof
     return with_refusal(steps, prove(steps, settings, result, clock))
+
+
+def _by_algebra(
+    problem: Problem, settings: Settings, clock: Clock
+) -> tuple[list[Curves], Structure, Problem, list[Algebraic]]:
+    """Steps 1 to 3: curves, structure, the problem without what nothing reaches, candidates.
+
+    Spectra say nothing of single species by algebra: step 4 searches in their singular vectors.
+    """
+    with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
+        series = series_of(problem)
+        ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
+    with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
+        structure = analyse_any(problem)
+        problem = _without_unreachable(problem, structure)
+    with clock.step("3 algebraic", "Step 3: global algebraic estimation"):
+        if problem.has_spectra:
+            return ladder, structure, problem, [Algebraic({}, (), ladder[0], SUBSPACE)]
+        algebraic = estimate_algebraic(
+            problem, structure, ladder, settings.routes, settings.weights
+        )
+    return ladder, structure, problem, algebraic
 
 
 def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, Result]:
@@ -230,7 +251,7 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]
-    return analyse(problem, most_work=most_work)
+    return analyse_any(problem, most_work=most_work)
 
 
 def _without_unreachable(problem: Problem, structure: Structure) -> Problem:
@@ -259,11 +280,13 @@ def _complemented(
 
     raises KeyboardInterrupt if none is, and the model cannot be integrated at what is there
     """
-    job = ComplementJob(problem, settings.complement)
+    job = ComplementJob(searched_for(problem), settings.complement)
     try:
         require_going_on()
         with interruptible():
             complete = complements(job, [a.parameters for a in algebraic], backend)
+            if problem.has_spectra:  # its sentences are about singular vectors
+                complete = [None if c is None else replace(c, notes=()) for c in complete]
     except KeyboardInterrupt:
         complete = [roughly(problem, algebraic[0].parameters), *[None] * (len(algebraic) - 1)]
     pairs = zip(algebraic, complete, strict=True)
@@ -366,7 +389,9 @@ def _corrected(
         profiles(Simulated(problem, settings.integrator, values), path.algebraic.curves.of)
         for path, values in zip(started, starts, strict=True)
     ]
-    if settings.correction == Settings().correction:
+    if problem.has_spectra:
+        corrected = estimate_each(SingleShooting(), problem, starts, guesses)
+    elif settings.correction == Settings().correction:
         corrected = corrections(problem, starts, guesses)
     else:
         corrected = estimate_each(settings.correction, problem, starts, guesses)

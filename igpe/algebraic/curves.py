@@ -57,7 +57,7 @@ AllSeries = Sequence[Mapping[str, MeasuredSeries]]
 def series_of(problem: Problem) -> AllSeries:
     """Every measured quantity; where the loss is a robust one, without gross errors."""
     each = [
-        {name: _series(e, starts, name) for name in e.measured}
+        {name: _series(e, starts, name) for name in e.measured if not e.only_reports(name)}
         for e, starts in zip(problem.experiments, problem.starts, strict=True)
     ]
     if problem.loss.is_squares:

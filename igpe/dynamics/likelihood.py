@@ -15,9 +15,15 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import EstimationFailed, ModelError, ProblemError, Unsupported
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.shooting.base import losses_of, minimises_squares, require_start
+from igpe.dynamics.shooting.base import (
+    losses_of,
+    minimises_squares,
+    refuse_spectra,
+    require_start,
+)
 from igpe.dynamics.shooting.multiple.chains import chains_of
 from igpe.dynamics.shooting.residuals import Broken, Run, deviations, runs_of
+from igpe.dynamics.shooting.spectral import spectral_blocks
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
 from igpe.numerics.least_squares.chains.chains import Chained, condensed
@@ -83,6 +89,7 @@ def _likelihood(
     priors: bool,
     derivatives: bool,
 ) -> LikelihoodGradient:
+    refuse_spectra(problem, "The likelihood")
     if not (problem.sigma_known or problem.sigma_estimated):
         raise ProblemError(
             "The likelihood needs standard deviations, which are unknown here; give them: "
@@ -170,6 +177,8 @@ def errors_at(
         bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
     degrees = errors.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
+    blocks = spectral_blocks(problem, runs_of(problem, Automatic())) if problem.has_spectra else ()
+    degrees += sum(block.degrees - len(x) for block in blocks)
     variance = errors.variance if judged is None else judged.variance
     return replace(errors, degrees=degrees, variance=variance)
 

@@ -29,6 +29,9 @@ def _experiment(problem: Problem, k: int) -> Iterator[Any]:
     experiment = problem.experiments[k]
     ivp = compiled(problem).initial_value_problem(k, switching=True)
     yield [experiment.name, experiment.measurements, experiment.sigma_known]
+    if (spectra := experiment.spectra) is not None:
+        yield [spectra.times, spectra.wavelengths, spectra.values, spectra.noise, spectra.species]
+        yield [spectra.pure, spectra.nonnegative, spectra.smooth, spectra.unwanted, spectra.shared]
     yield [experiment.error_models, experiment.estimated_sigma, experiment.start]
     yield [ivp.states, ivp.implicit, ivp.unknowns, ivp.t0, ivp.tables]
     yield [ivp.scale, ivp.largest, ivp.unknown_scale, ivp.implicit_scale]

@@ -168,8 +168,13 @@ def _ordered(
     """The steps led by the best of some optima, and with those that are as good as it."""
     problem, best, paths = steps.problem, steps.best, steps.paths
     none, least = rounding(problem), min(exact, key=_objective)
-    is_there = any(one is best for one in exact)
-    if not (is_there and _is_level(least, best, none)):
+    is_kept = any(one is best for one in exact) and _is_level(least, best, none)
+    if problem.has_spectra:  # exchanged rate constants: the set with the least negative spectra
+        level_ones = [one for one in exact if _is_level(one, least, none)]
+        spectra = Residuals(problem, settings.compiled)
+        least = min(level_ones, key=lambda one: _negative_part(spectra, one, problem.box))
+        is_kept = least is best
+    if not is_kept:
         best = least
         algebraic = replace(paths[0].algebraic, parameters={}, answers=(), origin=origin)
         led = replace(best.estimate, status=Status.BEST_OF_SEVERAL)
@@ -179,6 +184,16 @@ def _ordered(
     kept = first_of_each([best, *sorted(low, key=_objective)], partial(_is_same, problem))
     best = best._replace(notes=(*best.notes, *notes))
     return steps._replace(paths=paths, best=best, others=tuple(kept[1:]))
+
+
+def _negative_part(residuals: Residuals, one: Refined, box: Box) -> float:
+    """Share of the pure spectra's squares that is negative."""
+    trajectories = residuals.trajectories(box.vector(one.estimate.parameters))
+    if trajectories is None:
+        return np.inf
+    each = [block.separated(trajectories).spectra for block in residuals.spectral]
+    below = sum(float((np.minimum(s, 0.0) ** 2).sum()) for s in each)
+    return below / max(sum(float((s**2).sum()) for s in each), 1e-300)
 
 
 def _objective(one: Refined) -> float:
@@ -240,6 +255,13 @@ def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
     return isinstance(chosen_search(steps.problem, {}, settings.complement), IteratedSearch)
 
 
+def searched_for(problem: Problem) -> Problem:
+    """Return what step 4 searches: of spectra singular vectors, and wide bounds in logarithms."""
+    if not problem.has_spectra:
+        return problem
+    return problem.compressed().in_logarithms(compress(problem.box.names, _wide(problem.box)))
+
+
 def _wide(box: Box) -> BoolArray:
     """(n,) which unknowns have positive bounds decades apart."""
     return (box.lower > 0) & (box.upper >= WIDE * box.lower)
@@ -257,7 +279,7 @@ def is_small(problem: Problem) -> bool:
 
 def with_unasked_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:
     """The result with a proof, where the problem is small and the proof is finished in seconds."""
-    if not is_small(steps.problem) or result.status not in SEARCHED:
+    if steps.problem.has_spectra or not is_small(steps.problem) or result.status not in SEARCHED:
         return result
     from igpe.proofs.prover import unasked  # noqa: PLC0415 - Numba is slow to load
 

@@ -23,9 +23,10 @@ from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import constraints, is_plain, minimises_squares, objective_at
 from igpe.dynamics.shooting.refine import Refined
-from igpe.dynamics.shooting.residuals import deviations, fine_grid, simulate
+from igpe.dynamics.shooting.residuals import Residuals, deviations, fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
+from igpe.estimation.spectral import SpectralSummary, spectral_summary
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability, root
@@ -87,7 +88,7 @@ def rank_notes(
               not compared with the number of sets that `igpe.check` counts
     several   `alternatives(problem)`, if they are known
     """
-    if not np.isfinite(jacobian).all() or problem.time_varying:
+    if not np.isfinite(jacobian).all() or problem.time_varying or problem.has_spectra:
         return Ranked()
     exact = _exact(problem, count=False)
 
@@ -140,7 +141,11 @@ def _exact(problem: Problem, *, count: bool) -> Identifiability:
 
 def alternatives(problem: Problem) -> tuple[Alternatives, ...]:
     """Unknowns that have several sets of values by structure, where that is quick to tell."""
-    return () if problem.time_varying else _exact(problem, count=True).alternatives
+    return (
+        ()
+        if problem.time_varying or problem.has_spectra
+        else _exact(problem, count=True).alternatives
+    )
 
 
 def _combined(exact: Identifiability) -> tuple[Combined, ...]:
@@ -223,6 +228,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
     x, at = problem.box.vector(values), steps.best.at
     free = tangent(problem, x)
     errors = errors_at(problem, x, at, confidence, active=free.rows)
+    spectral = _spectral(steps, settings, x, errors)
+    errors = errors if spectral is None else spectral.errors
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
     simulated = simulate(problem, settings.integrator, values, grids)
     runs = [(k, run) for k, (_, run) in enumerate(simulated)]
@@ -239,7 +246,8 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         rank = if_in_time(lambda: _rank(steps, x, at, errors, free))
     rank = Ranked((NOT_COMPARED,)) if rank is None else rank
     probability = np.nan
-    if at is not None and problem.sigma_known and minimises_squares(problem):
+    is_given = problem.sigma_known and not problem.has_noise_level
+    if at is not None and is_given and minimises_squares(problem):
         probability = chi_squared_probability(at.cost, errors.degrees)
     result = Result(
         estimates=(*parameters, *_held(problem, steps.structure)),
@@ -282,8 +290,47 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         actions=_actions(steps),
         combined=rank.combined,
     )
+    if spectral is not None and at is not None:
+        return _with_spectra(result, problem, at, spectral, free.rows)
     plain = None if at is None else of_measurements(problem, at)
     return with_findings(result, problem, plain, free.rows)
+
+
+def _spectral(
+    steps: Steps, settings: Settings, x: FloatArray, errors: Uncertainty
+) -> SpectralSummary | None:
+    """What is said of the spectra at the estimate x (n,); None without any."""
+    problem = steps.problem
+    if not problem.has_spectra or steps.best.at is None:
+        return None
+    others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
+    residuals = Residuals(problem, settings.integrator)
+    return spectral_summary(problem, residuals, x, errors, others)
+
+
+def _with_spectra(
+    result: Result,
+    problem: Problem,
+    at: Linearised,
+    spectral: SpectralSummary,
+    active: FloatArray,
+) -> Result:
+    """The result with what its spectra say, and the verdict on them and on what else is measured.
+
+    Rows of spectra are as many as unknowns, and hang on no point: they follow as priors do.
+    """
+    if len(result.points):
+        result = with_findings(result, problem, at, active)
+    verdicts = [v for v in (result.adequacy, spectral.adequacy) if v is not None]
+    worst = min(verdicts, key=lambda v: (not v.lacks, np.nan_to_num(v.p, nan=1.0)))
+    points = [t for t in (result.points, spectral.points) if len(t)]
+    return replace(
+        result,
+        points=pd.concat(points, ignore_index=True) if points else result.points,
+        adequacy=worst,
+        spectral=spectral.fits,
+        notes=(*result.notes, *spectral.notes),
+    )
 
 
 def _rank(
@@ -441,8 +488,8 @@ def _curves(
             "name": name,
             "time": run.times,
             "fitted": run.measured[:, i],
-            "smoothed": smooth[name].value(run.times),
-            "smoothed_error": smooth[name].value_error(run.times),
+            "smoothed": smooth[name].value(run.times) if name in smooth else np.nan,
+            "smoothed_error": smooth[name].value_error(run.times) if name in smooth else np.nan,
             "lower": run.measured[:, i] - half[:, i],
             "upper": run.measured[:, i] + half[:, i],
         })

@@ -36,7 +36,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     moments = sorted({float(t) for t in times})
     try:
         with _quiet():
-            model = _call(builder, moments, experiment)
+            model = call(builder, moments, experiment)
     except ModelError:  # with a hint of its own
         raise
     except Exception as error:
@@ -106,8 +106,8 @@ def _quiet() -> Iterator[None]:
             handler.removeFilter(is_warning)
 
 
-def _call(builder: Builder, times: list[float], experiment: Any) -> Any:
-    """`builder(times)`, or with the experiment where the builder has a place for it."""
+def call(builder: Builder, times: list[float], experiment: Any) -> Any:
+    """Return `builder(times)`, or with the experiment where the builder has a place for it."""
     place = _takes_experiment(builder)
     if place is None:
         return builder(times)

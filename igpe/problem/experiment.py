@@ -36,6 +36,7 @@ from igpe.problem.noise.sigma import (
     sigma_columns,
     sigma_of,
 )
+from igpe.problem.spectra import Spectra, with_spectral_times
 from igpe.problem.tables import (
     SOURCE,
     Data,
@@ -151,7 +152,8 @@ class Measurements:
 
     def table(self, experiment: str) -> pd.DataFrame:
         """One row for each number: experiment, name, time, measured."""
-        columns = {"name": np.array(self.names)[self.column], "time": self.times[self.row]}
+        names = np.array(self.names, dtype=object)
+        columns = {"name": names[self.column], "time": self.times[self.row]}
         return pd.DataFrame({"experiment": experiment, **columns, "measured": self.value})
 
 
@@ -159,7 +161,8 @@ class Experiment(Suggesting):
     """Measurements of one run, and the conditions it was run under.
 
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
-                path of a CSV, Excel or Parquet file with such a table
+                path of a CSV, Excel or Parquet file with such a table; None where only spectra were
+                measured
     start       state -> number (known), parameter name, or `Unknown(lower, upper)` (estimated);
                 states left out start where the model says (a fixed value or an equation). The name
                 of an indexed variable stands for all members, with a number or a profile over
@@ -186,12 +189,13 @@ class Experiment(Suggesting):
                 differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
+    spectra     `Spectra` that were measured too, at these or other times
     raises      DataError, naming the columns and rows it is about
     """
 
     def __init__(
         self,
-        data: Data,
+        data: Data | None = None,
         *,
         name: str = "",
         start: Mapping[str, Start | StartProfile] = MappingProxyType({}),
@@ -204,11 +208,15 @@ class Experiment(Suggesting):
         columns: Mapping[str, str] = MappingProxyType({}),
         only: Iterable[str] | None = None,
         replicates: bool = False,
+        spectra: Spectra | None = None,
     ) -> None:
+        _check_spectra(data, spectra)
         if isinstance(inputs, list | tuple) and all(isinstance(n, str) for n in inputs):
             inputs = {n: n for n in inputs}
         check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
         given: Mapping[str, InputValue] = inputs  # type: ignore[assignment]
+        if data is None:
+            data = pd.DataFrame({"time": pd.Series(dtype=float)})
         table = renamed(read_table(data), columns)
         self._conditions: dict[str, Any] = {
             "name": name,
@@ -219,6 +227,7 @@ class Experiment(Suggesting):
             "columns": dict(columns),
             "only": None if only is None else tuple(only),
             "replicates": replicates,
+            "spectra": spectra,
         }
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
@@ -228,15 +237,14 @@ class Experiment(Suggesting):
                 f"The table holds several experiments, {list(experiments_in(table).unique())}. "
                 "Read it with igpe.read_experiments(table, ...)."
             )
-        times = time_column(table, replicates=replicates, name=name)
-        leave = sigma_columns(sigma) | input_columns(given)
-        chosen = select_columns(table, self._conditions["only"], leave=leave)
-        self.measurements = _measurements(table, times, chosen, sigma)
+        self.spectra = spectra
+        times, chosen, self.measurements = _measured(table, spectra, given, sigma, self._conditions)
         self._file = str(table.attrs.get(SOURCE, ""))
         self.error_models: Mapping[str, NoiseModel] = MappingProxyType(error_models(chosen, sigma))
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
-        self.sigma_known = not is_unknown(sigma) and not self.estimated_sigma
-        self.weights_unknown, self.has_relative_sigma = sigma is None, False
+        is_given = not is_unknown(sigma) or not chosen  # spectra have theirs
+        self.sigma_known = is_given and not self.estimated_sigma
+        self.weights_unknown, self.has_relative_sigma = sigma is None and bool(chosen), False
         self.start_time = start_time_of(times, start_time)
         self.events = read_events(events, self.start_time)
         self.steady = read_steady(steady)
@@ -265,6 +273,16 @@ class Experiment(Suggesting):
         table = renamed(read_table(data), columns)
         rows = rows_of(table, self.name) if one_of_several else table
         return experiment_of(rows, columns, {**self._conditions, "name": self.name})
+
+    def with_columns(self, table: pd.DataFrame) -> "Experiment":
+        """The same run with another table of a model that has more quantities, without spectra.
+
+        table  in the names and units of the model
+        """
+        unused = dict.fromkeys(("spectra", "only", "sigma"))
+        held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
+        held |= {"name": self.name, "start": dict(self.start), "start_time": self.start_time}
+        return Experiment(table, **{**self._conditions, **unused, **held})
 
     def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
         """The same run with standard deviations (n,) that are numbers, in measurements' order.
@@ -320,6 +338,11 @@ class Experiment(Suggesting):
         """Names of the measured columns."""
         return self.measurements.names
 
+    def only_reports(self, name: str) -> bool:
+        """Whether a column has no measurements: a species of the spectra, or one reported."""
+        m = self.measurements
+        return m.names.index(name) not in m.column
+
     @property
     def told(self) -> tuple[str, ...]:
         """What the model must tell: the measured columns, then estimated standard deviations."""
@@ -331,8 +354,11 @@ class Experiment(Suggesting):
         if self._file:
             return self._file
         m = self.measurements
-        columns = {"time": m.times[m.row], "name": np.array(m.names)[m.column], "value": m.value}
+        names = np.array(m.names, dtype=object)[m.column]
+        columns = {"time": m.times[m.row], "name": names, "value": m.value}
         text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
+        if self.spectra is not None:
+            text += self.spectra.to_frame().to_csv(lineterminator="\n")
         return f"table of measurements, SHA-256 {sha256(text.encode()).hexdigest()}"
 
     def reporting(self, names: Iterable[str]) -> "Experiment":
@@ -356,7 +382,27 @@ class Experiment(Suggesting):
         return (
             f"Experiment({self.name or 'unnamed'}: {len(self.measurements.value)} measurements of "
             f"{', '.join(self.measured)} at {len(self.times)} times from {self.times[0]:g} "
-            f"to {self.times[-1]:g})"
+            f"to {self.times[-1]:g}{'' if self.spectra is None else f'; {self.spectra!r}'})"
+        )
+
+
+NOTHING = Measurements(
+    np.zeros(0),
+    (),
+    np.zeros(0, dtype=np.intp),
+    np.zeros(0, dtype=np.intp),
+    np.zeros(0),
+    np.zeros(0),
+)
+
+
+def _check_spectra(data: Any, spectra: Any) -> None:
+    if not isinstance(spectra, Spectra | None):
+        raise DataError(f"spectra is {shown(spectra)}; wanted igpe.Spectra(frame).")
+    if data is None and spectra is None:
+        raise DataError(
+            "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra: "
+            "igpe.Experiment(spectra=igpe.Spectra(frame))."
         )
 
 
@@ -433,6 +479,34 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
             "True where they are those of the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}
+
+
+def _measured(
+    table: pd.DataFrame,
+    spectra: Spectra | None,
+    inputs: Mapping[str, InputValue],
+    sigma: Sigma,
+    conditions: Mapping[str, Any],
+) -> tuple[FloatArray, list[str], Measurements]:
+    """All times, the columns that are measured, and the measurements, at the spectra's times too.
+
+    raises DataError for what cannot be weighed against spectra
+    """
+    chosen, measurements = list[str](), NOTHING
+    if len(table) or spectra is None:
+        times = time_column(table, replicates=conditions["replicates"], name=conditions["name"])
+        leave = sigma_columns(sigma) | input_columns(inputs)
+        chosen = select_columns(table, conditions["only"], leave=leave)
+        measurements = _measurements(table, times, chosen, sigma)
+    if spectra is None:
+        return times, chosen, measurements
+    if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
+        raise DataError(
+            f"The measurements {chosen} have no standard deviations that are numbers, so they "
+            "cannot be weighed against the spectra. Give them: igpe.Experiment(..., sigma=...)."
+        )
+    measurements = with_spectral_times(measurements, spectra)
+    return measurements.times, chosen, measurements
 
 
 def _measurements(

@@ -1,6 +1,7 @@
 """The estimation problem: a model, its experiments, and the unknown parameters."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import wraps
 from types import MappingProxyType
@@ -32,6 +33,7 @@ from igpe.problem.problem_checks import (
     with_logarithms,
 )
 from igpe.problem.space import FiniteDifference, OnGrid, read_space
+from igpe.problem.spectra import Spectra, absorbing
 from igpe.problem.starts import as_members
 from igpe.problem.tables import Data, read_table
 from igpe.problem.units import time_unit, unit_name
@@ -94,6 +96,7 @@ class Problem(Suggesting):
         }
         model = OnGrid(model, self._given["space"]) if space else model
         self.instances = build_all(model, runs)
+        runs = list(map(absorbing, runs, self.instances))
         runs = list(map(as_members, runs, self.instances))
         self.instance: Instance = self.instances[0]
         self.starts: tuple[ModelStarts, ...] = tuple(map(model_starts, self.instances))
@@ -132,6 +135,11 @@ class Problem(Suggesting):
         return cls(builder, experiments=runs, **{"parameters": parameters, **settings})
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The arguments that it was made of."""
+        return dict(self._given)
+
+    @property
     def box(self) -> Box:
         """The unknowns that are not fixed, with their bounds."""
         return self.unknowns.without(self.fixed)
@@ -139,7 +147,36 @@ class Problem(Suggesting):
     @property
     def size(self) -> int:
         """Number of measurements in all experiments."""
-        return sum(len(e.measurements.value) for e in self.experiments)
+        spectra = (e.spectra for e in self.experiments)
+        spectral = sum(s.values.size for s in spectra if s is not None)
+        return spectral + sum(len(e.measurements.value) for e in self.experiments)
+
+    @property
+    def has_spectra(self) -> bool:
+        """Whether spectra were measured in some experiment."""
+        return any(e.spectra is not None for e in self.experiments)
+
+    @property
+    def has_noise_level(self) -> bool:
+        """Whether standard deviations of some spectra are the noise level of their own numbers."""
+        return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
+
+    def compressed(self) -> "Problem":
+        """Return the problem with spectra in the space of their leading singular vectors."""
+        return self._with_spectra(Spectra.compressed)
+
+    def with_free_signs(self) -> "Problem":
+        """Return the problem whose pure spectra may be negative."""
+        return self._with_spectra(Spectra.with_free_signs)
+
+    def _with_spectra(self, changed: Callable[[Spectra], Spectra]) -> "Problem":
+        if not self.has_spectra:
+            return self
+        other = self._copied()
+        other.experiments = tuple(map(copy, self.experiments))
+        for e in other.experiments:
+            e.spectra = None if e.spectra is None else changed(e.spectra)
+        return other
 
     @property
     def sigma_known(self) -> bool:

@@ -149,6 +149,7 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         factor, offset = conversion(name, given, own)
         if name == "time":
             result.start_time = factor * experiment.start_time + offset
+            result.spectra = result.spectra and result.spectra.at_times(factor, offset)
         if name in models:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(

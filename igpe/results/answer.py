@@ -381,6 +381,8 @@ def _unproved(result: ResultData, prove: str) -> str:
         return "not proved: the proof was not finished"
     if result.criterion or result.unprovable:
         return "not proved"
+    if result.spectral:
+        return "not proved: igpe.certify knows no spectra"
     return f"not proved: run {prove}"
 
 

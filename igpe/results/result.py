@@ -13,6 +13,7 @@ from igpe.results.answer import estimates, html, text, verdict
 from igpe.results.details import Details, details
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.fit import plot_fit
+from igpe.results.plots.spectra import plot_spectra
 from igpe.results.report import TITLE, page
 from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData
@@ -55,6 +56,7 @@ class Result(ResultData, Stored, name="result", number=1):
     sources       experiment -> file of its data, and its SHA-256 checksum
     combined      unknowns of which perfect measurements determine functions only
     unprovable    why `igpe.certify` refuses the problem; empty if it does not
+    spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
     """
 
     @property
@@ -82,6 +84,14 @@ class Result(ResultData, Stored, name="result", number=1):
             "confidence": self.confidence,
         }
         return plot_fit(self.points, self.curves, axes, residuals=values, **how)
+
+    def plot_spectra(self, axes: Any = None) -> Plot:
+        """Pure spectra with 95 % bands, and a map of the residuals of the measured ones.
+
+        axes    matplotlib axes, two for each fit in `spectral`; None makes a figure
+        raises  ProblemError for a result without spectra
+        """
+        return plot_spectra(self.spectral, axes, self.time_unit)
 
     def report(
         self,

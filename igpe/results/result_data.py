@@ -25,6 +25,7 @@ from igpe.results.residual_table import (
     sigma_known,
     standardised,
 )
+from igpe.results.spectral import SpectralFit
 from igpe.results.structure_map import StructureMap
 
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
@@ -143,6 +144,24 @@ class ResultData:
     actions: tuple[str, ...] = ()
     combined: tuple[Combined, ...] = ()
     unprovable: str = ""
+    spectral: tuple[SpectralFit, ...] = field(default=(), repr=False)
+
+    @property
+    def spectra(self) -> pd.DataFrame:
+        """Pure spectra of the species: by wavelength, columns (species, value or standard_error).
+
+        Of several fits that share no spectra one below the other, by experiments and wavelength.
+        raises ProblemError for a result without spectra
+        """
+        if not self.spectral:
+            raise ProblemError(
+                "The result has no spectra. Give the experiment spectra: "
+                "igpe.Experiment(..., spectra=igpe.Spectra(frame))."
+            )
+        tables = {", ".join(one.experiments): one.to_frame() for one in self.spectral}
+        if len(tables) == 1:
+            return next(iter(tables.values()))
+        return pd.concat(tables, names=["experiments", "wavelength"])
 
     @property
     def parameters(self) -> dict[str, float]:

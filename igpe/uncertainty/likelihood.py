@@ -98,7 +98,7 @@ def likelihood(
     raises    ProblemError if it lacks an unknown or nothing is to be estimated, Unsupported if the
               problem is not plain least squares, EstimationFailed if it cannot be integrated there
     """
-    require_plain(problem, "The likelihood by shooting", constraints_too=True)
+    require_plain(problem, "The likelihood by shooting", constraints_too=True, spectra_too=False)
     require_known_sigma(problem, "The likelihood by shooting")
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values, estimate)

@@ -99,6 +99,7 @@ class OtherOptima(NamedTuple):
 
 def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     """Distinct optima within the threshold, best first."""
+    problem = problem.compressed()
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
@@ -129,6 +130,8 @@ def _integrated(problem: Problem, best: FloatArray) -> Residuals:
 def rounding(problem: Problem) -> float:
     """Differences of the objective below this mean nothing."""
     data = [m.value / m.sigma for m in (e.measurements for e in problem.experiments)]
+    spectra = [e.spectra for e in problem.experiments if e.spectra is not None]
+    data += [(s.values / s.noise).ravel() for s in spectra]
     return ROUNDING * sum(float(v @ v) for v in data)
 
 

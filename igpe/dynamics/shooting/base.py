@@ -143,14 +143,18 @@ def require_plain(
     constraints_too: bool,
     varying_too: bool = True,
     losses_too: bool = True,
+    spectra_too: bool = True,
 ) -> None:
     """Refuse what a least-squares method on constant unknowns cannot do.
 
     constraints_too  whether boundary conditions and path constraints are refused as well
     varying_too      whether unknowns that vary with time are
     losses_too       whether losses other than least squares are
+    spectra_too      whether spectra are (`refuse_spectra`)
     raises           Unsupported, naming the method, the feature and the way out
     """
+    if spectra_too:
+        refuse_spectra(problem, method)
     kept, loss = constraints(problem), type(problem.loss).__name__
     is_plain_loss = problem.loss.is_squares
     refusals = (
@@ -179,6 +183,39 @@ def require_plain(
     for is_refused, message in refusals:
         if is_refused:
             raise Unsupported(message)
+
+
+def require_spectra(problem: Problem) -> None:
+    """Refuse what cannot be estimated together with spectra.
+
+    raises  Unsupported, naming the way out
+    """
+    kept, loss = constraints(problem), type(problem.loss).__name__
+    others = (
+        (kept, f"the constraints {kept}", "Deactivate them in the model"),
+        (not problem.loss.is_squares, f"the loss {loss}", "Leave out loss="),
+        (problem.time_varying, f"{sorted(problem.time_varying)} that vary with time", "Fix them"),
+        (
+            problem.sigma_estimated or problem.weights_follow_fit,
+            "standard deviations that are estimated or follow the model",
+            "Give them as numbers",
+        ),
+    )
+    for is_refused, what, remedy in others:
+        if problem.has_spectra and is_refused:
+            raise Unsupported(f"Spectra cannot be fitted together with {what}. {remedy}.")
+
+
+def refuse_spectra(problem: Problem, method: str) -> None:
+    """Refuse spectra, whose species' spectra are eliminated by single shooting alone.
+
+    raises  Unsupported, naming the way out
+    """
+    if problem.has_spectra:
+        raise Unsupported(
+            f"{method} knows no spectra, whose unknown pure spectra must be eliminated. Use "
+            "igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
+        )
 
 
 def require_numbers(problem: Problem, method: str) -> None:
@@ -305,7 +342,7 @@ def in_deviations(fit: Fit, spread: float) -> Fit:
 def spread_of(problem: Problem) -> float:
     """One standard deviation in units of the residuals: 1 where known, else a guess."""
     sized = problem.loss.needs_deviations and problem.relative_sigma
-    if problem.sigma_known or problem.sigma_estimated or sized:
+    if problem.sigma_known or problem.sigma_estimated or problem.has_spectra or sized:
         return 1.0
     values = np.concatenate([
         e.measurements.value / e.measurements.sigma for e in problem.experiments

@@ -44,6 +44,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import Profile, losses_of
+from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
@@ -284,13 +285,22 @@ class Residuals:
         self.experiments = tuple(e.name for e in problem.experiments)
         self.runs = runs_of(problem, integrator)
         self.unmeasured = unmeasured(problem)
+        self.spectral: tuple[SpectralBlock, ...] = spectral_blocks(problem, self.runs)
         self._losses = losses_of(problem)
         self.broken: Broken | None = None
         self.best = Best()
 
     def __len__(self) -> int:
         """How many residuals there are."""
-        return sum(len(run.measurements.value) for run in self.runs) + self.unmeasured.size
+        spectral = len(self.spectral) * len(self.names)
+        measured = sum(len(run.measurements.value) for run in self.runs)
+        return measured + spectral + self.unmeasured.size
+
+    @property
+    def degrees(self) -> int:
+        """How many numbers the cost is made of, less the spectra that are eliminated."""
+        spectral = sum(block.degrees - len(self.names) for block in self.spectral)
+        return len(self) + spectral
 
     @property
     def stages(self) -> list["Residuals"]:
@@ -362,6 +372,12 @@ class Residuals:
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None
             pieces.append(self._losses[-1].reweighted(piece))
+        for block in self.spectral:
+            piece = block.linearised(trajectories, len(x))
+            if not have_squares(*piece):
+                self.broken = Broken(self.experiments[0], Status.INTEGRATION_BROKE, NO_NUMBER)
+                return None
+            pieces.append(piece)
         if self.unmeasured.size:
             pieces.append(self.unmeasured(x))
         if len(pieces) == 1:
@@ -469,7 +485,9 @@ def runs_of(problem: Problem, integrator: Integrator) -> tuple[Run, ...]:
 def _run(problem: Problem, k: int, integrator: Integrator) -> Run:
     experiment, names = problem.experiments[k], problem.box.names
     ivp = compiled(problem).initial_value_problem(k, switching=True)
-    m = measured_only(experiment.measurements)
+    m = experiment.measurements
+    if experiment.spectra is None:
+        m = measured_only(m)
     index = np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp)
     simulation = integrator.simulation(ivp, m.times, sensitivities=True)
     own = deviations(experiment, m)

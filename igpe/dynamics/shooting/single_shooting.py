@@ -85,8 +85,9 @@ class SingleShooting:
         raises Unsupported for constraints, and robust losses with estimated standard deviations
         """
         require_plain(
-            problem, "SingleShooting", constraints_too=True, varying_too=False, losses_too=False
-        )
+            problem, "SingleShooting", constraints_too=True, varying_too=False, losses_too=False,
+            spectra_too=False,
+        )  # fmt: skip
         require_numbers(problem, "SingleShooting.prepare")
         residuals = Residuals(problem, self.integrator)
         # A likelihood does not tell whether a fit is bad.
@@ -167,7 +168,7 @@ class PreparedShooting:
     def _gate(self) -> float:
         """Cost that the measurement errors explain; infinite if they are not known."""
         judged = self.problem.sigma_known and minimises_squares(self.problem)
-        return self.restarts.explained(len(self.residuals)) if judged else np.inf
+        return self.restarts.explained(self.residuals.degrees) if judged else np.inf
 
     def _attempt(self, start: FloatArray) -> Attempt:
         self.residuals.broken = None

@@ -34,6 +34,7 @@ from igpe.dynamics.shooting.base import (
     limited,
     minimises_squares,
     objective_at,
+    refuse_spectra,
     remarks,
     require_known_sigma,
     require_numbers,
@@ -147,6 +148,7 @@ class MultipleShooting(Checked):
         raises Unsupported for constraints on what no equation determines, ProblemError for
                `unobserved` states that the model does not have
         """
+        refuse_spectra(problem, "MultipleShooting")
         require_known_sigma(problem, "MultipleShooting")
         require_numbers(problem, "MultipleShooting.prepare")
         states = list(dict.fromkeys(n for i in problem.instances for n in i.states))

@@ -1,0 +1,180 @@
+"""Residuals of spectra along trajectories: amounts from the model, the species' spectra eliminated.
+
+Experiments whose species have the same spectra are one block: their times are the rows of one
+bilinear mixture (`igpe.numerics.mixtures`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.errors import ProblemError
+from igpe.dynamics.integrators.base import Trajectory
+from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.mixtures import Mixture, Separated, compressed, separated
+from igpe.problem.problem import Problem
+from igpe.problem.spectra import Spectra
+
+
+class Member(NamedTuple):
+    """One experiment's share of a block.
+
+    number   of the experiment;  spectra: its own
+    rows     (N,) of the spectra's times in the trajectory
+    outputs  (n,) of the species in what the model reports
+    species  (n,) their places in the block
+    unknowns (n_q,) places of the run's unknowns among the problem's
+    """
+
+    number: int
+    spectra: Spectra
+    rows: IntArray
+    outputs: IntArray
+    species: IntArray
+    unknowns: IntArray
+
+
+@dataclass(frozen=True)
+class SpectralBlock:
+    """Spectra of one or several experiments with the same spectra of their species.
+
+    species  names, of all members
+    mixture  their numbers, in standard deviations, one member after the other
+    weight   (N,) of the rows: standard deviation of the first member over their own
+    outside  sum of squares that no smooth spectra explain
+    """
+
+    species: tuple[str, ...]
+    members: tuple[Member, ...]
+    mixture: Mixture
+    weight: FloatArray
+    outside: float = 0.0
+
+    @property
+    def degrees(self) -> int:
+        """Numbers less those that eliminating spectra takes; unknowns are not counted."""
+        return self.numbers - self.eliminated
+
+    @property
+    def numbers(self) -> int:
+        """How many were measured."""
+        return sum(m.spectra.values.size for m in self.members)
+
+    @property
+    def eliminated(self) -> int:
+        """How many linear unknowns are eliminated, if none is on a bound."""
+        rows, columns = self.mixture.data.shape
+        free = int((~self.mixture.is_known).sum()) + self.mixture.extra.shape[1]
+        v = self.mixture.varying
+        return int(free * columns + v * (rows + columns - free - v))
+
+    def amounts(self, trajectories: Sequence[Trajectory]) -> FloatArray:
+        """(N, n) of the species, at the times of all members."""
+        rows = []
+        for m in self.members:
+            own = np.zeros((len(m.rows), len(self.species)))
+            own[:, m.species] = trajectories[m.number].measured[m.rows[:, None], m.outputs]
+            rows.append(own)
+        return np.vstack(rows) * self.weight[:, None]
+
+    def slopes(self, trajectories: Sequence[Trajectory], size: int) -> FloatArray:
+        """(N, n, size) derivative of the amounts by the problem's unknowns."""
+        rows = []
+        for m in self.members:
+            own = np.zeros((len(m.rows), len(self.species), size))
+            by = trajectories[m.number].measured_by_unknown[m.rows[:, None], m.outputs]
+            own[:, m.species[:, None], m.unknowns] = by
+            rows.append(own)
+        return np.vstack(rows) * self.weight[:, None, None]
+
+    def linearised(self, trajectories: Sequence[Trajectory], size: int) -> Linearised:
+        """(size,) residuals and (size, size) derivative; the rest of the cost is their offset."""
+        amounts, slopes = self.amounts(trajectories), self.slopes(trajectories, size)
+        if not (np.isfinite(amounts).all() and np.isfinite(slopes).all()):
+            return Linearised(np.full(size, np.nan), np.full((size, size), np.nan))
+        at = compressed(separated(amounts, self.mixture), slopes)
+        return at._replace(offset=at.offset + self.outside)
+
+    def separated(self, trajectories: Sequence[Trajectory]) -> Separated:
+        """The spectra at trajectories."""
+        return separated(self.amounts(trajectories), self.mixture)
+
+
+def spectral_blocks(problem: Problem, runs: Sequence[Any]) -> tuple[SpectralBlock, ...]:
+    """The blocks of a problem, from its experiments made ready."""
+    if not problem.has_spectra:
+        return ()
+    groups: dict[Any, list[int]] = {}
+    for k, e in enumerate(problem.experiments):
+        if e.spectra is not None:
+            groups.setdefault("shared" if e.spectra.shared else k, []).append(k)
+    return tuple(_block(problem, runs, members) for members in groups.values())
+
+
+def _block(problem: Problem, runs: Sequence[Any], numbers: Sequence[int]) -> SpectralBlock:
+    every = [problem.experiments[k].spectra for k in numbers]
+    spectra = [s for s in every if s is not None]
+    _check_alike(problem, numbers, spectra)
+    species = tuple(dict.fromkeys(n for s in spectra for n in s.absorbing))
+    members = []
+    for k, own in zip(numbers, spectra, strict=True):
+        run, names = runs[k], own.absorbing
+        rows = np.searchsorted(run.measurements.times, own.times)
+        outputs = np.array([run.measurements.names.index(n) for n in names], dtype=np.intp)
+        places = np.array([species.index(n) for n in names], dtype=np.intp)
+        members.append(Member(k, own, rows, outputs, places, run.index))
+    first, length = spectra[0], [len(s.times) for s in spectra]
+    known = {n: s / first.noise for one in spectra for n, s in one.pure.items()}
+    data = np.vstack([s.values / s.noise for s in spectra])
+    weight = np.repeat([float(np.median(first.noise / s.noise)) for s in spectra], length)
+    basis, outside = first.basis, 0.0
+    pure = np.full((len(species), data.shape[1]), np.nan)
+    for i, name in enumerate(species):
+        if name in known:
+            pure[i] = known[name]
+    if basis is not None:
+        whole = float(np.vdot(data, data))
+        data = data @ basis
+        outside = whole - float(np.vdot(data, data))
+        pure = pure @ basis
+    extra = np.zeros((len(data), first.constant * len(spectra)))
+    if first.constant:
+        extra[np.arange(len(data)), np.repeat(np.arange(len(spectra)), length)] = weight
+    mixture = Mixture(data, pure, extra, first.nonnegative, first.varying)
+    return SpectralBlock(species, tuple(members), mixture, weight, outside)
+
+
+ALIKE = 1e-6  # relative difference of wavelengths, and of ratios of errors, that is rounding
+
+
+def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spectra]) -> None:
+    """Raise ProblemError unless spectra can be shared: same wavelengths, options and weights."""
+    first, name = spectra[0], problem.experiments[numbers[0]].name
+    for k, one in zip(numbers[1:], spectra[1:], strict=True):
+        here = f"experiments {name} and {problem.experiments[k].name}"
+        apart = "Pass shared=False to igpe.Spectra where species have spectra of their own."
+        options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
+        w = first.wavelengths
+        if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
+            raise ProblemError(
+                f"The wavelengths of {here} differ, so no spectra can be shared. {apart}"
+            )
+        if options[0] != options[1]:
+            raise ProblemError(
+                f"The spectra of {here} differ in nonnegative, smooth or unwanted, so they cannot "
+                f"be shared. {apart}"
+            )
+        ratio = one.noise / first.noise
+        if not np.allclose(ratio, ratio[0], rtol=ALIKE):
+            raise ProblemError(
+                f"The standard deviations of the spectra of {here} are not in one ratio at all "
+                f"wavelengths, which shared spectra need. {apart}"
+            )
+        for species in set(first.pure) & set(one.pure):
+            if not np.allclose(first.pure[species], one.pure[species]):
+                raise ProblemError(
+                    f"pure gives two spectra of '{species}' in {here}. Give one. {apart}"
+                )

@@ -1,0 +1,555 @@
+"""Spectra over time as a measurement of an experiment: times by wavelengths.
+
+Beer and Lambert: the absorbance at time t and wavelength w is the sum over species of c(t) s(w).
+The species' spectra s are unknown (or some of them known), and are eliminated by `igpe.estimate`.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from igpe.core.arguments import is_finite, require, require_mapping, shown
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.errors import DataError
+from igpe.core.names import Suggesting, closest, listed
+from igpe.problem.tables import Data, read_table
+
+FLOOR = 1e-6  # of the largest number: errors below it are those of the integration
+FEWEST = 3  # times and wavelengths
+NEAR = 1e-9  # of the span: times that differ by less are one
+Unwanted = int | Literal["constant"] | None
+
+
+class Spectra(Suggesting):
+    """Spectra that were measured during one experiment: `igpe.Experiment(..., spectra=...)`.
+
+    frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
+                 names of the columns, or the path of such a table (CSV, Excel, Parquet). In the
+                 unit of the experiment's times
+    sigma        standard deviation of the numbers: one number, or one for each wavelength (an array
+                 or a Series). None: the noise level, from the singular values beyond as many as
+                 there are contributions
+    species      names of the model's quantities that absorb; None: all its states
+    pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
+                 array of one number for each wavelength
+    nonnegative  whether unknown spectra must not be negative. It decides between sets of rate
+                 constants of which one asks for negative spectra. Where spectra are zero at many
+                 wavelengths it biases rate constants; the result says how far they moved
+    smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
+                 unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
+    unwanted     contributions of no species: "constant" for one that does not change with time, of
+                 any spectrum, such as a baseline; a number: so many that vary in time, of which
+                 neither the spectrum nor the course is known (not together with `nonnegative`)
+    shared       whether the species have the same spectra as in the problem's other experiments
+                 whose spectra are `shared`, which then have the same wavelengths
+    raises       DataError: what was found, what is wanted
+    """
+
+    def __init__(
+        self,
+        frame: Data,
+        *,
+        sigma: float | npt.ArrayLike | None = None,
+        species: Iterable[str] | None = None,
+        pure: Mapping[str, Any] = MappingProxyType({}),
+        nonnegative: bool = False,
+        smooth: int = 0,
+        unwanted: Unwanted = None,
+        shared: bool = True,
+    ) -> None:
+        self.times, self.wavelengths, self.values = _read(frame)
+        self.species = _species(species)
+        self.sigma = None if sigma is None else _sigma(sigma, self.wavelengths)
+        require_mapping("pure", pure, "pure={'A': series_by_wavelength}", DataError)
+        self.pure: dict[str, FloatArray] = {
+            n: _pure(n, one, self.wavelengths) for n, one in pure.items()
+        }
+        if self.species is not None and (others := [n for n in pure if n not in self.species]):
+            raise DataError(
+                f"pure gives spectra of {others}, which are not among species={[*self.species]}."
+            )
+        _check_options(nonnegative, smooth, unwanted, len(self.wavelengths))
+        self.nonnegative, self.smooth, self.shared = bool(nonnegative), int(smooth), bool(shared)
+        self.unwanted = unwanted
+
+    @property
+    def absorbing(self) -> tuple[str, ...]:
+        """Names of the species that absorb; empty before they are known."""
+        return self.species or ()
+
+    @property
+    def constant(self) -> bool:
+        """Whether there is an unwanted contribution that does not change with time."""
+        return self.unwanted == "constant"
+
+    @property
+    def varying(self) -> int:
+        """How many unwanted contributions vary in time."""
+        return self.unwanted if isinstance(self.unwanted, int) else 0
+
+    @property
+    def contributions(self) -> int:
+        """How many components the spectra should hold, at most."""
+        return len(self.absorbing) + self.constant + self.varying
+
+    @cached_property
+    def noise(self) -> FloatArray:
+        """(n_wavelengths,) standard deviations: those given, or the noise level.
+
+        raises DataError where that cannot be told, as there are too few times or wavelengths
+        """
+        if self.sigma is not None:
+            return self.sigma
+        few, most = self.contributions, min(self.values.shape)
+        if most < few + FEWEST:
+            raise DataError(
+                f"The noise level of {self.values.shape[0]} spectra at {self.values.shape[1]} "
+                f"wavelengths cannot be told beside {few} contributions: more than {few + 2} of "
+                "both are needed. Give it: igpe.Spectra(frame, sigma=...)."
+            )
+        level = noise_level(self._singular, self.values.shape, few)
+        return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))
+
+    @cached_property
+    def _singular(self) -> FloatArray:
+        return np.asarray(np.linalg.svd(self.values, compute_uv=False))
+
+    @cached_property
+    def basis(self) -> FloatArray | None:
+        """(n_wavelengths, m) orthonormal, of what smooth spectra over `noise` are made of."""
+        if not self.smooth:
+            return None
+        from scipy.interpolate import BSpline  # noqa: PLC0415 - few need it
+
+        first, last = self.wavelengths[[0, -1]]
+        inner = np.linspace(first, last, self.smooth - 2)
+        knots = np.concatenate([[first] * 3, inner, [last] * 3])
+        splines = BSpline.design_matrix(self.wavelengths, knots, 3).toarray()
+        return np.asarray(np.linalg.qr(splines / self.noise[:, None])[0])
+
+    def with_species(self, species: Iterable[str]) -> "Spectra":
+        """The same with the species that absorb, where they are not named."""
+        if self.species is not None:
+            return self
+        result = self._changed(species=tuple(species))
+        if others := [n for n in self.pure if n not in result.absorbing]:
+            raise DataError(
+                f"pure gives spectra of {others}, which are no states of the model: "
+                f"{listed(result.absorbing)}.{closest(others[0], result.absorbing)}"
+            )
+        return result
+
+    def at_times(self, factor: float, offset: float) -> "Spectra":
+        """The same with times in another unit."""
+        return self._changed(times=factor * self.times + offset)
+
+    def compressed(self) -> "Spectra":
+        """The same in the subspace of the leading singular vectors, for searches.
+
+        There each contribution has one more direction, in place of a hundred wavelengths.
+        """
+        few = min(self.contributions + 1, *self.values.shape)
+        pure = {n: s / self.noise for n, s in self.pure.items()}
+        left, size, right = np.linalg.svd(self.values / self.noise, full_matrices=False)
+        axes = np.linalg.qr(np.vstack([right[:few], *pure.values()]).T)[0]
+        return self._changed(
+            values=(left * size) @ (right @ axes),
+            wavelengths=np.arange(axes.shape[1], dtype=float),
+            sigma=np.ones(axes.shape[1]),
+            pure={n: s @ axes for n, s in pure.items()},
+            nonnegative=False,
+            smooth=0,
+        )
+
+    def with_free_signs(self) -> "Spectra":
+        """The same with spectra that may be negative."""
+        return self._changed(nonnegative=False)
+
+    def with_values(self, values: FloatArray) -> "Spectra":
+        """The same measurement with other numbers (n_times, n_wavelengths)."""
+        return self._changed(values=np.asarray(values, dtype=float))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The numbers: times by wavelengths."""
+        index, columns = pd.Index(self.times, name="time"), pd.Index(self.wavelengths)
+        return pd.DataFrame(self.values, index=index, columns=columns.rename("wavelength"))
+
+    def _changed(self, **fields: Any) -> "Spectra":
+        result = copy(self)
+        for name in ("noise", "_singular", "basis"):
+            result.__dict__.pop(name, None)
+        result.__dict__.update(fields)
+        return result
+
+    # Preprocessing: each returns spectra that are otherwise the same.
+
+    def select(self, *ranges: tuple[float, float], count: int | None = None) -> "Spectra":
+        """The spectra at some of their wavelengths.
+
+        ranges  pairs of wavelengths, the ends included; none: all wavelengths
+        count   how many of them: those that say most about the contributions, by their leverage in
+                the space of the leading singular vectors; None: all
+        raises  DataError if too few are left
+        """
+        w = self.wavelengths
+        kept = np.zeros(len(w), dtype=bool) if ranges else np.ones(len(w), dtype=bool)
+        for pair in ranges:
+            kept |= _within(pair, w)
+        if count is not None:
+            require(
+                isinstance(count, int) and count >= 1, "select", "count", count, "a whole number"
+            )
+            few = max(self.contributions, 1)
+            right = np.linalg.svd(self.values[:, kept], full_matrices=False)[2][:few]
+            order = np.argsort(-(right**2).sum(axis=0), kind="stable")[:count]
+            kept[np.setdiff1d(np.flatnonzero(kept), np.flatnonzero(kept)[order])] = False
+        if kept.sum() < FEWEST:
+            raise DataError(
+                f"{int(kept.sum())} wavelengths are left of {len(w)} from {w[0]:g} to {w[-1]:g}; "
+                f"at least {FEWEST} are needed. Give wider ranges: select((400, 500))."
+            )
+        return self._at(kept)
+
+    def baseline(self, *ranges: tuple[float, float], order: int = 0) -> "Spectra":
+        """The spectra less a polynomial baseline, fitted to each where nothing absorbs.
+
+        ranges  pairs of wavelengths where nothing absorbs
+        order   of the polynomial: 0 is an offset
+        raises  DataError without ranges, or where they hold too few wavelengths
+        """
+        w = self.wavelengths
+        flat = np.zeros(len(w), dtype=bool)
+        for pair in ranges:
+            flat |= _within(pair, w)
+        if flat.sum() <= order:
+            raise DataError(
+                f"A baseline of order {order} needs more than {order} wavelengths where nothing "
+                f"absorbs; the ranges {list(ranges)} hold {int(flat.sum())}. Give ranges: "
+                "baseline((700, 800))."
+            )
+        x = (w - w.mean()) / max(float(np.ptp(w)), 1e-300)
+        powers = np.vander(x, order + 1)
+        line = powers @ np.linalg.lstsq(powers[flat], self.values[:, flat].T, rcond=None)[0]
+        return self.with_values(self.values - line.T)
+
+    def scatter_corrected(self, method: Literal["snv", "msc"] = "msc") -> "Spectra":
+        """The spectra without offset and scale that light scattering gives each of them.
+
+        "snv" divides each spectrum less its mean by its standard deviation; "msc" fits offset and
+        scale to the mean spectrum and takes them out. Both also take out changes of the total
+        absorbance by the reaction: use them only where these are small. Spectra may then be
+        negative, so `nonnegative` is off.
+        """
+        if method not in ("snv", "msc"):
+            raise DataError(f"method is {shown(method)}; wanted 'snv' or 'msc'.")
+        mean, v = self.values.mean(axis=1, keepdims=True), self.values
+        if method == "snv":
+            scale = v.std(axis=1, ddof=1, keepdims=True)
+        else:
+            reference = v.mean(axis=0)
+            centred = reference - reference.mean()
+            scale = ((v - mean) @ centred / (centred @ centred))[:, None]
+            mean = mean - scale * reference.mean()
+        changed = self.with_values((v - mean) / scale)
+        return changed._changed(nonnegative=False, sigma=None)
+
+    def savitzky_golay(self, window: int, order: int = 2, derivative: int = 0) -> "Spectra":
+        """The spectra smoothed, or differentiated, along the wavelengths (SciPy's savgol_filter).
+
+        window      odd number of wavelengths; the wavelengths must be evenly spaced
+        order       of the polynomials, below `window`
+        derivative  0 for smoothing; derivatives may be negative, so `nonnegative` is off
+
+        Afterwards errors at neighbouring wavelengths are correlated, of which standard errors take
+        account by the scatter of the residuals (`Result.spectra`).
+        """
+        from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
+
+        step = np.diff(self.wavelengths)
+        if not np.allclose(step, step[0], rtol=1e-3):
+            raise DataError(
+                "savitzky_golay needs evenly spaced wavelengths; their steps run from "
+                f"{step.min():g} to {step.max():g}. Interpolate them first."
+            )
+        try:
+            values = savgol_filter(
+                self.values, window, order, deriv=derivative, delta=float(step[0]), axis=1
+            )
+        except ValueError as error:
+            raise DataError(
+                f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window of "
+                f"at most {len(self.wavelengths)} wavelengths, above the order."
+            ) from None
+        nonnegative = self.nonnegative and derivative == 0
+        return self.with_values(values)._changed(nonnegative=nonnegative, sigma=None)
+
+    def _at(self, kept: BoolArray) -> "Spectra":
+        return self._changed(
+            wavelengths=self.wavelengths[kept],
+            values=self.values[:, kept],
+            sigma=None if self.sigma is None else self.sigma[kept],
+            pure={n: s[kept] for n, s in self.pure.items()},
+        )
+
+    def rank(self) -> "Rank":
+        """How many absorbing contributions the spectra hold, by singular values and the noise."""
+        sigma = self.sigma
+        weighted = self.values if sigma is None else self.values / sigma
+        left, size, right = np.linalg.svd(weighted, full_matrices=False)
+        return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
+
+    def evolving_factors(self, count: int = 6) -> pd.DataFrame:
+        """Singular values of the first spectra up to each time, and of the last from there on.
+
+        A value that rises above the noise forward in time says when a contribution appears, one
+        that falls backward when it vanishes (Maeder, Anal. Chem. 59 (1987), 527).
+
+        returns  indexed by time, columns (forward, 1), ..., (backward, 1), ...
+        """
+        n = len(self.times)
+        few = min(count, *self.values.shape)
+        table = np.full((n, 2, few), np.nan)
+        for i in range(n):
+            for side, part in enumerate((self.values[: i + 1], self.values[i:])):
+                size = np.sqrt(np.maximum(np.linalg.eigvalsh(_smaller_gram(part))[::-1], 0.0))
+                table[i, side, : len(size)] = size[:few]
+        columns = pd.MultiIndex.from_product([["forward", "backward"], range(1, few + 1)])
+        index = pd.Index(self.times, name="time")
+        return pd.DataFrame(table.reshape(n, -1), index=index, columns=columns)
+
+    def __repr__(self) -> str:
+        w = self.wavelengths
+        absorbing = ", ".join(self.species) if self.species is not None else "all states"
+        return (
+            f"Spectra(of {absorbing}: {len(self.times)} times from {self.times[0]:g} to "
+            f"{self.times[-1]:g}, {len(w)} wavelengths from {w[0]:g} to {w[-1]:g})"
+        )
+
+
+class Rank:
+    """How many contributions spectra hold. Print it.
+
+    singular  singular values, of numbers in standard deviations where these are known
+    number    of contributions above the noise
+    noise     the level of the noise, in the unit of the numbers (or 1)
+    """
+
+    def __init__(
+        self,
+        singular: FloatArray,
+        shape: tuple[int, int],
+        sigma: float | None,
+        left: FloatArray,
+        right: FloatArray,
+    ) -> None:
+        self.singular, self._shape, self._known = singular, shape, sigma
+        self.number, self.noise = _number(singular, shape, sigma)
+        self._left, self._right = left, right
+
+    def to_frame(self) -> pd.DataFrame:
+        """Each singular value, the largest that noise alone would give, and the verdict."""
+        few = min(len(self.singular), self.number + 5)
+        limits = [self.noise * edge(self._shape, j) for j in range(few)]
+        return pd.DataFrame({
+            "singular_value": self.singular[:few],
+            "noise_limit": limits,
+            "above_noise": np.arange(few) < self.number,
+        }).set_index(pd.RangeIndex(1, few + 1, name="contribution"))
+
+    def __str__(self) -> str:
+        table = self.to_frame().to_string(float_format="{:.4g}".format)
+        return (
+            f"The spectra hold {self.number} contribution{'s' * (self.number != 1)} above a noise "
+            f"of {self.noise:.3g}.\n{table}"
+        )
+
+    __repr__ = __str__
+
+
+def noise_level(singular: FloatArray, shape: tuple[int, int], few: int) -> float:
+    """Standard deviation of what is beyond the first `few` singular values."""
+    degrees = (shape[0] - few) * (shape[1] - few)
+    return float(np.sqrt((singular[few:] ** 2).sum() / degrees)) if degrees > 0 else 0.0
+
+
+def edge(shape: tuple[int, int], few: int) -> float:
+    """Largest singular value that unit noise beside `few` contributions has in 999 of 1000 cases.
+
+    Johnstone's centre and scale of the largest eigenvalue of a Wishart matrix, and the 0.999
+    quantile of the Tracy-Widom law of order one (Ann. Statist. 29 (2001), 295).
+    """
+    n, m = (max(size - few, 1) for size in shape)
+    a, b = np.sqrt(max(n - 1, 0.0)), np.sqrt(m)
+    centre = (a + b) ** 2
+    scale = (a + b) * (1 / max(a, 1.0) + 1 / b) ** (1 / 3)
+    return float(np.sqrt(centre + TRACY_WIDOM * scale))
+
+
+TRACY_WIDOM = 3.2724  # its 0.999 quantile, order one
+
+
+def _number(singular: FloatArray, shape: tuple[int, int], sigma: float | None) -> tuple[int, float]:
+    """The first count beyond which the next singular value may be noise; and the noise's level."""
+    floor = np.finfo(float).eps * max(shape) * float(singular[0] if len(singular) else 0.0)
+    for few in range(len(singular)):
+        level = noise_level(singular, shape, few) if sigma is None else sigma
+        if singular[few] <= max(level * edge(shape, few), floor):
+            return few, level
+    return len(singular), 0.0 if sigma is None else sigma
+
+
+def _smaller_gram(part: FloatArray) -> FloatArray:
+    return part @ part.T if len(part) <= part.shape[1] else part.T @ part
+
+
+def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Times (N,), wavelengths (M,), both increasing, and numbers (N, M)."""
+    if not isinstance(frame, pd.DataFrame):
+        frame = read_table(frame)
+    if "time" in frame.columns:
+        frame = frame.set_index("time")
+    times = _axis(frame.index, "times (the index, or a column 'time')")
+    wavelengths = _axis(frame.columns, "wavelengths (the names of the columns)")
+    try:
+        values = frame.to_numpy(dtype=float)
+    except (TypeError, ValueError):
+        values = np.array([[np.nan]])
+    if min(frame.shape) < FEWEST:
+        raise DataError(
+            f"The spectra have {frame.shape[0]} times and {frame.shape[1]} wavelengths; at least "
+            f"{FEWEST} of each are needed, times in rows."
+        )
+    if not np.isfinite(values).all():
+        is_lost = ~np.isfinite(values).all(axis=0) if values.size > 1 else slice(None)
+        lost = listed(map(str, frame.columns[is_lost]))
+        raise DataError(
+            f"The spectra hold entries that are no numbers, at the wavelengths {lost}. "
+            "Leave these wavelengths (or times) out: frame.dropna(axis='columns')."
+        )
+    rows, columns = np.argsort(times, kind="stable"), np.argsort(wavelengths, kind="stable")
+    for name, axis in (("time", times[rows]), ("wavelength", wavelengths[columns])):
+        if twice := axis[1:][np.diff(axis) <= 0].tolist():
+            raise DataError(f"The {name} {twice[0]:g} occurs more than once in the spectra.")
+    return times[rows], wavelengths[columns], values[np.ix_(rows, columns)]
+
+
+def _axis(labels: "pd.Index[Any]", what: str) -> FloatArray:
+    try:
+        numbers = np.asarray(labels, dtype=float)
+    except (TypeError, ValueError):
+        numbers = np.array([np.nan])
+    if not np.isfinite(numbers).all():
+        raise DataError(
+            f"The {what} of the spectra must be numbers; got {shown(list(labels)[:5])}. Give a "
+            "DataFrame of times by wavelengths, without other columns."
+        )
+    return numbers
+
+
+def _species(given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names = (
+        [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    )
+    if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
+        raise DataError(f"species is {shown(given)}; wanted a list of names: species=['A', 'B'].")
+    if len(set(names)) < len(names):
+        raise DataError(f"species={names} names one of them twice.")
+    return tuple(names)
+
+
+def _sigma(given: Any, wavelengths: FloatArray) -> FloatArray:
+    if isinstance(given, pd.Series):
+        given = given.reindex(wavelengths)
+    try:
+        sigma = np.broadcast_to(np.asarray(given, dtype=float), wavelengths.shape)
+    except (TypeError, ValueError):
+        sigma = np.array([np.nan])
+    if not (np.isfinite(sigma).all() and (sigma > 0).all()):
+        raise DataError(
+            f"sigma of the spectra is {shown(given)}; give one positive number, or one for each of "
+            f"the {len(wavelengths)} wavelengths. Leave it out where it is not known."
+        )
+    return np.array(sigma)
+
+
+def _pure(name: str, given: Any, wavelengths: FloatArray) -> FloatArray:
+    if isinstance(given, pd.Series):
+        where = _axis(given.index, f"wavelengths of pure['{name}']")
+        order = np.argsort(where)
+        inside = where.min() <= wavelengths[0] and wavelengths[-1] <= where.max()
+        spectrum = np.interp(wavelengths, where[order], given.to_numpy(dtype=float)[order])
+        spectrum = spectrum if inside else np.array([np.nan])
+    else:
+        spectrum = np.atleast_1d(np.asarray(given, dtype=float))
+    if spectrum.shape != wavelengths.shape or not np.isfinite(spectrum).all():
+        raise DataError(
+            f"pure['{name}'] must cover the wavelengths from {wavelengths[0]:g} to "
+            f"{wavelengths[-1]:g}: give a Series by wavelength, or {len(wavelengths)} numbers."
+        )
+    return np.array(spectrum)
+
+
+def _check_options(nonnegative: bool, smooth: Any, unwanted: Any, count: int) -> None:
+    is_count = isinstance(smooth, int) and not isinstance(smooth, bool)
+    if not is_count or (smooth and not 4 <= smooth <= count):  # noqa: PLR2004 - cubic splines
+        raise DataError(
+            f"smooth is {shown(smooth)}; give the number of B-splines that make up a spectrum, "
+            f"from 4 to {count}, or 0."
+        )
+    is_number = isinstance(unwanted, int) and not isinstance(unwanted, bool) and unwanted >= 1
+    if not (unwanted is None or unwanted == "constant" or is_number):
+        raise DataError(
+            f"unwanted is {shown(unwanted)}; give 'constant', the number of contributions that "
+            "vary in time, or None."
+        )
+    if nonnegative and (smooth or is_number):
+        what = f"smooth={smooth}" if smooth else f"unwanted={unwanted}"
+        raise DataError(
+            f"igpe cannot keep spectra non-negative together with {what}. Pass nonnegative=False."
+        )
+
+
+def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
+    ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
+    if not ok or pair[0] > pair[1]:
+        raise DataError(
+            f"The range {shown(pair)} is no pair of wavelengths, the smaller one first."
+        )
+    return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
+
+
+def absorbing(experiment: Any, instance: Any) -> Any:
+    """The experiment with the species that absorb, as columns without measurements.
+
+    raises DataError for species that the model does not have over time
+    """
+    if experiment.spectra is None:
+        return experiment
+    spectra = experiment.spectra.with_species(instance.states)
+    known = [*instance.states, *instance.series, *instance.expressions]
+    if unknown := [n for n in spectra.species if n not in known]:
+        raise DataError(
+            f"The spectra are said to be of {unknown}, which the model does not have over time; it "
+            f"has {listed(known)}.{closest(unknown[0], known)}"
+        )
+    result = experiment.reporting(spectra.species)
+    result.spectra = spectra
+    return result
+
+
+def with_spectral_times(measurements: Any, spectra: Spectra | None) -> Any:
+    """The measurements with the times of the spectra among theirs."""
+    if spectra is None:
+        return measurements
+    times = np.union1d(measurements.times, spectra.times)
+    row = np.searchsorted(times, measurements.times)[measurements.row]
+    return replace(measurements, times=times, row=row)

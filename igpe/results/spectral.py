@@ -1,0 +1,86 @@
+"""The pure spectra that a fit of spectra gives, with errors, and what it leaves unexplained."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class SpectralFit:
+    """Spectra of one or several experiments that share the pure spectra of their species.
+
+    experiments   names
+    species       names; behind those of the model "constant i" for unwanted constant contributions
+    wavelengths   (m,)
+    values        (n, m) pure spectra, absorbance per unit of the species' amount
+    errors        (n, m) standard errors, those of the estimated parameters included; NaN where a
+                  spectrum is known or held at 0, infinite where the amounts do not determine it
+    times         (N,) of all experiments, one after the other
+    owner         (N,) number of the experiment in `experiments`
+    residuals     (N, m) measured less fitted, in the unit of the measurements
+    unwanted      (N, v) course of unwanted contributions that vary in time
+    lack_of_fit   percent: 100 |residuals| / |measured|
+    noise         standard deviation of the instrument, by residuals outside of the space of the
+                  pure spectra; in units of the standard deviations with which it was fitted
+    deviations    (n,) standard deviation of the species' amounts about the model, beyond what the
+                  instrument explains
+    probability   of so large residuals within the space of the pure spectra, if only the
+                  instrument scatters
+    is_scattered  whether that is so small that standard errors were taken from the scatter
+    rank          how many contributions the measurements hold above the noise
+    """
+
+    experiments: tuple[str, ...]
+    species: tuple[str, ...]
+    wavelengths: FloatArray
+    values: FloatArray
+    errors: FloatArray
+    times: FloatArray
+    owner: FloatArray
+    residuals: FloatArray = field(repr=False)
+    unwanted: FloatArray = field(repr=False)
+    lack_of_fit: float
+    noise: float
+    deviations: FloatArray
+    probability: float
+    is_scattered: bool
+    rank: int
+
+    def to_frame(self) -> pd.DataFrame:
+        """Pure spectra by wavelength: columns (species, value) and (species, standard_error)."""
+        names = pd.MultiIndex.from_product([self.species, ["value", "standard_error"]])
+        both = np.stack([self.values, self.errors], axis=1).reshape(-1, len(self.wavelengths))
+        index = pd.Index(self.wavelengths, name="wavelength")
+        return pd.DataFrame(both.T, index=index, columns=names)
+
+    def variances(self) -> pd.Series:
+        """Standard deviations: of the instrument (relative to sigma), and of each species."""
+        names = ["instrument", *self.species[: len(self.deviations)]]
+        return pd.Series([self.noise, *self.deviations], index=names, name="standard_deviation")
+
+    def residual_frame(self, experiment: str | None = None) -> pd.DataFrame:
+        """Residuals of one experiment (by default the first): times by wavelengths."""
+        number = 0 if experiment is None else self.experiments.index(experiment)
+        rows = self.owner == number
+        index = pd.Index(self.times[rows], name="time")
+        columns = pd.Index(self.wavelengths, name="wavelength")
+        return pd.DataFrame(self.residuals[rows], index=index, columns=columns)
+
+    def __str__(self) -> str:
+        lines = [
+            f"Spectra of {', '.join(self.species)} at {len(self.wavelengths)} wavelengths from "
+            f"{len(self.times)} times of {', '.join(self.experiments)}: lack of fit "
+            f"{self.lack_of_fit:.3g} %, {self.rank} contributions above the noise."
+        ]
+        if self.is_scattered:
+            each = zip(self.species, self.deviations, strict=False)
+            lines.append(
+                "Residuals within the space of the pure spectra are larger than the instrument "
+                f"explains (p = {self.probability:.1g}): amounts scatter about the model by "
+                f"{', '.join(f'{n} {d:.2g}' for n, d in each)}, or errors are correlated. Standard "
+                "errors take account of it."
+            )
+        return "\n".join(lines)

@@ -1,0 +1,205 @@
+"""Structure of problems with spectra: identifiability where the species' spectra are unknown.
+
+At each wavelength the absorbance is a linear combination of the species with unknown factors. Few
+wavelengths with factors of their own pose the problem as it is: a set of values of the other
+unknowns explains any spectra that another set does, if it explains one in general position for each
+species. So the user's model gets these absorbances as quantities that are measured, with their
+factors as further unknowns, and is analysed like any other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+
+from igpe.problem.building import call
+from igpe.problem.experiment import Experiment
+from igpe.problem.model import read
+from igpe.problem.plausibility import warnings_about
+from igpe.problem.problem import Problem
+from igpe.problem.spectra import Spectra
+from igpe.structure.identifiability.identifiability import (
+    Access,
+    Identifiability,
+    Identifiable,
+    undecided,
+)
+from igpe.structure.structure import Structure, analyse
+
+MOST = 3  # wavelengths
+LARGEST = 1e3  # of a factor
+FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
+BACKGROUND = "igpe background"
+VARYING = "Contributions that vary in time in an unknown way have no structure to analyse."
+EXCHANGE = (
+    "{names}: their values can be exchanged without any change of the spectra, if the species' "
+    "spectra change with them (slow-fast ambiguity): which step is the slow one cannot be told. A "
+    "known spectrum, pure={{...}}, a measured concentration, or non-negative spectra can decide."
+)
+SEVERAL = (
+    "{names}: other values give the same spectra over time with other spectra of the species. A "
+    "known spectrum, pure={{...}}, or a measured concentration can decide."
+)
+
+
+def analyse_any(problem: Problem, *, most_work: float = 0.0) -> Structure:
+    """`analyse`, also of problems with spectra; what it says of these is about their unknowns."""
+    if not problem.has_spectra:
+        return analyse(problem, most_work=most_work)
+    names = problem.box.names
+    if any(e.spectra is not None and e.spectra.varying for e in problem.experiments):
+        base = analyse(_posed(problem))
+        return _of_unknowns(base, problem, undecided(names, VARYING))
+    structure = analyse(_posed(problem), most_work=most_work)
+    return _of_unknowns(structure, problem, _restricted(structure.exact, names))
+
+
+class _WithAbsorbances:
+    """The user's builder, with absorbances at few wavelengths as variables of the model.
+
+    spectra  experiment -> its spectra
+    """
+
+    def __init__(self, builder: Any, spectra: Mapping[str, Spectra]) -> None:
+        self.builder, self.spectra = builder, spectra
+
+    def __call__(self, times: list[float], experiment: Experiment) -> Any:
+        model = call(self.builder, times, experiment)
+        own = self.spectra.get(experiment.name)
+        if own is None:
+            own = next(iter(self.spectra.values()))
+        instance, names = read(model), [*own.absorbing, *[BACKGROUND] * own.constant]
+        count = wavelengths(own)
+        factors = pyo.Var(names, range(count), bounds=(-LARGEST, LARGEST), initialize=1.0)
+        model.add_component(FACTOR, factors)
+        shown = np.random.default_rng(0).integers(100, 1000, (len(names), count)) / 100
+        for i, name in enumerate(names):
+            if name in own.pure:
+                for j in range(count):
+                    factors[name, j].fix(float(shown[i, j]))
+        time, series = instance.time, {n: instance.over_time(n) for n in own.absorbing}
+        model.add_component(OUTPUT, pyo.Var(time, range(count)))
+
+        def rule(m: Any, t: float, j: int) -> Any:
+            parts = [factors[n, j] * s[t] for n, s in series.items() if s is not None]
+            parts += [factors[BACKGROUND, j] for _ in range(own.constant)]
+            return m.component(OUTPUT)[t, j] == sum(parts)
+
+        model.add_component(f"{OUTPUT}_rule", pyo.Constraint(time, range(count), rule=rule))
+        return model
+
+
+def wavelengths(spectra: Spectra) -> int:
+    """How many stand for all."""
+    return min(len(spectra.absorbing) - len(spectra.pure) or 1, MOST)
+
+
+def _posed(problem: Problem) -> Problem:
+    """The problem whose measurements are absorbances, with their factors as unknowns."""
+    given = problem.given
+    spectra = {e.name: e.spectra for e in problem.experiments if e.spectra is not None}
+    builder = _WithAbsorbances(problem.model, spectra)
+    runs = [_measured(e, spectra.get(e.name)) for e in problem.experiments]
+    parameters = given["parameters"]
+    every: Any = [*parameters, FACTOR]
+    if isinstance(parameters, Mapping):
+        every = {**parameters, FACTOR: (-LARGEST, LARGEST)}
+    own = [FACTOR] * (not any(s.shared for s in spectra.values()))
+    arguments = {**given, "model": builder, "parameters": every, "experiments": runs}
+    arguments["space"] = {}  # the builder's models are discretised already
+    posed = Problem(**{**arguments, "local": [*given["local"], *own]})
+    return posed.fixing(problem.fixed)
+
+
+def _measured(experiment: Experiment, spectra: Spectra | None) -> Experiment:
+    """The experiment with few wavelengths as columns of its table."""
+    if spectra is None:
+        return experiment
+    places = np.linspace(0, len(spectra.wavelengths) - 1, wavelengths(spectra)).astype(int)
+    names = [f"{OUTPUT}[{j}]" for j in range(len(places))]
+    table = pd.DataFrame(spectra.values[:, places], index=spectra.times, columns=names)
+    if len(experiment.measurements.value):
+        table = table.join(experiment.table().dropna(axis="columns", how="all"), how="outer")
+    return experiment.with_columns(table.rename_axis("time").reset_index())
+
+
+def _restricted(exact: Identifiability, names: tuple[str, ...]) -> Identifiability:
+    """The verdicts on the problem's own unknowns."""
+
+    def own(unknowns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(n for n in unknowns if n in names)
+
+    def plain(functions: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(f for f in functions if FACTOR not in f)
+
+    return replace(
+        exact,
+        verdicts={n: exact.verdicts.get(n, Identifiable.UNDECIDED) for n in names},
+        combinations=tuple(
+            replace(c, unknowns=own(c.unknowns), functions=plain(c.functions))
+            for c in exact.combinations
+            if own(c.unknowns)
+        ),
+        unique=frozenset(own(tuple(exact.unique))),
+        values={n: v for n, v in exact.values.items() if n in names},
+        alternatives=tuple(
+            replace(a, unknowns=own(a.unknowns), functions=plain(a.functions))
+            for a in exact.alternatives
+            if own(a.unknowns)
+        ),
+        measure={},
+        integrated=own(exact.integrated),
+    )
+
+
+def _of_unknowns(structure: Structure, problem: Problem, exact: Identifiability) -> Structure:
+    """What structure says of the problem's own unknowns."""
+    findings = []
+    for name in problem.box.names:
+        finding = structure[name]
+        lost = finding.reach is Access.UNREACHABLE
+        shared = next((c for c in exact.combinations if name in c.unknowns), None)
+        findings.append(
+            replace(
+                finding,
+                reach=Access.UNREACHABLE if lost else Access.DYNAMIC,
+                states=(),
+                equations=(),
+                form=None,
+                measure=(),
+                freeing=(),
+                verdict=exact.verdicts.get(name, finding.verdict),
+                values=exact.values.get(name, 0),
+                shared=shared,
+            )
+        )
+    return replace(
+        structure,
+        findings=tuple(findings),
+        groups=(),
+        subsystems=(),
+        surplus=(),
+        reduced=(),
+        slopes=(),
+        states=(),
+        experiments=(),
+        exact=exact,
+        warnings=(*warnings_about(problem), *_sentences(exact)),
+    )
+
+
+def _sentences(exact: Identifiability) -> list[str]:
+    """Which unknowns have other values, and what would decide."""
+    sentences = []
+    for one in exact.alternatives:
+        *others, last = one.unknowns
+        names = f"{', '.join(others)} and {last}" if others else last
+        first = others[0] if others else ""
+        same = {f"{first} + {last}", f"{first}*{last}"}
+        is_pair = len(others) == 1 and one.number == len(one.unknowns)
+        is_exchange = is_pair and same <= {*one.functions}
+        sentences.append((EXCHANGE if is_exchange else SEVERAL).format(names=names))
+    return sentences
