@@ -30,6 +30,7 @@ from igpe.results.structure_map import StructureMap
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
 
+
 @dataclass(frozen=True)
 class Parameter(Suggesting):
     """One estimated unknown, in the model's unit.
@@ -76,6 +77,7 @@ class Candidate:
     corrected    unknowns after step 5
     objective    weighted sum of squares after step 5; infinite if it failed
     status       how step 5 ended
+    reached      objectives at which the starts of step 4 ended, infinite where one gave nothing
     """
 
     origin: str
@@ -83,6 +85,7 @@ class Candidate:
     corrected: Mapping[str, float]
     objective: float
     status: Status
+    reached: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
