@@ -47,6 +47,7 @@ from igpe.estimation.equally_good import (
     searched_for,
     was_searched_everywhere,
     with_further_search,
+    with_multiple_shooting,
     with_other_optima,
     with_proof,
     with_refusal,
@@ -218,9 +219,11 @@ def _concluded(steps: Steps, settings: Settings, clock: Clock) -> tuple[Steps, R
     if not is_refuted:
         steps = _with_other_optima(steps, settings, clock)
         result = summarised()
-    if (_is_refuted(result) or steps.best.at is None) and not stopped():
+    for search in (with_multiple_shooting, with_further_search):
+        if not (_is_refuted(result) or steps.best.at is None) or stopped():
+            break
         with clock.step("further search", "No acceptable fit yet: searching from other starts"):
-            further, note = with_further_search(steps, settings)
+            further, note = search(steps, settings)
         if further is not steps:
             steps = further
             result = summarised()

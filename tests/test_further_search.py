@@ -7,6 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
+from scipy.integrate import solve_ivp
 
 import igpe
 import igpe.pipeline
@@ -126,3 +127,36 @@ def test_a_search_from_scattered_starts_is_not_repeated(logarithmic, is_repeated
     assert result.adequacy.lacks
     assert any("searched for again" in n for n in result.notes) == is_repeated
     assert any("searched for from scattered starts" in n for n in result.notes) != is_repeated
+
+
+def lorenz(times):
+    """Lorenz (1963): chaotic, so trajectories from most start values forget them."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.y, m.z = (pyo.Var(m.t) for _ in range(3))
+    m.dx, m.dy, m.dz = (dae.DerivativeVar(v) for v in (m.x, m.y, m.z))
+    m.s, m.r, m.b = (pyo.Var(bounds=(0, high)) for high in (50, 100, 20))
+    m.go_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.s * (m.y[t] - m.x[t]))
+    m.go_y = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == m.x[t] * (m.r - m.z[t]) - m.y[t])
+    m.go_z = pyo.Constraint(m.t, rule=lambda m, t: m.dz[t] == m.x[t] * m.y[t] - m.b * m.z[t])
+    return m
+
+
+def test_a_chaotic_system_is_followed_by_multiple_shooting():
+    times = np.linspace(0, 5, 101)
+    exact = solve_ivp(
+        lambda t, v: [10 * (v[1] - v[0]), v[0] * (28 - v[2]) - v[1], v[0] * v[1] - 8 / 3 * v[2]],
+        (0, 5), [1.0, 1.0, 20.0], t_eval=times, rtol=1e-10, atol=1e-10,
+    ).y[[0, 2]]  # fmt: skip
+    noisy = exact + 0.5 * np.random.default_rng(5).standard_normal(exact.shape)
+    start = {
+        "x": igpe.Unknown(-20, 20),
+        "y": igpe.Unknown(-30, 30),
+        "z": igpe.Unknown(0, 50),
+    }
+    table = pd.DataFrame({"time": times, "x": noisy[0], "z": noisy[1]})
+    run = igpe.Experiment(table, start=start, sigma=0.5)
+    result = igpe.estimate(igpe.Problem(lorenz, parameters=["s", "r", "b"], experiments=run))
+    assert not result.adequacy.lacks
+    assert [result.parameters[n] for n in "srb"] == pytest.approx([10, 28, 8 / 3], rel=0.05)
+    assert not any("scattered starts" in note for note in result.notes)

@@ -289,6 +289,43 @@ def test_known_standard_deviations_are_put_to_the_test(known_sigma):
     assert set(known_sigma.points["unit"]) == {"mol/L"}
 
 
+def test_how_many_starts_agree_where_there_is_one_candidate(chain):
+    best = chain.objective
+    one = replace(chain.candidates[0], objective=best, reached=(2.0, 2.0001, 9.0, np.inf))
+    result = replace(chain, candidates=(one,))
+    assert result.verdict["optimum"].startswith("2 of 4 starts agree; ")
+    assert igpe.Result.from_json(result.to_json()).verdict == result.verdict
+    left = replace(one, objective=2 * best)  # the result is not where the starts ended
+    words = replace(chain, candidates=(left,)).verdict["optimum"]
+    assert words.startswith("one search only; ")
+
+
+def test_what_step_4_said_of_values_that_step_5_changed_is_not_said():
+    """Held at the smoothed start value, the rest of the unknowns fits badly at first."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.C = pyo.Var(m.t), pyo.Var(m.t)
+        m.dA, m.dC = dae.DerivativeVar(m.A), dae.DerivativeVar(m.C)
+        m.k, m.q = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] * m.C[t])
+        m.loss = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == -m.q * m.C[t])
+        return m
+
+    times = np.linspace(0, 4, 9)
+    exact = np.exp(-2.0 * (1 - np.exp(-times)))
+    noise = 1e-5 * np.random.default_rng(3).standard_normal(9)
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "A": exact + noise}),
+        start={"A": igpe.Unknown(0.1, 3), "C": 1.0}, sigma=1e-5,
+    )  # fmt: skip
+    result = igpe.estimate(igpe.Problem(model, parameters=["k", "q"], experiments=run))
+    assert result.verdict["fit"].startswith("good")
+    assert result.candidates[0].reached[0] > 10 * result.objective
+    assert "more than the measurement errors explain" not in str(result.details)
+
+
 def test_a_parameter_on_its_bound(on_bound):
     k1 = on_bound.to_frame().loc["k1"]
     assert k1["estimate"] == pytest.approx(0.0, abs=1e-6)

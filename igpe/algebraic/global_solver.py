@@ -21,6 +21,7 @@ from igpe.algebraic.base import Regression, RouteResult
 from igpe.algebraic.local import LocalSearch, distinct, route_result
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible
+from igpe.core.errors import ModelError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.equations.translate import to_pyomo
@@ -58,23 +59,27 @@ class GlobalSolver:
 
     def estimate(self, regression: Regression) -> RouteResult:
         """The best point known and the bound that is proved."""
-        began, name = time.perf_counter(), name_of(self.solver)
+        began = time.perf_counter()
         fits = self.local.fits(regression)
         if not fits or not regression.box.bounded:
             return self.local.estimate(regression)
         fit, cost = fits[0], max(fits[0].cost, 1e-12)
         size = np.maximum(np.abs(fit.x), 1e-3 * (regression.box.upper - regression.box.lower))
-        model = scaled_model(regression, fit.x, size, cost)
+        try:
+            model = scaled_model(regression, fit.x, size, cost)
+        except ModelError as error:  # a condition, or another operation that solvers do not know
+            return self._unproved(regression, f": {str(error).rstrip('.')}")
         left = max(self.time_limit - (time.perf_counter() - began), 0.0)
         try:
             with interruptible():
                 answer = solve_confirmed(self.solver, self.witness, model, left)
         except KeyboardInterrupt:
             answer = Answer(Status.INTERRUPTED)
-        if answer.status not in BOUNDED:  # the local search's answer, with why there is no proof
-            local, reason = self.local.estimate(regression), answer.message or answer.status.value
-            method = f"{local.estimate.method}; nothing is proved, as {name} says: {reason}"
-            return local._replace(estimate=replace(local.estimate, method=method))
+        name = name_of(self.solver)
+        if answer.status not in BOUNDED:
+            return self._unproved(
+                regression, f", as {name} says: {answer.message or answer.status.value}"
+            )
         if np.isfinite(answer.objective):
             point = size * np.array([pyo.value(x) for x in model.v.values()])
             fit = self._better(regression, fit, point)
@@ -83,6 +88,12 @@ class GlobalSolver:
         status = confirmed_status(answer, fit.cost - bound, cost)
         outcome = Estimate({}, fit.cost, status, f"global search by {name}", bound)
         return route_result(regression, distinct(regression, [fit, *fits]), outcome, began)
+
+    def _unproved(self, regression: Regression, reason: str) -> RouteResult:
+        """The local search's answer, with why there is no proof."""
+        local = self.local.estimate(regression)
+        method = f"{local.estimate.method}; nothing is proved{reason}"
+        return local._replace(estimate=replace(local.estimate, method=method))
 
     def _better(self, regression: Regression, fit: Fit, point: FloatArray) -> Fit:
         refined = self.local.search.fit(regression.linearised, point, regression.box)

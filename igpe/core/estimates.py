@@ -70,11 +70,16 @@ class Estimate(Shown):
         proved = f", at least {self.lower_bound:.6g} proved" * bool(np.isfinite(self.lower_bound))
         by = f"By {self.method}, {self.seconds:.3g} s." if self.method else ""
         known = f"Objective {self.objective:.6g}{proved}."
-        reached = [r for r in self.reached if math.isfinite(r)]
-        least, most = min(reached, default=0.0), max(reached, default=0.0)
-        near = sum(r <= least + AGREEING * abs(least) + ROUNDING * abs(most) for r in reached)
+        near = agreeing(self.reached)
         starts = f" {near} of {len(self.reached)} starts agree." if len(self.reached) > 1 else ""
         return [values], [known, f"{self.status.value}{starts}", *filter(None, [by]), *self.notes]
+
+
+def agreeing(reached: Iterable[float]) -> int:
+    """How many of the objectives at which starts ended count as the same as the least."""
+    ends = [r for r in reached if math.isfinite(r)]
+    least, most = min(ends, default=0.0), max(ends, default=0.0)
+    return sum(r <= least + AGREEING * abs(least) + ROUNDING * abs(most) for r in ends)
 
 
 class Iterate(NamedTuple):

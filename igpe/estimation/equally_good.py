@@ -19,7 +19,8 @@ from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.search.complement import chosen_search
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
-from igpe.dynamics.shooting.base import is_plain
+from igpe.dynamics.shooting.base import is_large, is_plain
+from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.estimation.predicted_sets import predicted
@@ -218,16 +219,44 @@ def with_further_search(steps: Steps, settings: Settings) -> tuple[Steps, str]:
 
 
 def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
-    problem, best, box = steps.problem, steps.best, steps.problem.box
-    if not is_plain(problem) or not box.bounded or best.estimate.status is Status.INTERRUPTED:
+    problem, box = steps.problem, steps.problem.box
+    if not _can_search(steps):
         return steps, ""
-    if best.at is not None and was_searched_everywhere(steps, settings):
+    if steps.best.at is not None and was_searched_everywhere(steps, settings):
         return steps, SEARCHED_ALREADY
     search, found = replace(FURTHER, seed=settings.seed), None
     with suppress(IgpeError):
         wide = compress(box.names, _wide(box))
         found = search.estimate(problem.in_logarithms(wide), {})
     return (steps, "") if found is None else _compared(steps, found, settings)
+
+
+def _can_search(steps: Steps) -> bool:
+    is_interrupted = steps.best.estimate.status is Status.INTERRUPTED
+    return is_plain(steps.problem) and bool(steps.problem.box.bounded) and not is_interrupted
+
+
+def with_multiple_shooting(steps: Steps, settings: Settings) -> tuple[Steps, str]:
+    """The steps after multiple shooting, for a fit that the data refute; no note.
+
+    Its intervals begin near the measurements, so it reaches optima that trajectories from the start
+    values do not: of chaotic systems, and of long oscillations.
+    """
+    return if_in_time(lambda: _followed(steps, settings)) or steps, ""
+
+
+def _followed(steps: Steps, settings: Settings) -> Steps:
+    problem, box = steps.problem, steps.problem.box
+    if steps.best.at is None or is_large(problem) or not _can_search(steps):
+        return steps
+    for start in (box.middle, box.vector(steps.best.estimate.parameters)):
+        with suppress(IgpeError):
+            met = MultipleShooting().estimate(problem, box.mapping(start))
+            if met.status.usable:
+                better, _ = _compared(steps, met, settings)
+                if better is not steps:
+                    return better
+    return steps
 
 
 def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:

@@ -21,7 +21,14 @@ from igpe.core.markup import listed
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
-from igpe.dynamics.shooting.base import constraints, is_plain, minimises_squares, objective_at
+from igpe.dynamics.shooting.base import (
+    AT_BOUND,
+    EXCESS,
+    constraints,
+    is_plain,
+    minimises_squares,
+    objective_at,
+)
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.residuals import Residuals, deviations, fine_grid, simulate
 from igpe.equations.compiled import compiled
@@ -267,6 +274,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
                 corrected=dict(path.corrected.parameters),
                 objective=path.corrected.objective,
                 status=path.corrected.status,
+                reached=path.complete.reached,
             )
             for path in steps.paths
         ),
@@ -537,7 +545,12 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
     kept = [name for name in constraints(problem) if name not in known]
     # Step 4 speaks of its own values, which step 5 may have changed.
     last = dict.fromkeys((*steps.best.notes, *best.corrected.notes))
-    before = dict.fromkeys(note for note in best.complete.notes if note not in last)
+    stale = (EXCESS, AT_BOUND) if best.corrected.status.usable else ()
+    before = dict.fromkeys(
+        note
+        for note in best.complete.notes
+        if note not in last and not any(words in note for words in stale)
+    )
     return (
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *last,

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from igpe.core.estimates import relative_gap
+from igpe.core.estimates import agreeing, relative_gap
 from igpe.core.markup import WIDTH, aligned, bullets, filled, folded, listed, number, table, wide
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
@@ -370,6 +370,8 @@ def _agreement(result: ResultData) -> str:
     """How many searches led to the estimate."""
     ends = [c.objective for c in result.candidates]
     same = [e for e in ends if is_same_objective(e, result.objective, rounding(result))]
+    if len(ends) == 1 and len(starts := result.candidates[0].reached) > 1 and same:
+        return f"{agreeing(starts)} of {len(starts)} starts agree; "
     if len(ends) <= 1:
         return "one search only; "
     return f"{len(same)} of {len(ends)} searches agree; "

@@ -78,6 +78,7 @@ class Candidate:
     corrected    unknowns after step 5
     objective    weighted sum of squares after step 5; infinite if it failed
     status       how step 5 ended
+    reached      objectives at which the starts of step 4 ended, infinite where one gave nothing
     """
 
     origin: str
@@ -85,6 +86,7 @@ class Candidate:
     corrected: Mapping[str, float]
     objective: float
     status: Status
+    reached: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

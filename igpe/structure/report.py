@@ -118,7 +118,8 @@ def remarks(
         same = f"; the same for all: {', '.join(one.functions)}" * bool(one.functions)
         number = f"{one.number} {'sets of ' * (len(one.unknowns) > 1)}"
         names = _both(one.unknowns)
-        lines.append(f"{names} have up to {number}values that give the same measurements{same}")
+        has = "have" if len(one.unknowns) > 1 else "has"
+        lines.append(f"{names} {has} up to {number}values that give the same measurements{same}")
     return [*lines, *_certainty(exact)]
 
 

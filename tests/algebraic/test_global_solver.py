@@ -5,8 +5,10 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from pyomo import dae
 
 import igpe
 from igpe.algebraic.base import Contribution, Regression
@@ -105,3 +107,28 @@ def test_a_limit_on_nodes_leaves_the_bound_that_was_reached() -> None:
     found = igpe.algebraic.GlobalSolver(solver=few).estimate(michaelis())
     assert found.estimate.status is igpe.Status.ITERATION_LIMIT
     assert 0.0 <= found.estimate.lower_bound < found.estimate.objective
+
+
+def test_a_condition_on_a_measured_state_is_estimated_without_a_solver() -> None:
+    """Drying: the rate is constant until a critical moisture, which is unknown."""
+
+    def model(times: Any) -> Any:
+        m: Any = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.X, m.R, m.Xc = pyo.Var(m.t), pyo.Var(bounds=(0, 2)), pyo.Var(bounds=(0.1, 3))
+        m.dX = dae.DerivativeVar(m.X)
+        m.drying = pyo.Constraint(
+            m.t,
+            rule=lambda m, t: (
+                m.dX[t] == -pyo.Expr_if(m.X[t] > m.Xc, m.R, m.R * m.X[t] / m.Xc)
+            ),
+        )
+        return m
+
+    times = np.linspace(0, 60, 25)
+    exact = np.where(times < 25, 3 - 0.08 * times, np.exp(-0.08 * (times - 25)))
+    table = pd.DataFrame({"time": times, "X": exact + 0.01 * np.sin(7.0 * np.arange(25))})
+    run = igpe.Experiment(table, start={"X": 3.0}, sigma=0.01)
+    result = igpe.estimate(igpe.Problem(model, parameters=["R", "Xc"], experiments=run))
+    assert result.parameters == pytest.approx({"R": 0.08, "Xc": 1.0}, rel=0.05)
+    assert "nothing is proved" in str(result.details)

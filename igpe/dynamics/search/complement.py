@@ -103,6 +103,7 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
         seconds=answer.seconds,
         trail=answer.trail,
         notes=answer.notes,
+        reached=answer.reached,
     )
 
 

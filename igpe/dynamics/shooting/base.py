@@ -287,6 +287,9 @@ NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to
 GUESS = 1e-2  # standard deviation where none is known, in root mean squares of the measurements
 
 
+EXCESS, AT_BOUND = "is more than the measurement errors explain", "ends on its bound"  # remarks
+
+
 def limited(fit: Fit) -> bool:
     """Whether residuals at the optimum are too inexact for its cost to mean something.
 
@@ -315,12 +318,11 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         )
     elif fit.cost > gate:
         yield (
-            f"The sum of squares {fit.cost:.4g} is more than the measurement errors explain "
-            f"({gate:.4g}): a wrong minimum, a wrong model, or too small standard deviations."
+            f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}): a wrong minimum, a wrong model, or too small standard deviations."
         )
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):
-        yield f"{name} ends on its bound {value:g}; a better value may lie beyond."
+        yield f"{name} {AT_BOUND} {value:g}; a better value may lie beyond."
     jacobian = fit.at.jacobian
     if fit.active is not None and len(fit.active):  # what they hold is determined: rows of its size
         effect, own = (np.linalg.norm(m * fit.x, axis=1) for m in (jacobian, fit.active))

@@ -16,6 +16,7 @@ import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
+from igpe.core.markup import listed
 from igpe.numerics.least_squares.base import Fit, Linearised, Residual, Search
 
 ROUNDING = 1e-9  # a value this close to a bound, relative to its size, lies on it
@@ -104,7 +105,7 @@ class Direction(NamedTuple):
             for n, c in zip(self.names, self.change, strict=True)
         )
         return (
-            f"The measurements do not determine {' and '.join(self.names)} together: the relative "
+            f"The measurements do not determine {listed(self.names)} together: the relative "
             f"change {parts.removeprefix('+ ')} moves none of them."
         )
 

@@ -19,6 +19,7 @@ from scipy.linalg import null_space
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.connected import connected
+from igpe.core.markup import listed
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known
 
@@ -329,7 +330,7 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
     """Unknowns that are strongly correlated, and the poorest combination."""
     groups = strongly_correlated(covariance)
     sentences = [
-        f"{' and '.join(names[i] for i in members)} are strongly correlated ({strongest}): the "
+        f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the "
         "data determine a combination of them better than each one."
         for members, strongest in groups[:MOST]
     ]
