@@ -9,15 +9,16 @@ pages      of the built site ('.[docs]' is needed): pages, those with a picture,
 outputs    stored outputs of pages and notebooks that are run again and agree; notebooks executed,
            and the longest run of one (wall time, so on a quiet machine)
 examples   public classes and functions without an example in a page or notebook
-sentences  what users read, collected from README, pages, notebooks, docstrings, messages and help
-           texts. --sample writes 300 of them, drawn with a seed, to FILE: readers mark lines with
-           an x in the first column. --marks counts the marks in FILE
+sentences  what users read, collected from README, pages, notebooks, docstrings of the public door,
+           messages and help texts. --sample writes 300 of them, drawn with a seed, to FILE:
+           readers mark lines with an x in the first column. --marks counts the marks in FILE
 
 The set-up commands in a fresh environment are timed by `quick_start.py`.
 """
 
 import argparse
 import ast
+import inspect
 import os
 import random
 import re
@@ -41,6 +42,7 @@ LONGEST_RUN = 60.0  # s
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 PYTHON = re.compile(r"^```(?:python|py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+ENTRY = re.compile(r"\n\s*(?=\w+  )|(?<=\w)  +")  # of an aligned list
 END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*'\"])")
 
 
@@ -187,27 +189,34 @@ def _sentences() -> Iterator[tuple[str, str]]:
     for kind, source in _cells():
         if kind == "markdown":
             yield from _split("notebook", CODE.sub("", source))
+    for name, text in _docstrings():
+        yield from _split(name, ENTRY.sub("\n\n", text))
     for path in sorted((ROOT / "igpe").rglob("*.py")):
         place = str(path.relative_to(ROOT))
-        for text in _texts(ast.parse(path.read_text(encoding="utf-8"))):
+        for text in _literals(ast.parse(path.read_text(encoding="utf-8"))):
             yield from _split(place, text)
 
 
-def _texts(tree: ast.Module) -> Iterator[str]:
-    """Yield public docstrings, and string literals that hold sentences."""
-    inside = {
-        id(part) for one in ast.walk(tree) if isinstance(one, ast.JoinedStr) for part in one.values
-    }
-    private = {
-        id(one.body[0].value)
+def _docstrings() -> Iterator[tuple[str, str]]:
+    """Yield the docstrings of the public door and of its members."""
+    from front_door import PUBLIC  # noqa: PLC0415 - of tests/, only for this section
+
+    for name, thing in PUBLIC.items():
+        yield name, inspect.getdoc(thing) or ""
+        for member in vars(thing) if inspect.isclass(thing) else ():
+            if not member.startswith("_") and callable(getattr(thing, member, None)):
+                yield f"{name}.{member}", inspect.getdoc(getattr(thing, member)) or ""
+
+
+def _literals(tree: ast.Module) -> Iterator[str]:
+    """Yield string literals that are no docstrings."""
+    outside = [
+        part
         for one in ast.walk(tree)
-        if isinstance(one, ast.FunctionDef | ast.ClassDef)
-        and isinstance(one.body[0], ast.Expr)
-        and one.name.startswith("_")
-    }
-    for one in ast.walk(tree):
-        if id(one) not in inside | private and (text := _literal(one)):
-            yield text
+        for part in ast.iter_child_nodes(one)
+        if not isinstance(one, ast.Expr | ast.JoinedStr | ast.FormattedValue)
+    ]
+    yield from filter(None, map(_literal, outside))
 
 
 def _literal(node: ast.AST) -> str:
