@@ -37,6 +37,7 @@ from .problem.noise.noise import Noise as Noise
 from .problem.problem import Problem as Problem
 from .proofs.checker.verify import verify as verify
 from .proofs.prover.certify import certify as certify
+from .proofs.prover.regions import certify_region as certify_region
 from .results import plots as plots
 from .results.result import Result as Result
 from .uncertainty.bootstrap import bootstrap as bootstrap

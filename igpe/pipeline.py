@@ -27,26 +27,20 @@ from igpe.core.estimates import Estimate
 from igpe.core.fields import POSITIVE, or_none
 from igpe.core.progress import Progress, teller, with_bar
 from igpe.core.status import Clock, Status
-from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.complement import ComplementJob, complements, roughly
-from igpe.dynamics.search.engine import Restarts
+from igpe.dynamics.search.correction import corrections
 from igpe.dynamics.shooting.base import (
-    Estimator,
     constrained_unknowns,
     constraints,
     estimate_each,
-    is_large,
     is_plain,
-    mostly_measured,
     objective_at,
     require_plain,
 )
-from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, passed_bounds, refine
 from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profiles
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
-from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import (
     was_searched_everywhere,
     with_further_search,
@@ -61,7 +55,6 @@ from igpe.estimation.summary import CandidatePath, Steps, summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result
-from igpe.solvers.ipopt import Ipopt
 from igpe.structure.identifiability.identifiability import MOST_WORK, Access
 from igpe.structure.structure import Structure, analyse
 from igpe.tasks.executors import Workers
@@ -81,7 +74,6 @@ SLOW = (
     "tables."
 )
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
-ITERATIONS = 100  # of IPOPT, which begins next to an optimum; most take a third of it
 ENDING = 0.5  # s after which an interrupted call integrates no further candidate
 
 
@@ -368,39 +360,18 @@ def _contenders(
 def _corrected(
     problem: Problem, started: Sequence[CandidatePath], settings: Settings
 ) -> list[CandidatePath]:
-    """Every candidate by the correction of the settings, or where the default cannot, by shooting.
-
-    From where it now is, best first.
-    """
+    """The candidates by the correction of the settings, from where they now are, best first."""
     starts = [path.corrected.parameters for path in started]
     guesses = [
         profiles(Simulated(problem, settings.integrator, values), path.algebraic.curves.of)
         for path, values in zip(started, starts, strict=True)
     ]
-    methods: list[Estimator] = [settings.correction]
-    quick = SingleShooting()
     if settings.correction == Settings().correction:
-        if is_plain(problem):  # an accurate integration finishes it, and is the better judge
-            ordering = AMD if is_large(problem) else ()
-            solver = Ipopt(max_iterations=ITERATIONS, options=ordering)
-            methods = [Collocation(solver, max_refinements=0)]
-        if is_plain(problem) and is_large(problem) and not mostly_measured(problem):
-            methods.insert(0, quick)
-        methods += [SingleShooting(), MultipleShooting(restarts=Restarts(count=0))]
-    for number, method in enumerate(methods, start=1):
-        try:
-            corrected = estimate_each(method, problem, starts, guesses)
-            if method is not quick or any(one.status.usable for one in corrected):
-                break
-        except Unsupported:
-            if number == len(methods):
-                raise
-    paths = [path._replace(corrected=c) for path, c in zip(started, corrected, strict=True)]
-    return sorted(paths, key=_place)
-
-
-AMD = (("mumps_pivot_order", 0),)
-"""MUMPS's minimum degree: for 100 states twice as fast as the ordering that it would choose."""
+        corrected = corrections(problem, starts, guesses)
+    else:
+        corrected = estimate_each(settings.correction, problem, starts, guesses)
+    pairs = zip(started, corrected, strict=False)  # the last ones may not have been corrected
+    return sorted((path._replace(corrected=c) for path, c in pairs), key=_place)
 
 
 def _place(path: CandidatePath) -> tuple[bool, float]:

@@ -1,6 +1,7 @@
 """All optima that explain the data alike are in the result; values at bounds are on them."""
 
 from dataclasses import replace
+from functools import partial
 from html import escape
 
 import lotka_volterra
@@ -14,8 +15,19 @@ from trust.optima import BOUNDED, CASES, Case, sulfisoxazole, work
 import igpe
 from igpe.core.box import Box
 from igpe.dynamics.collocation.collocation import Collocation
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.limits import allowance
+from igpe.dynamics.integrators.runge_kutta import RungeKutta
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.search.other_optima import EXHAUSTED, wells
+from igpe.dynamics.search.other_optima import (
+    EXHAUSTED,
+    FEW_STEPS,
+    NOT_SEARCHED,
+    TOO_SLOW,
+    Sought,
+    other_optima,
+    wells,
+)
 from igpe.dynamics.shooting.refine import refine
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.estimation import equally_good
@@ -353,13 +365,74 @@ def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(nam
     assert all("ka + ke, ka*ke, ke*V" in note for note in notes)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("EVALUATIONS", 20), ("WORK", 100_000)])
+@pytest.mark.parametrize(("limit", "value"), [("EVALUATIONS", 150), ("WORK", 5_000_000)])
 def test_a_search_ends_at_its_allowance_and_says_so(twins, monkeypatch, limit, value):
     monkeypatch.setattr(f"igpe.dynamics.search.other_optima.{limit}", value)
     result = igpe.estimate(sulfisoxazole())
     assert EXHAUSTED in result.notes
     assert EXHAUSTED not in twins.notes
     assert result.objective == pytest.approx(twins.objective)
+
+
+def _rippled():
+    """x' = -a^2 (1 + cos 3000 t) x: a and -a are alike, a thousand steps between two outputs."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.a = pyo.Var(bounds=(-2, 2))
+        m.law = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dx[t] == -(m.a**2) * (1 + pyo.cos(3000 * t)) * m.x[t]
+        )
+        return m
+
+    t = np.linspace(0, 1, 5)
+    data = pd.DataFrame({"time": t, "x": np.exp(-0.64 * t)})
+    run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.01, start_time=0.0)
+    return igpe.Problem(build, parameters=["a"], experiments=[run])
+
+
+HERE = Sought(np.array([0.8]), (), lambda _: (), 4.0, 0)
+
+
+def test_other_optima_are_searched_for_where_integrations_take_many_steps():
+    problem = _rippled()
+    few = Automatic(1e-8, 1e-10, max_steps=FEW_STEPS)
+    assert Residuals(problem, few)(HERE.best) is None
+    values, _, why = other_optima(problem, HERE)
+    assert min(values) == pytest.approx([-0.8], rel=1e-3)
+    assert why == ""
+
+
+def test_a_limit_of_steps_leaves_the_good_point_within_reach(monkeypatch):
+    """A method that takes over where steps are used up is not tried where trials have a limit."""
+    short = partial(replace, max_steps=3)
+    place = "igpe.dynamics.integrators.automatic.RungeKutta"
+    monkeypatch.setattr(place, lambda **given: short(RungeKutta(**given)))
+    residuals = Residuals(sulfisoxazole(), Automatic())
+    x = np.array([162.6, 81.2, 0.162, 1.306])
+    with allowance(10_000):
+        assert residuals(x) is None
+    assert residuals.limit_steps(x)
+    assert residuals(x) is not None
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "why"),
+    [
+        ("QUICKLY", Automatic(1e-8, 1e-10, max_steps=3), "The step limit of 3 was reached"),
+        ("WORK", 1, TOO_SLOW),
+    ],
+)
+def test_optima_that_were_not_searched_for_are_said_not_to_be(monkeypatch, limit, value, why):
+    monkeypatch.setattr(f"igpe.dynamics.search.other_optima.{limit}", value)
+    monkeypatch.setattr("igpe.dynamics.search.other_optima.FEW_STEPS", 3)
+    result = igpe.estimate(sulfisoxazole())
+    (note,) = (n for n in result.notes if n.startswith(NOT_SEARCHED.format("")))
+    assert why in note
+    assert note in " ".join(result.details.text.split())
 
 
 def test_sets_that_cost_too_much_to_confirm_are_left_out_and_said_so(monkeypatch):
@@ -400,3 +473,46 @@ def test_where_no_ridge_is_there_are_no_wells():
         return Linearised((values - np.exp(-times)) / 0.02, by / 0.02)
 
     assert wells(Landscape(residual, box), np.array([1.0, 1.0])) == []
+
+
+def _decay():
+    """x' = -k x, measured so inexactly that k has an error of some 50 %."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k = pyo.Var(bounds=(0.01, 10))
+        m.law = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t])
+        return m
+
+    t = np.linspace(0, 2, 11)
+    x = np.exp(-0.64 * t) + 0.5 * np.random.default_rng(0).normal(size=len(t))
+    data = pd.DataFrame({"time": t, "x": x})
+    run = igpe.Experiment(data, start={"x": 1.0}, sigma=0.5, start_time=0.0)
+    return igpe.Problem(build, parameters=["k"], experiments=[run])
+
+
+@pytest.mark.parametrize(("moved", "is_searched"), [(0.0, False), (2e-3, False), (0.1, True)])
+def test_ends_of_a_convex_step_3_agree_by_their_standard_errors(monkeypatch, moved, is_searched):
+    seen = []
+
+    def shifted(steps, settings):
+        k = steps.best.estimate.parameters["k"]
+        path = steps.paths[-1]
+        end = replace(path.corrected, parameters={"k": k * (1 + moved)})
+        paths = [*steps.paths[:-1], path._replace(corrected=end)]
+        return equally_good.with_other_optima(steps._replace(paths=paths), settings)
+
+    def searched(problem, sought):
+        seen.append(sought)
+        return other_optima(problem, sought)
+
+    monkeypatch.setattr("igpe.pipeline.with_other_optima", shifted)
+    monkeypatch.setattr(equally_good, "other_optima", searched)
+    problem = _decay()
+    result = igpe.estimate(problem, certify=False)
+    (error,) = (p.standard_error / p.value for p in result.estimates)
+    assert error > 0.3
+    assert bool(seen) == is_searched

@@ -17,6 +17,7 @@ import igpe
 from igpe.core.markup import number
 from igpe.results.answer import WIDTH, estimates
 from igpe.results.answer import text as answer
+from igpe.results.result_data import BY_PROFILE
 
 CASE = {c.name: c for c in ZOO}
 TIMES = np.linspace(0.25, 5.0, 20)
@@ -337,6 +338,33 @@ def test_a_ratio_is_said_to_be_all_that_is_known_only_where_it_is(chain, error, 
     covariance = np.outer(errors, errors) * np.array([[1, 0.999], [0.999, 1]])
     unsure = replace(chain, estimates=tuple(with_errors), covariance=covariance)
     assert unsure.verdict["parameters"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([(0.6, 1.6), (0.6, 1.6)], "ratio of k1 and k2 determined"),
+        ([(0.6, 1.6), (0.6, 9.0)], "k1, k2 uncertain"),
+        ([(0.0, 1.6), (0.0, 1.6)], "k1, k2 uncertain"),
+    ],
+)
+def test_a_ratio_that_intervals_by_profile_contradict_is_not_said(chain, ends, said):
+    """The covariance knows the nearest surroundings only."""
+    values = np.array([p.value for p in chain.estimates])
+    estimates = tuple(
+        replace(p, standard_error=0.2 * p.value, lower=low * p.value, upper=high * p.value)
+        for p, (low, high) in zip(chain.estimates, ends, strict=True)
+    )
+    note = BY_PROFILE.format(95, "k1, k2")
+    covariance = 0.04 * np.outer(values, values) * np.array([[1, 0.999], [0.999, 1]])
+    result = replace(chain, estimates=estimates, covariance=covariance, notes=(note,))
+    words = result.verdict["parameters"]
+    assert said in words
+    assert ("ratio" in words) == ("ratio" in said)
+    assert "Intervals: 95 %, by profile likelihood" in str(result.details)
+    one = replace(result, notes=(BY_PROFILE.format(95, "k2"),))
+    words = " ".join(str(one.details).split())
+    assert "Intervals: 95 %, linearised, but for those by profile likelihood" in words
 
 
 def test_no_combination_is_named_where_events_move_what_is_measured():

@@ -66,6 +66,13 @@ def test_columns_get_the_names_of_the_model_and_other_data_may_have_either():
         assert list(other.with_data(LAB).measurements.value) == [0.5, 0.2]
 
 
+@pytest.mark.parametrize(("name", "columns"), [("time", {}), ("t / h", {"t / h": "time"})])
+def test_times_may_be_the_index(name, columns):
+    table = pd.DataFrame({name: [0.0, 1.0, 2.0], "A": [1.0, 0.5, 0.2]})
+    indexed = igpe.Experiment(table.set_index(name), columns=columns)
+    assert indexed.table().equals(igpe.Experiment(table, columns=columns).table())
+
+
 def test_columns_that_are_missing_or_get_one_name():
     missing = r"no columns \['c\(a\)'\].*Did you mean 'c\(A\)'\?"
     with pytest.raises(igpe.errors.DataError, match=missing):

@@ -25,7 +25,8 @@ from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.estimation.predicted_sets import predicted
 from igpe.estimation.settings import Settings
 from igpe.estimation.summary import CandidatePath, Steps, alternatives, summarise
-from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
+from igpe.numerics.least_squares.base import Fit
+from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
 from igpe.problem.problem import Problem
 from igpe.results.answer import SEARCHED
 from igpe.results.dynamic_certificate import DynamicCertificate
@@ -78,9 +79,8 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
         return steps
     if not is_plain(problem):
         return _among_candidates(steps, settings)
-    ends = [box.vector(path.corrected.parameters) for path in steps.paths if path.usable]
     is_convex = steps.structure.is_linear and not problem.sigma_estimated
-    if is_convex and all(has_same_values(ends[0], other, box) for other in ends[1:]):
+    if is_convex and _ends_agree(steps, settings):
         return steps
     starts = [  # where the other candidates ended, and the other optima that step 4 met
         box.vector({**path.corrected.parameters, **estimate.parameters})
@@ -99,6 +99,20 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     if not (end.is_passed and exact):
         exact.insert(0, best)
     return _ordered(steps, exact, settings, (why,) if why else (), BETTER)
+
+
+def _ends_agree(steps: Steps, settings: Settings) -> bool:
+    """Whether all candidates ended at the estimate, by values or by its standard errors."""
+    problem, best, box = steps.problem, steps.best, steps.problem.box
+    x, none = box.vector(best.estimate.parameters), rounding(problem)
+    own, residuals = Fit(x, best.at, best.estimate.status, 0), Residuals(problem, settings.compiled)
+    for end in (box.vector(path.corrected.parameters) for path in steps.paths if path.usable):
+        if has_same_values(x, end, box):
+            continue
+        other = Fit(end, residuals(end), best.estimate.status, 0)
+        if other.at is None or not all(is_near(one, end - x, none) for one in (own, other)):
+            return False
+    return True
 
 
 def _rise(steps: Steps, settings: Settings) -> float:

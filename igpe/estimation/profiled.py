@@ -24,7 +24,7 @@ from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
-from igpe.results.result_data import Parameter, rounding
+from igpe.results.result_data import BY_PROFILE, Parameter, rounding
 from igpe.uncertainty.profile import ParameterProfile, Profiles, profile
 
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
@@ -34,7 +34,6 @@ MOST = 20  # profiles
 INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
-BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 
 
 def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:

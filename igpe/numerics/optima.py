@@ -115,7 +115,7 @@ def is_same_optimum(landscape: Landscape, better: Fit, worse: Fit) -> bool:
     if not (apart[both] > SAME).any():
         return True
     step = worse.x - better.x
-    if all(_is_near(fit, step, landscape.rounding) for fit in (better, worse)):
+    if all(is_near(fit, step, landscape.rounding) for fit in (better, worse)):
         return True
     return _valley(landscape, worse, better, int(np.argmax(np.where(both, apart, 0.0))))
 
@@ -182,8 +182,11 @@ def profiled(
     return fit._replace(x=full(fit.x), at=known.get(fit.x.tobytes()))
 
 
-def _is_near(fit: Fit, step: FloatArray, rounding: float) -> bool:
-    """Return True if the step is a small part of the standard errors at a fit."""
+def is_near(fit: Fit, step: FloatArray, rounding: float) -> bool:
+    """Return True if a step (n,) of the unknowns is a small part of the standard errors at a fit.
+
+    rounding  differences of the objective below it mean nothing
+    """
     assert fit.at is not None
     moved = fit.at.jacobian @ step
     mean = fit.at.squares / max(len(moved), 1)

@@ -9,7 +9,7 @@ import re
 import zipfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from hashlib import sha256
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -33,6 +33,7 @@ CHUNK = 2**16
 LONGEST = 100  # letters of another package's message
 SOURCE = "igpe_source"  # attribute of a table: the file that it was read from
 FEW = 3  # entries that are shown
+ROLES = ("time", "experiment")  # columns that may be an index
 SEPARATORS = (",", ";", "\t")
 LINES = 20  # of a CSV file that are looked at
 FIELD = 2**17  # letters
@@ -215,12 +216,14 @@ def read_table(data: Data) -> pd.DataFrame:
     """A table from a DataFrame or from a file named *.csv, *.xlsx, *.xls or *.parquet.
 
     Of a file, rows and unnamed columns that are all empty are left out: spreadsheets leave them.
-    The sheets of a workbook are read as in `read_workbook`.
+    The sheets of a workbook are read as in `read_workbook`. An index named `time` or `experiment`
+    counts as that column.
 
     raises DataError if the file is missing, of another kind, or needs a package not installed, or
            if columns share a name or have none
     """
     table = data if isinstance(data, pd.DataFrame) else _read_file(data)
+    table = with_index(table, ROLES)
     if nameless := [c for c in table.columns if not isinstance(c, str)]:
         raise DataError(
             f"The names of the columns {nameless} are not strings. Name them as the model does."
@@ -228,6 +231,13 @@ def read_table(data: Data) -> pd.DataFrame:
     if twice := sorted(c for c, count in Counter(table.columns).items() if count > 1):
         raise DataError(f"Columns {twice} occur more than once. Give each its own name.")
     return table
+
+
+def with_index(table: pd.DataFrame, names: Container[str]) -> pd.DataFrame:
+    """The table with the levels of its index that have one of the names as columns."""
+    levels = [n for n in table.index.names if isinstance(n, str) and n in names]
+    levels = [n for n in levels if n not in table.columns]
+    return table.reset_index(level=levels) if levels else table
 
 
 def _read_file(data: str | Path) -> pd.DataFrame:
@@ -288,6 +298,7 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     columns  column of the table -> its name in the model
     raises   DataError if there is neither, or two columns would get one name
     """
+    table = with_index(table, columns)
     present = list(table.columns)
     if missing := [c for c, new in columns.items() if not {c, new} & {*present, "experiment"}]:
         raise DataError(

@@ -64,9 +64,12 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
         ends = (quantity(v, given).to(wanted or "dimensionless").magnitude for v in (0.0, 1.0))
         offset, one = map(float, ends)
     except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
+        mend = "give the model's variable its unit"
+        if name == "time" and not wanted:  # Pyomo's ContinuousSet has no unit
+            mend = "give a derivative its unit: m.dA = DerivativeVar(m.A, units=units.mol/units.s)"
         raise DataError(
             f"The data give '{name}' in '{given}', the model in '{wanted or 'no unit'}': {error}. "
-            "Give a unit that can be converted, or give the model's variable its unit."
+            f"Give a unit that can be converted, or {mend}."
         ) from None
     return one - offset, offset
 

@@ -17,6 +17,7 @@ from igpe.core.markup import WIDTH, aligned, bullets, filled, folded, listed, nu
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import strongly_correlated
+from igpe.numerics.statistics.lack_of_fit import CLEAR
 from igpe.results.details import details, word
 from igpe.results.residual_table import DOUBTFUL, LACK, UNJUDGED, probability
 from igpe.results.result_data import Parameter, ResultData, has_better, rounding
@@ -30,6 +31,7 @@ MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
 ROUNDING = 1e-6  # relative distance of a profile's end from a bound that it has reached
 SURE = 0.1  # relative standard error up to which an unknown, ratio or product is called determined
+KEPT = 1.25  # factor within which a ratio or product stays along intervals by profile
 UNKNOWN = 0.5  # the same, above which an unknown is not known by itself
 MOST_PERCENT = 1000.0  # a larger relative error is not printed
 NINES = 6  # digits of R²
@@ -183,11 +185,19 @@ def _fit(result: ResultData) -> tuple[str, Grade]:
         return f"{LACK}: {why}{explained}", "bad"
     if math.isnan(judged.p):
         return f"good: the residuals are rounding errors{explained}", "good"
+    off = _outliers(result)
     if judged.p < DOUBTFUL:
-        return f"fair: residuals barely consistent with noise ({p}){explained}", "fair"
-    is_good = share.empty or share.min() >= EXPLAINED
+        return f"fair: residuals barely consistent with noise{off} ({p}){explained}", "fair"
+    is_good = (share.empty or share.min() >= EXPLAINED) and not off
     grade: Grade = "good" if is_good else "fair"
-    return f"{grade}: residuals consistent with noise ({p}){explained}", grade
+    return f"{grade}: residuals consistent with noise{off} ({p}){explained}", grade
+
+
+def _outliers(result: ResultData) -> str:
+    """How many clear outliers there are, which the tests of all residuals together may miss."""
+    level = CLEAR / max(len(result.residual_tests()), 1)  # as in `clear_failures`
+    count = int((result.outliers()["p"] < level).sum())
+    return f", but for {count} outlier{'s' * (count > 1)}" * bool(count)
 
 
 def _r_squared(share: Mapping[str, float]) -> str:
@@ -302,6 +312,8 @@ def _ratios(
             error = relative[0, 0] + relative[1, 1] + 2 * sign * relative[0, 1]
             if not error <= SURE**2 or used & pair:
                 continue
+            if pair & result.profiled and not _is_kept(one, other, sign):
+                continue
             used |= pair
             if max(uncertain[n] for n in pair) <= UNKNOWN:
                 besides.append(f"{what} of {one.name} and {other.name} determined")
@@ -309,6 +321,20 @@ def _ratios(
                 only.append(f"{one.name} and {other.name} only as a {what}")
                 paired |= pair
     return only, besides, paired
+
+
+def _is_kept(one: Parameter, other: Parameter, sign: int) -> bool:
+    """Whether intervals by profile allow that a ratio (sign -1) or product (1) is determined.
+
+    The covariance is that of the estimate alone. Where two unknowns keep their product, one is at
+    its lower end where the other is at its upper end.
+    """
+    size = one.value * other.value**sign
+    ends = (other.upper, other.lower)[::sign]
+    pairs = list(zip((one.lower, one.upper), ends, strict=True))
+    if not all(math.isfinite(e) and e for pair in pairs for e in pair):
+        return False
+    return all(1 / KEPT <= a * b**sign / size <= KEPT for a, b in pairs)
 
 
 def _correlated(result: ResultData, known: Sequence[str]) -> list[str]:

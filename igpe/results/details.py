@@ -150,6 +150,8 @@ def fit(result: ResultData) -> Iterator[str]:
             "and the standard deviations are correct, a larger value has probability "
             f"{result.probability:.2g}."
         )
+    elif result.relative_sigma:  # each quantity has its own, which a remark says
+        return
     elif not result.criterion and math.isfinite(result.variance):
         spread = math.sqrt(result.variance)
         yield f"Standard deviation of a residual {spread:.3g} (from the residuals)."
@@ -168,9 +170,12 @@ def intervals(result: ResultData) -> Iterator[str]:
     one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)
     words = ["cut at the bounds"] * cut + ["one-sided on a bound"] * one_sided
     more = f", {' and '.join(words)}" if words else ""
+    names = {p.name for p in result.estimates if math.isfinite(p.lower)}
+    how = "linearised, but for those by profile likelihood" if result.profiled else "linearised"
+    how = "by profile likelihood" if names <= result.profiled else how
     contradicted = result.adequacy is not None and result.adequacy.lacks
     warning = " They assume that the model is correct, which the residuals contradict."
-    yield f"Intervals: {100 * result.confidence:g} %, linearised{more}.{warning * contradicted}"
+    yield f"Intervals: {100 * result.confidence:g} %, {how}{more}.{warning * contradicted}"
 
 
 def _search(result: ResultData) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The result of an estimation as plain data: fields, and tables made from them."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
@@ -25,6 +26,9 @@ from igpe.results.residual_table import (
     standardised,
 )
 from igpe.results.structure_map import StructureMap
+
+BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
+PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,12 @@ class ResultData:
             return {}
         each = self.points.groupby("name", sort=False)["relative_sigma"].first().dropna()
         return {str(name): float(size) for name, size in each.items()}
+
+    @property
+    def profiled(self) -> frozenset[str]:
+        """Unknowns whose intervals are by profile likelihood, as a note says."""
+        said = (re.fullmatch(PROFILED, note) for note in self.notes)
+        return frozenset(name for one in said if one for name in one[1].split(", "))
 
     @property
     def reduced_chi_squared(self) -> float:

@@ -46,6 +46,7 @@ APART = 3.0  # standard deviations by which an experiment's mean residual is off
 MOST = 3  # series that are named
 NOT_INTEGRATED = "The model could not be integrated at the estimate."
 ROUNDED = "The residuals are rounding errors."
+NOTHING_LEFT = "There are not more measurements than unknowns, so any such model fits them."
 NO_OPTIMUM = (
     "A change of the unknowns would still lower the sum of squares: the search stopped early, or a "
     "constraint holds it."
@@ -143,7 +144,8 @@ def adequacy(
     if not (np.isfinite(value).all() and np.isfinite(image).all()):
         return Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,))
     if not noisy.any():
-        return Adequacy(ADEQUATE, reasons=(ROUNDED,))
+        exact = Adequacy(ADEQUATE, reasons=(ROUNDED,))
+        return exact if degrees > 0 else Adequacy(UNJUDGED, reasons=(NOTHING_LEFT,))
     along, unable = image.T @ value, ""
     if degrees < FEWEST:
         unable = f"The fit leaves {max(degrees, 0)} degrees of freedom, of which 3 are needed."

@@ -96,6 +96,25 @@ def test_residuals_that_are_rounding_are_no_lack_of_fit():
     assert verdict == Adequacy("adequate", verdict.p, ("The residuals are rounding errors.",))
 
 
+def test_a_fit_through_as_many_measurements_as_unknowns_says_nothing_of_the_model():
+    problem = line(None, seed=2)
+    table = problem.experiments[0].table().reset_index().iloc[[2, 7]]
+    result = igpe.estimate(problem.with_data(table))
+    assert result.degrees == 0
+    assert result.adequacy.verdict == "cannot be judged"
+    assert "there are not more measurements than unknowns" in result.verdict["fit"]
+
+
+def test_an_outlier_that_all_residuals_together_hide_is_in_the_verdict():
+    problem = line(None, seed=2)
+    table = problem.experiments[0].table().reset_index()
+    table.loc[5, "A"] += 40 * (table["A"].diff().std() / 2)
+    result = igpe.estimate(problem.with_data(table))
+    assert not result.adequacy.lacks
+    assert "residuals consistent with noise, but for 1 outlier (p" in result.verdict["fit"]
+    assert result.verdict["fit"].startswith("fair")
+
+
 def test_too_few_measurements_are_not_judged():
     problem = line(None, seed=2)
     table = problem.experiments[0].table().reset_index().iloc[:4]

@@ -50,7 +50,8 @@ CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
 HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followed
 MOST = 60  # optima
 NEW, KNOWN = -1, -2
-QUICKLY = Automatic(1e-8, 1e-10, max_steps=500)  # a start that takes longer leads nowhere
+QUICKLY = Automatic(1e-8, 1e-10)
+FEW_STEPS = 500  # a start that takes more between two outputs leads nowhere, unless the best does
 EVALUATIONS = 8000  # of the residuals; a search for 4 unknowns takes some 2000
 WORK = 3_000_000_000  # of all these (`Residuals.work`); about a minute of a processor
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
@@ -61,6 +62,8 @@ EXHAUSTED = (
     "The search for other sets of values that explain the data ended at its limit of "
     f"{EVALUATIONS} evaluations, or of the work of their integrations: there may be more."
 )
+NOT_SEARCHED = "Other sets of values that explain the data alike were not searched for: {}"
+TOO_SLOW = "the limit of their work was reached before the first other start."
 
 
 class Sought(NamedTuple):
@@ -96,20 +99,31 @@ class OtherOptima(NamedTuple):
 
 def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     """Distinct optima within the threshold, best first."""
-    quickly = replace(ROUGHLY, max_steps=QUICKLY.max_steps) if is_large(problem) else QUICKLY
-    residuals = Residuals(problem, quickly)
+    residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
     search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
     why = ""
     try:
-        residuals.limit_steps(sought.best)
-        search.run()
+        if not search.run():
+            reason = "an integration at the estimate broke down."
+            reason = residuals.broken.sentence if residuals.broken else reason
+            why = NOT_SEARCHED.format(reason)
     except KeyboardInterrupt:
         why = INTERRUPTED
     except ExhaustedError:
-        why = EXHAUSTED
+        why = EXHAUSTED if search.searched else NOT_SEARCHED.format(TOO_SLOW)
     values = [fit.x for fit in sorted(search.others, key=lambda fit: fit.cost)]
     return OtherOptima(values, search.improved, why)
+
+
+def _integrated(problem: Problem, best: FloatArray) -> Residuals:
+    """Residuals with few steps, or as many as the integrations at the estimate (n,) need."""
+    quickly = ROUGHLY if is_large(problem) else QUICKLY
+    residuals = Residuals(problem, replace(quickly, max_steps=FEW_STEPS))
+    if not residuals.limit_steps(best):
+        residuals = Residuals(problem, quickly)
+        residuals.limit_steps(best)
+    return residuals
 
 
 def rounding(problem: Problem) -> float:
@@ -123,12 +137,14 @@ class _Search:
 
     found     optima within the threshold, the one next to the estimate first
     improved  whether that one is better than the estimate
+    searched  how many other starts were searched from
     """
 
     def __init__(self, landscape: Landscape, sought: Sought) -> None:
         self.landscape, self.sought = landscape, sought
         self.found: list[Fit] = []
         self.improved = False
+        self.searched = 0
         self.level = np.inf
 
     @property
@@ -136,12 +152,15 @@ class _Search:
         """Those that are not the estimate."""
         return self.found if self.improved else self.found[1:]
 
-    def run(self) -> None:
-        """Search from all starts, then from the exchanges of every optimum."""
+    def run(self) -> bool:
+        """Search from all starts, then from the exchanges of every optimum.
+
+        returns  False where the model cannot be integrated at the estimate
+        """
         here = self.landscape.residual(self.sought.best)
         own = self._fitted(self.sought.best, CLOSE)
         if here is None or own.at is None:
-            return
+            return False
         same = is_same_objective(own.cost, here.cost, self.landscape.rounding)
         self.improved = own.cost < here.cost and not same
         self.found = [own]
@@ -152,11 +171,13 @@ class _Search:
         self._search_along_lines()
         for k in range(MOST):
             if k >= len(self.found):
-                return
+                break
             for start in self._refitted(_exchanges(self.found[k].x, self.landscape.box)):
                 self._search(start)
+        return True
 
     def _search(self, start: FloatArray) -> None:
+        self.searched += 1
         fit = self._fitted(start, QUICK)
         if fit.cost > HOPELESS * abs(self.level) + self.level or self._known(fit) == KNOWN:
             return

@@ -339,10 +339,19 @@ class Residuals:
             every.append(trajectory)
         return every
 
-    def limit_steps(self, x: FloatArray) -> None:
-        """Give up integrations that take far more steps than those at x (n,), a good point."""
-        every = self.trajectories(x) or ()
+    def limit_steps(self, x: FloatArray) -> bool:
+        """Give up integrations that take far more steps than those at x (n,), a good point.
+
+        No limit is set where x needs the slower method that takes over when steps are used up.
+        returns  whether the model can be integrated at x
+        """
+        every = self.trajectories(x)
+        if every is None:
+            return False
         self.most_steps = max([LEAST_STEPS, *(MORE_STEPS * one.steps for one in every)])
+        if self.trajectories(x) is None:
+            self.most_steps = None
+        return True
 
     def stacked(self, x: FloatArray, trajectories: Sequence[Trajectory]) -> Linearised | None:
         """Residuals and derivative at x (n,) from each run's trajectory, or None."""

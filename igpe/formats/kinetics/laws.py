@@ -1,20 +1,29 @@
-"""Reactions: equations as chemists write them ("2 A + B <-> C"), rate laws and their constants.
+"""Reactions: equations as chemists write them ("2 A + B <-> C"), and rate laws.
 
-A constant is a number, the name of a parameter, or a function of temperature.
+The base of all rate laws, and those of mass action, of powers and of your own.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
-
-import pyomo.environ as pyo
+from typing import Any, ClassVar
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
+from igpe.formats.kinetics.temperature import (
+    CONCENTRATION,
+    NONE,
+    RATE,
+    Constant,
+    Dimension,
+    concentration,
+    names_in,
+    require_constant,
+    value,
+)
 
 ARROWS = {"<->": True, "<=>": True, "⇌": True, "->": False, "=>": False, "→": False}
 """Arrow -> whether the reaction goes back."""
@@ -93,124 +102,109 @@ def _side(part: str, text: str) -> dict[str, Fraction]:
     return species
 
 
-GAS_CONSTANT = 8.314462618  # J/(mol K)
-TEMPERATURE = "T"  # the model's name of it, K
-
-
-@dataclass(frozen=True)
-class Arrhenius:
-    """factor*exp(-energy/gas*(1/T - 1/reference)): the factor is the constant at `reference`.
-
-    Also for equilibrium constants, with the enthalpy as energy (van 't Hoff). A reference amid the
-    temperatures measured makes factor and energy nearly uncorrelated.
-
-    factor     name of a parameter, or a number
-    energy     name of a parameter, or a number; J/mol
-    reference  K
-    gas        gas constant, J/(mol K)
-    raises     ModelError if the reference or the gas constant is not positive
-    """
-
-    factor: str | float
-    energy: str | float
-    reference: float
-    gas: float = GAS_CONSTANT
-
-    def __post_init__(self) -> None:
-        for name in ("factor", "energy"):
-            _require_constant(f"Arrhenius' {name}", getattr(self, name), None)
-        if not (is_finite(self.reference, self.gas) and self.reference > 0 and self.gas > 0):
-            raise ModelError(
-                f"Arrhenius has the reference temperature {shown(self.reference)} and the gas "
-                f"constant {shown(self.gas)}; give positive numbers, in kelvin and J/(mol K)."
-            )
-
-
-Constant: TypeAlias = str | float | Arrhenius
-"""A constant of a rate law: the name of a parameter, a number, or `Arrhenius`."""
-
-
-def _require_constant(role: str, given: Any, thermal: type | None = Arrhenius) -> None:
-    is_name = isinstance(given, str) and given.isidentifier()
-    if not (is_name or is_finite(given) or (thermal and isinstance(given, thermal))):
-        raise ModelError(
-            f"{role} is {shown(given)}; wanted the name of a parameter ('k1'), a number, or for a "
-            "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
-        )
-
-
-def value(constant: Constant, m: Any, t: float) -> Any:
-    """The constant as a Pyomo expression at a time."""
-    if isinstance(constant, Arrhenius):
-        factor, energy = value(constant.factor, m, t), value(constant.energy, m, t)
-        over = 1 / m.component(TEMPERATURE)[t] - 1 / constant.reference
-        return factor * pyo.exp(-energy / constant.gas * over)
-    return m.component(constant) if isinstance(constant, str) else float(constant)
-
-
 Concentrations = Mapping[str, Any]
 """Species -> Pyomo expression of its concentration at one time."""
-
-Dimension = tuple[Fraction, int]
-"""Powers of concentration and of time."""
-
-NONE, PER_TIME, RATE, CONCENTRATION = (
-    (Fraction(a), b) for a, b in ((0, 0), (0, -1), (1, -1), (1, 0))
-)
 
 
 class RateLaw:
     """How fast a reaction goes: base of all rate laws.
 
-    dimensions  field that holds a constant -> its dimension
-    role        field that names the one species the law is about; by default the only one on the
-                left
+    A law is a frozen dataclass of constants and names of species, and the formula `rate`.
+
+    dimensions  field -> dimension of the constant it holds; one that holds None is left out
+    listed      fields of these that hold a mapping, species -> constant
+    actors      fields that name one species
+    role        the one of them that the law is about; by default the only species on the left
     """
 
     dimensions: ClassVar[Mapping[str, Dimension]] = {}
+    listed: ClassVar[tuple[str, ...]] = ()
+    actors: ClassVar[tuple[str, ...]] = ()
     role: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        kind = type(self).__name__
         for name in self.dimensions:
-            _require_constant(f"{type(self).__name__}'s {name}", getattr(self, name))
+            given = getattr(self, name)
+            if name in self.listed:
+                require_mapping(name, given, f"{name}={{'A': 'K_A'}}", ModelError)
+                for species, constant in given.items():
+                    require_constant(f"{kind}'s {name} of {species}", constant)
+            elif given is not None or name in self._needed:
+                require_constant(f"{kind}'s {name}", given)
+        for name in self.actors:
+            given = getattr(self, name)
+            if not (given is None or (isinstance(given, str) and given.isidentifier())):
+                raise ModelError(
+                    f"{kind}'s {name} is {shown(given)}; wanted the name of a species: {name}='S'."
+                )
+
+    @property
+    def _needed(self) -> set[str]:
+        """Fields without a default."""
+        return {f.name for f in fields(self) if f.default is f.default_factory is MISSING}  # type: ignore[arg-type]
 
     @property
     def modifiers(self) -> tuple[str, ...]:
-        """Species that act without reacting."""
-        return ()
+        """Species that act, whether they react or not."""
+        named = [getattr(self, name) for name in self.actors]
+        listed = (s for n in self.dimensions if n in self.listed for s in getattr(self, n))
+        return (*listed, *(name for name in named if name is not None))
 
     def check(self, equation: Equation) -> None:
         """Raise ModelError if the law does not suit the equation."""
-        if equation.reversible:
-            raise ModelError(
-                f"{type(self).__name__} goes one way only, but the reaction is written with <->; "
-                "write two reactions with ->, or give an OwnLaw."
-            )
-        self._only(equation)
+        self._check_direction(equation)
+        if self.role:
+            self._only(equation)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
         """All constants of the law, with their dimensions for the equation."""
-        return [(getattr(self, name), dimension) for name, dimension in self.dimensions.items()]
+        every: list[tuple[Constant, Dimension]] = []
+        for name, dimension in self.dimensions.items():
+            given = getattr(self, name)
+            several = given.values() if name in self.listed else [given]
+            every += [(constant, dimension) for constant in several if constant is not None]
+        return every
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
         """Names of the parameters in the constants, each once."""
-        names: list[Any] = []
-        for c, _ in self.constants(equation):
-            names += [c.factor, c.energy] if isinstance(c, Arrhenius) else [c]
-        return tuple(dict.fromkeys(n for n in names if isinstance(n, str)))
+        return names_in(self.constants(equation))
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
         """A Pyomo expression, concentration per time."""
         raise NotImplementedError
 
-    def _only(self, equation: Equation) -> str:
-        given: str | None = getattr(self, self.role)
-        if given is None and len(equation.left) != 1:
+    def _check_direction(self, equation: Equation, back: str = "") -> None:
+        """Raise ModelError unless the arrow fits; `back` names the constant that goes back."""
+        returns = bool(back) and getattr(self, back) is not None
+        kind = type(self).__name__
+        if equation.reversible and not returns:
+            remedy = f"give {back}=..., or write" if back else "write"
             raise ModelError(
-                f"{type(self).__name__} does not know its {self.role} among "
-                f"{list(equation.left)}; name it: {self.role}='S'."
+                f"{kind} goes one way only, but the reaction is written with <->; {remedy} two "
+                "reactions with ->, or give an OwnLaw."
             )
-        return next(iter(equation.left)) if given is None else given
+        if returns and not equation.reversible:
+            raise ModelError(f"{kind} has {back}=..., so the reaction goes back; write <->.")
+
+    def _require_one_each(self, equation: Equation) -> None:
+        sides = (equation.left, equation.right)
+        if any(list(side.values()) != [1] for side in sides):
+            raise ModelError(
+                f"{type(self).__name__} goes back only from one product to one substrate, as in "
+                "'S <-> P'; give an OwnLaw."
+            )
+
+    def _only(self, equation: Equation, role: str = "", *, right: bool = False) -> str:
+        """The species in a role: as named, or the only one on its side."""
+        role, side = role or self.role, equation.right if right else equation.left
+        given: str | None = getattr(self, role)
+        if given is None and len(side) != 1:
+            raise ModelError(
+                f"{type(self).__name__} does not know its {role} among {list(side)}; name it: "
+                f"{role}='S'."
+            )
+        return next(iter(side)) if given is None else given
 
 
 @dataclass(frozen=True)
@@ -231,7 +225,7 @@ class MassAction(RateLaw):
     def __post_init__(self) -> None:
         for name in ("forward", "backward", "equilibrium"):
             if name == "forward" or getattr(self, name) is not None:
-                _require_constant(f"MassAction's {name} constant", getattr(self, name))
+                require_constant(f"MassAction's {name} constant", getattr(self, name))
         require_mapping("orders", self.orders, "orders={'A': 2}", ModelError)
         if not is_finite(*self.orders.values()):
             raise ModelError(
@@ -258,9 +252,9 @@ class MassAction(RateLaw):
         orders = (Fraction(str(n)) for n in self._orders(equation).values())
         forward, backward = 1 - sum(orders), 1 - sum(equation.right.values())
         every: list[tuple[Any, Dimension]] = [
-            (self.forward, (Fraction(forward), -1)),
-            (self.backward, (Fraction(backward), -1)),
-            (self.equilibrium, (Fraction(forward - backward), 0)),
+            (self.forward, concentration(Fraction(forward), -1)),
+            (self.backward, concentration(Fraction(backward), -1)),
+            (self.equilibrium, concentration(Fraction(forward - backward))),
         ]
         return [(c, dimension) for c, dimension in every if c is not None]
 
@@ -278,75 +272,37 @@ class MassAction(RateLaw):
 
 
 @dataclass(frozen=True)
-class MichaelisMenten(RateLaw):
-    """vmax*S/(km*(1 + sum of I/Ki) + S).
+class PowerLaw(RateLaw):
+    """constant*product of (c/reference)^order, with orders that may be unknown.
 
-    vmax        largest rate
-    km          concentration of half the rate
-    substrate   S; may be left out where the left side is one species
-    inhibitors  species that compete with S -> their constant Ki
-    enzyme      species whose concentration multiplies the rate; vmax is then kcat
+    constant   the rate where all concentrations are `reference`
+    orders     species -> order: number, or name of a parameter; products and species that do not
+               react may stand here too
+    reference  concentration amid those measured, which makes constant and orders little correlated
+
+    Concentrations must stay positive where orders are no whole numbers.
+
+    Source: Froment, Bischoff and De Wilde, Chemical Reactor Analysis and Design, 3rd ed. (2011),
+    section 1.2.
     """
 
-    dimensions, role = {"vmax": RATE, "km": CONCENTRATION}, "substrate"
-    vmax: Constant
-    km: Constant
-    substrate: str | None = None
-    inhibitors: Mapping[str, Constant] = field(default_factory=dict)
-    enzyme: str | None = None
+    dimensions: ClassVar = {"constant": RATE, "orders": NONE, "reference": CONCENTRATION}
+    listed = ("orders",)
+    constant: Constant
+    orders: Mapping[str, Constant]
+    reference: float = 1.0
 
     def __post_init__(self) -> None:
-        require_mapping("inhibitors", self.inhibitors, "inhibitors={'I': 'Ki'}", ModelError)
-        for name, constant in self.inhibitors.items():
-            _require_constant(f"MichaelisMenten's constant of {name}", constant)
         super().__post_init__()
-
-    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        fastest = RATE if self.enzyme is None else PER_TIME
-        given = [self.km, *self.inhibitors.values()]
-        return [(self.vmax, fastest), *((k, CONCENTRATION) for k in given)]
-
-    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        s = c[self._only(equation)]
-        crowd = 1 + sum(c[i] / value(k, m, t) for i, k in self.inhibitors.items())
-        fastest = value(self.vmax, m, t) * (1 if self.enzyme is None else c[self.enzyme])
-        return fastest * s / (value(self.km, m, t) * crowd + s)
-
-    @property
-    def modifiers(self) -> tuple[str, ...]:
-        """Inhibitors and enzyme."""
-        return (*self.inhibitors, *([] if self.enzyme is None else [self.enzyme]))
-
-
-@dataclass(frozen=True)
-class Hill(RateLaw):
-    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
-
-    vmax       largest rate
-    half       concentration of half the rate
-    exponent   n
-    regulator  S; may be left out where the left side is one species
-    repressing whether S slows the reaction
-    """
-
-    dimensions: ClassVar = {"vmax": RATE, "half": CONCENTRATION, "exponent": NONE}
-    role = "regulator"
-    vmax: Constant
-    half: Constant
-    exponent: Constant
-    regulator: str | None = None
-    repressing: bool = False
+        if not (is_finite(self.reference) and self.reference > 0):
+            raise ModelError(
+                f"PowerLaw's reference is {shown(self.reference)}; give a positive concentration."
+            )
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        n = value(self.exponent, m, t)
-        level = c[self._only(equation)] ** n
-        half = value(self.half, m, t) ** n
-        return value(self.vmax, m, t) * (half if self.repressing else level) / (half + level)
-
-    @property
-    def modifiers(self) -> tuple[str, ...]:
-        """The regulator, if it is named."""
-        return () if self.regulator is None else (self.regulator,)
+        relative = {s: c[s] / float(self.reference) for s in self.orders}
+        powers = (power(relative[s], value(n, m, t)) for s, n in self.orders.items())
+        return value(self.constant, m, t) * math.prod(powers)
 
 
 @dataclass(frozen=True)
@@ -388,6 +344,13 @@ def _product(c: Concentrations, orders: Mapping[str, Fraction | float]) -> Any:
     return math.prod(c if n == 1 else c**n for c, n in powers)
 
 
+def power(base: Any, exponent: Any) -> Any:
+    """base**exponent, without a power where the exponent is the number 1."""
+    if not isinstance(exponent, float):
+        return base**exponent
+    return base if exponent == 1 else base ** plain(exponent)
+
+
 def plain(power: Fraction | float) -> int | float:
     """The number as an int where it is whole, else as a float."""
     return int(power) if power == int(power) else float(power)
@@ -397,12 +360,30 @@ def plain(power: Fraction | float) -> int | float:
 class Reaction:
     """One reaction: its stoichiometry and its rate law.
 
-    text  "A + 2 B -> C"; "<->" for a reaction that goes back
-    rate  by default mass action with the constants k1, or k1f and k1r, 1 its place in the list
+    text    "A + 2 B -> C"; "<->" for a reaction that goes back
+    rate    by default mass action with the constants k1, or k1f and k1r, 1 its place in the list
+    yields  species -> its yield, a number or the name of a parameter, where the stoichiometry is
+            not known. On the left it divides: "S -> X" with {"S": "Y"} consumes rate/Y of S (Y is
+            biomass made by substrate used). On the right it multiplies: "S -> X + P" with
+            {"P": "Y_P"} makes Y_P*rate of P
+    raises  ModelError for yields of what does not react
     """
 
     text: str
     rate: RateLaw | None = None
+    yields: Mapping[str, Constant] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_mapping("yields", self.yields, "yields={'S': 'Y'}", ModelError)
+        for species, constant in self.yields.items():
+            require_constant(f"The yield of {species} in '{self.text}'", constant, None)
+            if species not in self.equation.net:
+                raise ModelError(
+                    f"'{self.text}' has a yield of '{species}'; yields are of species that react: "
+                    f"{list(self.equation.net)}."
+                )
+            if is_finite(constant) and not constant > 0:  # type: ignore[operator]
+                raise ModelError(f"The yield of '{species}' is {constant}; give a positive number.")
 
     @cached_property
     def equation(self) -> Equation:
@@ -419,7 +400,35 @@ class Reaction:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of its parameters."""
-        return self.law.parameters_of(self.equation)
+        return tuple(
+            dict.fromkeys((
+                *self.law.parameters_of(self.equation),
+                *names_in((y, NONE) for y in self.yields.values()),
+            ))
+        )
+
+    @property
+    def constants(self) -> list[tuple[Constant, Dimension]]:
+        """All constants of its law, and its yields, with their dimensions."""
+        return [*self.law.constants(self.equation), *((y, NONE) for y in self.yields.values())]
+
+    @property
+    def fixed(self) -> tuple[Equation, ...]:
+        """Equations that conserve what the reaction conserves whatever its yields are."""
+        left, right = (
+            {s: n for s, n in side.items() if s not in self.yields}
+            for side in (self.equation.left, self.equation.right)
+        )
+        alone = (Equation({s: Fraction(1)}, {}, False) for s in self.yields)
+        return (Equation(left, right, self.equation.reversible), *alone)
+
+    def made(self, m: Any, t: float, species: str) -> Any:
+        """What one turn of the reaction makes of a species: a number, or with a yield."""
+        count = plain(self.equation.net[species])
+        if species not in self.yields:
+            return count
+        share = value(self.yields[species], m, t)
+        return count / share if count < 0 else count * share
 
     @property
     def species(self) -> tuple[str, ...]:
@@ -439,7 +448,7 @@ def numbered(reactions: Sequence[Any]) -> tuple[Reaction, ...]:
         if reaction.rate is None:
             back = reaction.equation.reversible
             law = MassAction(f"k{k}f", backward=f"k{k}r") if back else MassAction(f"k{k}")
-            reaction = Reaction(reaction.text, law)
+            reaction = replace(reaction, rate=law)
         if not isinstance(reaction.rate, RateLaw):
             raise ModelError(
                 f"The rate of '{reaction.text}' is {shown(reaction.rate)}; wanted a rate law: "

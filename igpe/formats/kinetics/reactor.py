@@ -1,15 +1,15 @@
-"""Reactors as Pyomo models: closed vessels, stirred tanks with flow, and fed vessels (semibatch).
+"""Reactors as Pyomo models: what they share, and closed vessels.
 
-Batch and Cstr have constant volume and use concentrations. Semibatch uses amounts and a volume of
-its own. Units of a reactor's quantities serve the tables and measurements in other units.
+Batch, Cstr and PlugFlow have constant volume and use concentrations; Semibatch uses amounts and a
+volume of its own. Units of a reactor's quantities serve the tables and measurements in other units.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
+import numpy as np
 import pyomo.environ as pyo
 from pyomo import dae
 from pyomo.environ import units as pyomo_units
@@ -17,25 +17,46 @@ from pyomo.environ import units as pyomo_units
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
 from igpe.core.markup import table
+from igpe.formats.kinetics.catalyst import ACTIVITY, Deactivation
 from igpe.formats.kinetics.conservation import Law, conservation_laws, laws_for
-from igpe.formats.kinetics.laws import TEMPERATURE, Arrhenius, OwnLaw, Reaction, numbered, plain
+from igpe.formats.kinetics.heat import HeatBalance
+from igpe.formats.kinetics.laws import OwnLaw, Reaction, numbered, plain
+from igpe.formats.kinetics.temperature import (
+    CONCENTRATION,
+    KELVIN,
+    NONE,
+    REFERENCE,
+    TEMPERATURE,
+    Constant,
+    Dimension,
+    Eyring,
+    Thermal,
+    names_in,
+    parts,
+)
 from igpe.problem.card import equations, typeset
+from igpe.problem.experiment import Experiment
+from igpe.problem.inputs import evaluate
+from igpe.problem.problem import Problem
+from igpe.problem.units import unit_name
 
 
 @dataclass(frozen=True)
 class Units:
     """The units that a reactor is written in; those of its constants follow.
 
-    amount, volume, time  names that Pyomo knows, as "mol", "L", "h"
-    raises                ModelError for what Pyomo knows no unit of
+    amount, volume, time, length  names that Pyomo knows, as "mol", "L", "h", "m"; amounts may be
+                                  masses ("g") where nothing counts moles
+    raises                        ModelError for what Pyomo knows no unit of
     """
 
     amount: str = "mol"
     volume: str = "L"
     time: str = "h"
+    length: str = "m"
 
     def __post_init__(self) -> None:
-        for name in (self.amount, self.volume, self.time):
+        for name in (self.amount, self.volume, self.time, self.length):
             try:
                 getattr(pyomo_units, name)
             except Exception as error:
@@ -44,16 +65,41 @@ class Units:
                     "Units(amount='mol', volume='L', time='h')."
                 ) from error
 
-    def of(self, amount: Fraction | int = 0, volume: Fraction | int = 0, time: int = 0) -> Any:
-        """amount^a * volume^v * time^t as a Pyomo unit."""
+    def of(self, dimension: Dimension) -> Any:
+        """The Pyomo unit of a dimension."""
+        own = (getattr(pyomo_units, n) for n in (self.amount, self.volume, self.time, self.length))
+        joule, kelvin = pyomo_units.J, pyomo_units.K
         unit: Any = pyomo_units.dimensionless
-        for name, power in ((self.amount, amount), (self.volume, volume), (self.time, time)):
-            if power:
-                unit = unit * getattr(pyomo_units, name) ** plain(power)
+        for base, powers in zip(
+            (*own, joule / pyomo_units.mol, joule, kelvin), dimension, strict=True
+        ):
+            if powers:
+                unit = unit * base ** plain(powers)
         return unit
 
+    def text(self, dimension: Dimension) -> str:
+        """The unit of a dimension, in words."""
+        return unit_name(pyo.Param(units=self.of(dimension))) or "1"
 
-ENERGY, KELVIN = pyomo_units.J / pyomo_units.mol, pyomo_units.K
+    @property
+    def moles(self) -> float:
+        """In one unit of amount.
+
+        raises ModelError if the amount is no amount of substance
+        """
+        amount = getattr(pyomo_units, self.amount)
+        try:
+            return float(
+                pyomo_units.convert_value(1.0, from_units=amount, to_units=pyomo_units.mol)
+            )
+        except Exception as error:
+            raise ModelError(
+                f"Heats are by mol, but the reactor's amount is '{self.amount}'; give "
+                "Units(amount='mol', ...)."
+            ) from error
+
+
+COLDEST = 100.0  # K: what is below is likely in degrees Celsius, or a blank column
 Bounds = tuple[float | None, float | None]
 
 
@@ -71,7 +117,14 @@ class Reactor:
     temperature  K, until an experiment gives the input `T`: a number, or a programme
     algebraic    species computed by conservation laws instead of their own differential equation
     units        of the quantities; None for none
-    raises       ModelError for what is no reaction, names used twice, laws that do not suffice
+    inputs       names of constants that the experiments give, as inputs over time (a partial
+                 pressure, say); they are no parameters
+    reference    reference temperature, K, of constants that have none of their own; `problem` and
+                 `centred` choose it amid the measurements
+    heat         `HeatBalance`: the temperature T is a state, and starts where the experiment says
+    catalyst     `Deactivation`: the state `activity` multiplies rates, and starts at 1 if fresh
+    raises       ModelError for what is no reaction, names used twice or in two units, laws that do
+                 not suffice
     """
 
     reactions: Sequence[Reaction | str]
@@ -79,25 +132,88 @@ class Reactor:
     temperature: float | None = field(default=None, kw_only=True)
     algebraic: Sequence[str] = field(default=(), kw_only=True)
     units: Units | None = field(default=None, kw_only=True)
+    inputs: Sequence[str] = field(default=(), kw_only=True)
+    reference: float | None = field(default=None, kw_only=True)
+    heat: HeatBalance | None = field(default=None, kw_only=True)
+    catalyst: Deactivation | None = field(default=None, kw_only=True)
+
+    axis: ClassVar[str] = "time"
+    """Dimension of the independent variable `t`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reactions", numbered(self.reactions))
         require_mapping("bounds", self.bounds, "bounds={'k1': (0, 10)}", ModelError)
-        _refuse_strangers("bounds", self.bounds, "parameters", self.parameters)
-        if not (self.temperature is None or is_finite(self.temperature)):
-            raise ModelError(f"The temperature is {shown(self.temperature)}; give it in kelvin.")
-        if isinstance(self.algebraic, str):
-            raise ModelError(f"algebraic={self.algebraic!r} is one text; give a list of species.")
-        names = [*self._names(), *self.parameters]
+        for role in ("algebraic", "inputs"):
+            if isinstance(given := getattr(self, role), str):
+                raise ModelError(f"{role}={given!r} is one text; give a list of names.")
+        self._check_kinds()
+        refuse_unknown("inputs", self.inputs, "constants", names_in(self._constants))
+        refuse_unknown("bounds", self.bounds, "parameters", self.parameters)
+        for role in ("temperature", "reference"):
+            given = getattr(self, role)
+            if not (given is None or (is_finite(given) and given > 0)):
+                raise ModelError(f"The {role} is {shown(given)}; give it in kelvin.")
+        self._check_parts()
+        names = [*self._names(), *self.parameters, *self.inputs]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise ModelError(
-                f"The names {twice} mean two things in this reactor (species, parameters, rates "
-                "r1, r2, ..., time t, temperature T share their names); rename one of them."
+                f"The names {twice} mean two things in this reactor (species, parameters, inputs, "
+                "rates r1, r2, ..., time t, temperature T share their names); rename one of them."
             )
-        _refuse_strangers("algebraic", self.algebraic, "species", self.species)
+        self._check_units()
+        refuse_unknown("algebraic", self.algebraic, "species", self.species)
         if self.algebraic:
             laws_for(self.algebraic, self.conservation)
+
+    def _check_kinds(self) -> None:
+        """Raise ModelError for anything but a heat balance and a catalyst."""
+        for role, kind in (("heat", HeatBalance), ("catalyst", Deactivation)):
+            given = getattr(self, role)
+            if not (given is None or isinstance(given, kind)):
+                raise ModelError(
+                    f"{role} is {shown(given)}; give {role}=kinetics.{kind.__name__}(...)."
+                )
+
+    def _check_parts(self) -> None:
+        """Raise ModelError unless heat balance and catalyst suit the reactions."""
+        if self.heat is not None:
+            count = len(self.heat.heats)
+            if count != len(self.steps):
+                raise ModelError(
+                    f"The heat balance has {count} heats of reaction for {len(self.steps)} "
+                    "reactions; give one for each, 0.0 where there is none."
+                )
+            if self.temperature is not None:
+                raise ModelError(
+                    "With a heat balance the temperature is a state. Leave out temperature=, and "
+                    "give the experiment the start value: start={'T': 300.0}."
+                )
+        if self.catalyst is not None:
+            given = self.catalyst.reactions or ()
+            refuse_unknown("The catalyst", given, "reactions", range(1, len(self.steps) + 1))
+            refuse_unknown("poisons", self.catalyst.poisons, "species", self.species)
+
+    def _check_units(self) -> None:
+        """Raise ModelError if a name stands for constants of different units."""
+        known: dict[str, Dimension] = {}
+        for constant, dimension in self._constants:
+            for name, own in parts(constant, dimension):
+                if isinstance(name, str) and known.setdefault(name, own) != own:
+                    units = self.units or Units()
+                    both = " and ".join(units.text(d) for d in (known[name], own))
+                    raise ModelError(
+                        f"'{name}' stands for constants of different units, {both}; give each its "
+                        "own name."
+                    )
+            wanted = self.units.time if self.units else None
+            if isinstance(constant, Eyring) and wanted not in (None, constant.time):
+                raise ModelError(
+                    f"Eyring counts in '{constant.time}', the reactor in '{wanted}'; write "
+                    f"Eyring(..., time='{wanted}')."
+                )
+        if self.units and self.heat:
+            _ = self.units.moles
 
     def _repr_html_(self) -> str:
         """The reactions, and the equations of the model that they make."""
@@ -117,32 +233,98 @@ class Reactor:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """Names of all constants that are not numbers."""
-        return tuple(dict.fromkeys(p for r in self.steps for p in r.parameters))
+        """Names of all constants that are neither numbers nor inputs."""
+        own = (n for r in self.steps for n in r.parameters)
+        every = dict.fromkeys((*own, *names_in(self._constants)))
+        return tuple(n for n in every if n not in self.inputs)
 
     @cached_property
     def conservation(self) -> tuple[Law, ...]:
         """Sums that no reaction changes: `print(*reactor.conservation)`."""
-        return conservation_laws(self.species, (r.equation for r in self.steps))
+        return conservation_laws(self.species, (e for r in self.steps for e in r.fixed))
 
     @property
     def is_thermal(self) -> bool:
-        """Whether a constant depends on temperature, or the temperature is given."""
-        constants = (c for r in self.steps for c, _ in r.law.constants(r.equation))
-        return self.temperature is not None or any(isinstance(c, Arrhenius) for c in constants)
+        """Whether a constant depends on temperature, or the temperature is given or a state."""
+        constants = (c for c, _ in self._constants)
+        given = self.temperature is not None or self.heat is not None
+        return given or any(isinstance(c, Thermal) for c in constants)
+
+    def centred(self, experiments: Experiment | Iterable[Experiment]) -> Self:
+        """The same with the reference temperature amid those of the measurements.
+
+        It is the inverse of the mean of 1/T over all measured times, to a kelvin, which makes a
+        constant and its energy least correlated where measurements count alike. T is what was
+        measured, else the input, else the start value.
+
+        raises ModelError if no experiment says a temperature
+        """
+        runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+        given = [t for run in runs for t in self._temperatures(run)]
+        if not given or min(given) < COLDEST:
+            said = f"temperatures T from {min(given):g}" if given else "no temperature T"
+            raise ModelError(
+                f"No reference temperature can be chosen: the experiments have {said}, measured, "
+                f"as an input or as a start value; wanted kelvin, {COLDEST:g} or more. Give the "
+                "reactor reference=350.0."
+            )
+        return replace(self, reference=round(1 / float(np.mean([1 / t for t in given]))))
+
+    def problem(self, experiments: Experiment | Iterable[Experiment], **options: Any) -> Problem:
+        """An `igpe.Problem` of this reactor, all its parameters unknown.
+
+        Constants without a reference temperature are centred (see `centred`).
+
+        options  further arguments of `igpe.Problem`; also parameters=[...] to estimate fewer
+        """
+        runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+        reactor = self.centred(runs) if self._lacks_reference else self
+        options = {"parameters": self.parameters, **options}
+        return Problem(reactor, experiments=runs, **options)
+
+    @property
+    def _lacks_reference(self) -> bool:
+        thermal = (c for c, _ in self._constants if isinstance(c, Thermal))
+        return self.reference is None and any(c.needs_reference for c in thermal)
+
+    def _temperatures(self, run: Experiment) -> list[float]:
+        if TEMPERATURE in run.measured:
+            return [float(v) for v in run.measurements.of(TEMPERATURE)[1]]
+        if TEMPERATURE in run.inputs:
+            return [evaluate(run.inputs[TEMPERATURE], float(t)) for t in run.times]
+        start = run.start.get(TEMPERATURE, self.temperature)
+        return [float(start)] * len(run.times) if is_finite(start) else []  # type: ignore[arg-type]
+
+    @property
+    def _constants(self) -> list[tuple[Constant, Dimension]]:
+        """All constants with their dimensions."""
+        parted = (p.constants for p in (self.heat, self.catalyst) if p is not None)
+        return [c for own in (*(r.constants for r in self.steps), *parted) for c in own]
 
     def __call__(self, times: Iterable[float]) -> Any:
         """The pyomo.dae model at these times."""
+        if self._lacks_reference:
+            raise ModelError(
+                "Constants of this reactor have no reference temperature. Give reference=350.0, "
+                "or pose the problem with reactor.problem(experiments), which chooses one amid "
+                "the temperatures measured."
+            )
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
         self._add_constants(m)
         self._add_states(m)
+        self._add_parts(m)
         for place, reaction in enumerate(self.steps, start=1):
-            m.add_component(f"r{place}", self._rate(m, reaction))
+            m.add_component(f"r{place}", self._rate(m, reaction, place))
         self._add_inputs(m)
         for species, name in self._quantity.items():
             if species not in self.algebraic:
                 self._add_balance(m, name, lambda t, s=species: self._slope(m, t, s))
+        if self.catalyst is not None:
+            lost = self.catalyst
+            self._add_balance(m, ACTIVITY, lambda t: lost.slope(m, t, self._inside(m, t)))
+        for place, name in enumerate(self._temperature_states):
+            self._add_balance(m, name, lambda t, k=place: self._heat_slopes(m, t)[k])
         if self.algebraic:
             self._add_laws(m)
         return m
@@ -157,37 +339,51 @@ class Reactor:
         thermal = [TEMPERATURE] if self.is_thermal else []
         rates = [f"r{place}" for place, _ in enumerate(self.steps, start=1)]
         starts = [f"{q}0" for s, q in self._quantity.items() if s in self.algebraic]
-        return ["t", *thermal, *self.species, *rates, *starts]
+        active = [ACTIVITY] if self.catalyst is not None else []
+        heat = () if self.heat is None else (*self._temperature_states[1:], *self.heat.inputs)
+        centre = [REFERENCE] if self.reference is not None else []
+        return ["t", *thermal, *centre, *self.species, *rates, *starts, *active, *heat]
+
+    @property
+    def _temperature_states(self) -> tuple[str, ...]:
+        return () if self.heat is None else self.heat.states
 
     def _add_constants(self, m: Any) -> None:
-        if self.is_thermal:
-            unit = None if self.units is None else KELVIN
+        kelvin = self._unit(KELVIN)
+        if self.heat is None and self.is_thermal:
             value = {} if self.temperature is None else {"default": float(self.temperature)}
-            m.add_component(TEMPERATURE, pyo.Param(m.t, mutable=True, units=unit, **value))
-        units: dict[str, Any] = {}
-        for constant, (power, time) in (c for r in self.steps for c in r.law.constants(r.equation)):
-            unit = self._unit(power, -power, time)
-            if isinstance(constant, Arrhenius):
-                units |= {str(constant.energy): ENERGY, str(constant.factor): unit}
-            else:
-                units[str(constant)] = unit
+            m.add_component(TEMPERATURE, pyo.Param(m.t, mutable=True, units=kelvin, **value))
+        if self.reference is not None:
+            m.add_component(REFERENCE, pyo.Param(initialize=float(self.reference), units=kelvin))
+        units = {
+            name: self._unit(own)
+            for constant, dimension in self._constants
+            for name, own in parts(constant, dimension)
+        }
+        for name in self.inputs:
+            m.add_component(name, pyo.Param(m.t, mutable=True, units=units[name]))
         for name in self.parameters:
             lower, upper = bounds = self.bounds.get(name, (None, None))
-            unit = None if self.units is None else units.get(name)
-            m.add_component(name, pyo.Var(bounds=bounds, units=unit))
+            m.add_component(name, pyo.Var(bounds=bounds, units=units.get(name)))
             is_box = lower is not None and upper is not None
             middle = (lower + upper) / 2 if is_box else max(lower or 1.0, 1.0)  # type: ignore[operator]
             m.component(name).value = middle
 
-    def _unit(self, *powers: Fraction | int) -> Any:
-        """A unit by its powers of amount, volume and time; None where there are none."""
-        return None if self.units is None else self.units.of(*powers)  # type: ignore[arg-type]
+    def _unit(self, dimension: Dimension) -> Any:
+        """The unit of a dimension; None where there are none."""
+        return None if self.units is None else self.units.of(dimension)
 
-    def _rate(self, m: Any, reaction: Reaction) -> Any:
+    def _inside(self, m: Any, t: float) -> dict[str, Any]:
+        """Concentrations at a time."""
+        return {s: m.component(s)[t] for s in self.species}
+
+    def _rate(self, m: Any, reaction: Reaction, place: int) -> Any:
+        slowed = self.catalyst is not None and self.catalyst.concerns(place)
+
         def rule(_: Any, t: float) -> Any:
-            here = {s: m.component(s)[t] for s in self.species}
             try:
-                return reaction.law.rate(m, t, here, reaction.equation)
+                fresh = reaction.law.rate(m, t, self._inside(m, t), reaction.equation)
+                return fresh * m.component(ACTIVITY)[t] if slowed else fresh
             except KeyError as error:
                 own = isinstance(reaction.law, OwnLaw)
                 remedy = ", which no reaction has; name it in OwnLaw(..., modifiers=(...,))" * own
@@ -200,7 +396,16 @@ class Reactor:
     def _add_states(self, m: Any) -> None:
         """One variable over time for each species: concentrations named like them."""
         for species in self.species:
-            m.add_component(species, pyo.Var(m.t, initialize=1.0, units=self._unit(1, -1)))
+            m.add_component(species, pyo.Var(m.t, initialize=1.0, units=self._unit(CONCENTRATION)))
+
+    def _add_parts(self, m: Any) -> None:
+        """States and inputs of catalyst and heat balance."""
+        if self.catalyst is not None:
+            m.add_component(ACTIVITY, pyo.Var(m.t, initialize=1.0, units=self._unit(NONE)))
+        for name in self._temperature_states:
+            m.add_component(name, pyo.Var(m.t, initialize=300.0, units=self._unit(KELVIN)))
+        for name, dimension in ({} if self.heat is None else self.heat.inputs).items():
+            m.add_component(name, pyo.Param(m.t, mutable=True, units=self._unit(dimension)))
 
     def _add_inputs(self, m: Any) -> None:
         """What the experiment gives, beside the temperature."""
@@ -208,14 +413,30 @@ class Reactor:
     def _slope(self, m: Any, t: float, species: str) -> Any:
         """How a state changes: here by what all reactions make of it."""
         return sum(
-            plain(r.equation.net[species]) * m.component(f"r{place}")[t]
+            r.made(m, t, species) * m.component(f"r{place}")[t]
             for place, r in enumerate(self.steps, start=1)
             if species in r.equation.net
         )
 
+    def _heat_slopes(self, m: Any, t: float) -> list[Any]:
+        """Slopes of temperature and jacket."""
+        assert self.heat is not None
+        moles = 1.0 if self.units is None else self.units.moles
+        rates = [moles * m.component(f"r{k}")[t] for k in range(1, len(self.steps) + 1)]
+        volume, inflow = self._held(m, t), self._inflow(m, t)
+        return list(self.heat.slopes(m, t, rates, volume=volume, inflow=inflow))
+
+    def _inflow(self, m: Any, t: float) -> Any:
+        """What flows in by time, over what is there."""
+        return 0.0
+
+    def _held(self, m: Any, t: float) -> Any:
+        """The volume that exchanges heat; 1 where heat is counted by volume."""
+        return 1.0
+
     def _add_balance(self, m: Any, name: str, slope: Any) -> None:
         """The slope `d<name>` of a variable over time, and its equation `balance_<name>`."""
-        state, per_time = m.component(name), self._unit(0, 0, -1)
+        state, per_time = m.component(name), self._unit(Dimension(**{self.axis: -1}))
         unit = None if per_time is None else state[m.t.first()].get_units() * per_time
         m.add_component(f"d{name}", dae.DerivativeVar(state, units=unit))
         derivative = m.component(f"d{name}")
@@ -248,7 +469,8 @@ class Reactor:
             m.add_component(f"conservation_{place}", equation)
 
 
-def _refuse_strangers(role: str, given: Iterable[str], kind: str, known: Sequence[str]) -> None:
+def refuse_unknown(role: str, given: Iterable[Any], kind: str, known: Sequence[Any]) -> None:
+    """Raise ModelError for names that are not known."""
     unknown_names = [name for name in given if name not in known]
     if unknown_names:
         raise ModelError(f"{role} has {unknown_names}; the {kind} are {list(known)}.")
@@ -263,217 +485,3 @@ class Batch(Reactor):
 
     See `Reactor` for the fields.
     """
-
-
-@dataclass(frozen=True)
-class Cstr(Reactor):
-    """dc/dt = dilution*(inlet - c) + what the reactions make; the states are concentrations.
-
-    dilution  name of the flow over the volume, an input over time (1/time), or a number
-    inlet     species -> its concentration in the feed: name of an input over time, or a number;
-              0 for all others
-
-    See `Reactor` for the other fields. Flow changes what reactions conserve, so `algebraic` is of
-    no use here.
-
-    raises ModelError, as `Reactor` does
-    """
-
-    dilution: str | float = "dilution"
-    inlet: Mapping[str, str | float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_mapping("inlet", self.inlet, "inlet={'A': 'A_in'}", ModelError)
-        for role, given in (("dilution", self.dilution), *self.inlet.items()):
-            if not (isinstance(given, str) and given.isidentifier()) and not is_finite(given):
-                raise ModelError(f"The {role} is {shown(given)}; give a name, or a number.")
-        if self.algebraic:
-            raise ModelError(
-                f"algebraic={list(self.algebraic)} needs conserved sums, which the flow through a "
-                "Cstr changes; leave it out."
-            )
-        super().__post_init__()
-        _refuse_strangers("inlet", self.inlet, "species", self.species)
-
-    def _add_inputs(self, m: Any) -> None:
-        for name in self._inputs:
-            unit = self._unit(0, 0, -1) if name == self.dilution else self._unit(1, -1)
-            m.add_component(name, pyo.Param(m.t, mutable=True, units=unit))
-
-    def _slope(self, m: Any, t: float, species: str) -> Any:
-        flow, inlet = (
-            m.component(given)[t] if isinstance(given, str) else float(given)
-            for given in (self.dilution, self.inlet.get(species, 0.0))
-        )
-        return flow * (inlet - m.component(species)[t]) + super()._slope(m, t, species)
-
-    @property
-    def _inputs(self) -> list[str]:
-        given = [self.dilution, *self.inlet.values()]
-        return list(dict.fromkeys(g for g in given if isinstance(g, str)))
-
-    def _names(self) -> list[str]:
-        return [*super()._names(), *self._inputs]
-
-
-@dataclass(frozen=True)
-class MolarFeed:
-    """A flow of one species, amount per time.
-
-    flow     name of the input: over time; constant where `algebraic` species need its integral
-    species  what is fed
-    """
-
-    flow: str
-    species: str
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A flow of solution, volume per time, which fills the vessel.
-
-    flow  name of the input over time
-    of    species -> concentration in the stream: a number, or the name of a constant input
-    """
-
-    flow: str
-    of: Mapping[str, float | str]
-
-
-@dataclass(frozen=True)
-class MolarVolumes:
-    """Ideal mixing: V = sum of amounts times molar volumes, an algebraic equation.
-
-    of      species -> molar volume, volume/amount; all others take no room
-    inert   name of a constant input (the amount of solvent, say) -> molar volume
-    """
-
-    of: Mapping[str, float]
-    inert: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for role, given in (("of", self.of), ("inert", self.inert)):
-            require_mapping(f"MolarVolumes' {role}", given, f"{role}={{'A': 0.1}}", ModelError)
-            if not all(is_finite(v) and v >= 0 for v in given.values()):
-                raise ModelError(f"Molar volumes are {dict(given)}; give numbers of 0 or more.")
-
-
-@dataclass(frozen=True)
-class Semibatch(Reactor):
-    """dn/dt = V*(what the reactions make) + feeds; the states are amounts.
-
-    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that
-             the streams fill, and starts where the experiment says
-    feeds    `MolarFeed` or `Stream`, any number of them
-    amounts  how amounts are named: "n_{}" gives n_A; concentrations are named like the species
-
-    With `algebraic` species the feeds are constant `MolarFeed`s. See `Reactor` for the other
-    fields.
-
-    raises ModelError, as `Reactor` does
-    """
-
-    volume: MolarVolumes | float | str | None = None
-    feeds: Sequence[MolarFeed | Stream] = ()
-    amounts: str = "n_{}"
-
-    def __post_init__(self) -> None:
-        pattern, feeds = self.amounts, list(self.feeds)
-        name = pattern.format("A") if isinstance(pattern, str) else ""
-        streams = [f.flow for f in feeds if isinstance(f, Stream)]
-        wrong = {
-            f"amounts is {shown(pattern)}; wanted a pattern such as 'n_{{}}'.": (
-                not name.isidentifier()
-            ),
-            "amounts='{}' would give amounts the names of concentrations.": name == "A",
-            f"The feeds are {shown(self.feeds)}; wanted a list of MolarFeed('fA', 'A') and "
-            "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
-            f"The streams {streams} fill the vessel, so the volume is a state: leave out "
-            "volume=, or feed amounts with MolarFeed.": streams and self.volume is not None,
-            f"algebraic={list(self.algebraic)} needs sums that change by constant MolarFeeds "
-            f"only; there are the streams {streams}.": streams and self.algebraic,
-            "Nothing says how large the volume is; give volume=1.0, the name of an input, or "
-            "MolarVolumes({'A': 0.11, ...}).": not streams and self.volume is None,
-        }
-        for message, is_wrong in wrong.items():
-            if is_wrong:
-                raise ModelError(message)
-        super().__post_init__()
-        volumes = self.volume.of if isinstance(self.volume, MolarVolumes) else ()
-        for role, given in (("feeds", (s for f in feeds for s in _fed_by(f))), ("volume", volumes)):
-            _refuse_strangers(role, given, "species", self.species)
-
-    @property
-    def _quantity(self) -> dict[str, str]:
-        return {s: self.amounts.format(s) for s in self.species}
-
-    def _add_states(self, m: Any) -> None:
-        for name in self._quantity.values():
-            m.add_component(name, pyo.Var(m.t, initialize=1.0, units=self._unit(1)))
-        given, unit = self.volume, self._unit(0, 1)
-        if is_finite(given):
-            m.V = pyo.Param(initialize=float(given), units=unit)  # type: ignore[arg-type]
-        elif isinstance(given, str):
-            m.add_component(given, pyo.Param(mutable=True, units=unit))
-            m.V = pyo.Expression(m.t, rule=lambda m, _: m.component(given))
-        else:
-            m.V = pyo.Var(m.t, initialize=1.0, units=unit)
-        for species, name in self._quantity.items():
-            amount = m.component(name)
-            concentration = pyo.Expression(m.t, rule=lambda m, t, n=amount: n[t] / _volume(m, t))
-            m.add_component(species, concentration)
-
-    def _add_inputs(self, m: Any) -> None:
-        over = [] if self.algebraic else [m.t]
-        for feed in self.feeds:
-            unit = self._unit(1, 0, -1) if isinstance(feed, MolarFeed) else self._unit(0, 1, -1)
-            m.add_component(feed.flow, pyo.Param(*over, mutable=True, default=0.0, units=unit))
-            for name in _inputs_of(feed):
-                m.add_component(name, pyo.Param(mutable=True, units=self._unit(1, -1)))
-        volume = self.volume
-        if isinstance(volume, MolarVolumes):
-            for name in volume.inert:
-                m.add_component(name, pyo.Param(mutable=True, units=self._unit(1)))
-            inside = {self._quantity[s]: v for s, v in volume.of.items()}
-            m.mixing = pyo.Constraint(
-                m.t,
-                rule=lambda m, t: (
-                    m.V[t]
-                    == sum(v * m.component(n)[t] for n, v in inside.items())
-                    + sum(v * m.component(n) for n, v in volume.inert.items())
-                ),
-            )
-        elif volume is None:
-            flows = [m.component(f.flow) for f in self.feeds]
-            self._add_balance(m, "V", lambda t: sum(flow[t] for flow in flows))
-
-    def _slope(self, m: Any, t: float, species: str) -> Any:
-        entering: Any = 0
-        for feed in (f for f in self.feeds if species in _fed_by(f)):
-            flow, of = m.component(feed.flow), _fed_by(feed)[species]
-            inside = m.component(of) if isinstance(of, str) else float(of)
-            entering = entering + (flow if self.algebraic else flow[t]) * inside
-        return _volume(m, t) * super()._slope(m, t, species) + entering
-
-    def _fed(self, m: Any) -> dict[str, Any]:
-        return {f.species: m.component(f.flow) for f in self.feeds if isinstance(f, MolarFeed)}
-
-    def _names(self) -> list[str]:
-        flows = [name for f in self.feeds for name in (f.flow, *_inputs_of(f))]
-        inert = list(self.volume.inert) if isinstance(self.volume, MolarVolumes) else []
-        given = [self.volume] if isinstance(self.volume, str) else []
-        return [*super()._names(), *self._quantity.values(), "V", *flows, *inert, *given]
-
-
-def _volume(m: Any, t: float) -> Any:
-    return m.V[t] if m.V.is_indexed() else m.V
-
-
-def _fed_by(feed: MolarFeed | Stream) -> Mapping[str, float | str]:
-    """Species -> how much of it the flow carries."""
-    return {feed.species: 1.0} if isinstance(feed, MolarFeed) else feed.of
-
-
-def _inputs_of(feed: MolarFeed | Stream) -> list[str]:
-    """Names of inputs that are concentrations of a stream."""
-    return [c for c in _fed_by(feed).values() if isinstance(c, str)]

@@ -40,14 +40,23 @@ def value_at(
 
     end  `time.monotonic()` at which integration stops
     """
-    box, total = Boxes.around(point[:, None], point[:, None]), exactly(np.zeros(1))
+    low, high = values_at(experiments, point[None], end)
+    return float(low[0]), float(high[0])
+
+
+def values_at(
+    experiments: Sequence[Replay], points: FloatArray, end: float = np.inf
+) -> tuple[FloatArray, FloatArray]:
+    """`value_at` for many points (k, n_parameters): lower and upper bounds (k,)."""
+    box, total = Boxes.around(points.T, points.T), exactly(np.zeros(len(points)))
     with np.errstate(all="ignore"):
         for experiment in experiments:
-            rows = residuals(experiment, box, replace(PRECISE, end=end), np.inf, np.zeros(1))
+            known = np.zeros(len(points))
+            rows = residuals(experiment, box, replace(PRECISE, end=end), np.inf, known)
             for c, e in zip(rows.c[0], rows.e, strict=True):
                 total = total + outward(c - e, c + e).square()
-    high = float(total.high[0])
-    return max(float(total.low[0]), 0.0), high if np.isfinite(high) else np.inf
+    low, high = np.maximum(np.nan_to_num(total.low, nan=0.0), 0.0), total.high
+    return low, np.where(np.isfinite(high), high, np.inf)
 
 
 SWEEPS = 12  # of coordinate descent
@@ -288,8 +297,11 @@ def _once(
     rows = everything(experiments, boxes, effort, cut)
     with np.errstate(all="ignore"):
         seems = (rows.c[0] ** 2).sum(axis=0) < cut * (1 - 1e-9)
-    middles = boxes.center[:, seems & np.isfinite(rows.e).all(axis=0)].T
-    better = next((p for p in middles if value_at(experiments, p)[1] < cut), None)
+    middles = boxes.center.T[owner]  # what a contraction keeps says nothing about its slabs
+    seems &= np.isfinite(rows.e).all(axis=0)
+    mine = seems[owner] & ((claims.low <= middles) & (middles <= claims.high)).all(axis=1)
+    candidates = boxes.center[:, np.unique(owner[mine])].T
+    better = next((p for p in candidates if value_at(experiments, p)[1] < cut), None)
     open_ = np.flatnonzero(~(rows.sum[owner] >= cut))  # also where it is no number
     if not len(open_) or better is not None:
         return claims[open_], better, len(distinct)

@@ -4,6 +4,13 @@
 2. the sum of squares at its parameters is not above its objective (validated integration);
 3. on every leaf and everything a contraction cut off it is not below its lower bound (likewise).
 
+Of a likelihood region (`region.py`) also:
+
+4. its cut is not below what the data and the level of confidence come to;
+5. on every leaf, and everything a contraction cut off, that is not open and does not lie in one of
+   its boxes the sum of squares is not below the cut;
+6. points said to belong to it do: their sum of squares is not above the level of the lower bound.
+
 Bounds are compared as the doubles they are. Nothing else in a certificate is believed.
 """
 
@@ -11,19 +18,21 @@ import enum
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import read_json
 from igpe.core.markup import Rows, Shown
 from igpe.problem.problem import Problem
-from igpe.proofs.checker.confirm import Claims, confirm, value_at
-from igpe.proofs.checker.experiments import replays
+from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at, values_at
+from igpe.proofs.checker.experiments import Replay, replays
+from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
 from igpe.proofs.checker.rows import Effort
 
 
@@ -58,6 +67,7 @@ class Verified(Shown):
     leaves       parts of the box the certificate speaks of: leaves, and slabs that were cut off
     subdivided   how many of them the checker had to cut further;  boxes  how many it integrated
     seconds      it took
+    region       what is shown of a likelihood region, if the certificate is about one
     """
 
     verdict: Verdict
@@ -69,6 +79,7 @@ class Verified(Shown):
     subdivided: int
     boxes: int
     seconds: float
+    region: str = ""
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.VERIFIED
@@ -83,8 +94,9 @@ class Verified(Shown):
     def sentence(self) -> str:
         """Sentence for users: what was shown, or where it failed."""
         if self.verdict is Verdict.VERIFIED:
+            about = f"Verified: {self.region}. No" if self.region else "Verified: no"
             return (
-                f"Verified: no parameters in the box have a sum of squares below "
+                f"{about} parameters in the box have a sum of squares below "
                 f"{self.lower_bound:.9g}; that of the certificate's parameters is at most "
                 f"{self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} parts of the box "
                 f"were proved again with outward rounding, {self.boxes} integrations, "
@@ -104,6 +116,7 @@ class Verified(Shown):
         return [], [self.sentence]
 
 
+LEAVES = ("bound", "open", "within")
 FORMAT = "igpe dynamic certificate 1"
 Corner = tuple[float, ...]
 
@@ -113,7 +126,7 @@ class BoxNode:
     """One box of the tree.
 
     reason    split, contracted (one child, nothing better in the rest), bound (nothing better in
-              it) or open
+              it), within (in a box of the region) or open
     children  indices of nodes that come later
     """
 
@@ -131,6 +144,7 @@ class Tree:
     lower_bound  sum of squares >= it everywhere in the box
     nodes        node 0 is the root
     sizes        quantity -> relative standard deviation, where the problem does not have any
+    likelihood   what is said of a likelihood region, if anything is
     """
 
     unknowns: tuple[str, ...]
@@ -141,6 +155,7 @@ class Tree:
     lower_bound: float
     nodes: tuple[BoxNode, ...]
     sizes: Mapping[str, float] = field(default_factory=dict)
+    likelihood: RegionClaim | None = None
 
     def faults(self) -> Iterator[tuple[int, str]]:
         """Places where the leaves do not cover the box: the node, and the fault."""
@@ -151,6 +166,8 @@ class Tree:
         yield from ((k, "it is the child of two boxes") for k, n in parents.items() if n > 1)
         for k, node in self._reached():
             wrong = _fault(node, [self.nodes[i] for i in node.children])
+            if not wrong and self.likelihood is not None:
+                wrong = self.likelihood.fault_of_leaf(node.reason, node.low, node.high)
             if wrong:
                 yield k, wrong
 
@@ -161,7 +178,7 @@ class Tree:
         """
         parts = []
         for k, node in self._reached():
-            own = [(node.low, node.high)] if node.reason in ("bound", "open") else []
+            own = [(node.low, node.high)] if node.reason in LEAVES else []
             if node.reason == "contracted":
                 own += slabs(node, self.nodes[node.children[0]])
             parts += [(k, (node.low, node.high, *part)) for part in own]
@@ -169,6 +186,20 @@ class Tree:
         numbers = np.array([k for k, _ in parts], dtype=np.intp)
         a, b, c, d = corners.transpose(1, 0, 2)
         return Claims(a, b, c, d, numbers)
+
+    def above_cut(self, claims: Claims) -> BoolArray:
+        """(n_claims,) which must exceed the cut of a likelihood region, not the lower bound."""
+        if self.likelihood is None:
+            return np.zeros(len(claims), dtype=bool)
+        is_open = np.array([self.nodes[k].reason == "open" for k in claims.number], dtype=bool)
+        return ~(is_open | self.likelihood.is_inside(claims))
+
+    @property
+    def open_share(self) -> float:
+        """Share of the box's volume that open leaves take."""
+        claims = self.claims()
+        is_open = [self.nodes[k].reason == "open" for k in claims.number]
+        return self.share(claims[np.array(is_open, dtype=bool)])
 
     def region(self, low: Iterable[float], high: Iterable[float], why: str) -> UnprovedRegion:
         """A box with the names of the unknowns."""
@@ -206,7 +237,7 @@ def _fault(node: BoxNode, children: list[BoxNode]) -> str:
     """Fault of a node and its children; empty if there is none."""
     if any(a > b for a, b in zip(node.low, node.high, strict=True)):
         return "its bounds are crossed"
-    if node.reason in ("bound", "open"):
+    if node.reason in LEAVES:
         return "it is a leaf with children" if children else ""
     if node.reason == "contracted" and len(children) != 1:
         return f"it is contracted to {len(children)} boxes"
@@ -254,7 +285,10 @@ def read_tree(source: Any) -> Tree:
         objective, bound = _finite(data["objective"]), _finite(data["lower_bound"])
         given = data.get("relative_sigma", {}).items()
         sizes = {str(name): _finite(size) for name, size in given}
-        return Tree(unknowns, low, high, p, objective, bound, nodes, sizes)
+        region = read_region(data, lambda c: _corner(c, len(unknowns)), _finite)
+        if region is None and any(node.reason == "within" for node in nodes):
+            raise ValueError("boxes are called within, but it has no regions")
+        return Tree(unknowns, low, high, p, objective, bound, nodes, sizes, region)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
             f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
@@ -286,7 +320,7 @@ def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
         raise ValueError(f"a child of node {k} does not come later")
-    if data["reason"] not in ("split", "contracted", "bound", "open"):
+    if data["reason"] not in ("split", "contracted", *LEAVES):
         raise ValueError(f"node {k} has the reason {data['reason']!r}")
     return BoxNode(_corner(data["lower"], n), _corner(data["upper"], n), data["reason"], children)
 
@@ -326,34 +360,94 @@ def verify(
     begin = time.monotonic()
     tree, end = read_tree(certificate), begin + seconds
     _require_same(tree, problem)
-    given = replays(_weighted(tree, problem))
+    problem = _weighted(tree, problem)
+    given = replays(problem)
     objective = value_at(given, np.array(tree.point), end)
     refuted, open_ = _faults(tree, objective, timed_out=time.monotonic() >= end)
-    claims, outcome = None, None
+    threshold = _threshold(tree, problem, given)
+    if threshold is not None and not refuted:
+        wrong, doubtful = _region_faults(tree, threshold, given, end)
+        refuted, open_ = wrong, open_ + doubtful
+    claims, outcomes = None, list[Confirmed]()
     if not refuted and not open_:
         claims = tree.claims()
-        rest, bound = end - time.monotonic(), tree.lower_bound
-        with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
-            outcome = confirm(given, claims, bound, replace(effort, end=end), rest)
-        if outcome.better is not None:
-            why = f"these parameters have a sum of squares below {bound:.9g}"
-            refuted = [tree.region(outcome.better, outcome.better, why)]
-        elif len(outcome.left) or not objective[1] <= tree.objective:
-            why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
-            pairs = zip(outcome.left.low[:SHOWN], outcome.left.high[:SHOWN], strict=True)
-            open_ = [tree.region(*pair, why) for pair in pairs]
-            open_ = open_ or [tree.region(tree.point, tree.point, why)]
+        outcomes, refuted = _confirmed(tree, claims, given, replace(effort, end=end))
+        why = f"no proof within {seconds:g} s that the sum of squares is above the bound"
+        pairs = [pair for o in outcomes for pair in zip(o.left.low, o.left.high, strict=True)]
+        open_ = [tree.region(*pair, why) for pair in pairs[:SHOWN]]
+        if not (open_ or objective[1] <= tree.objective):
+            open_ = [tree.region(tree.point, tree.point, why)]
+    proved = ""
+    if tree.likelihood is not None and threshold is not None:
+        is_open = tree.open_share > 0
+        proved = tree.likelihood.sentence(tree.unknowns, threshold.degrees, is_open=is_open)
     return Verified(
         Verdict.REFUTED if refuted else Verdict.NOT_CONFIRMED if open_ else Verdict.VERIFIED,
         lower_bound=tree.lower_bound,
         objective=objective,
         regions=tuple(refuted or open_),
-        volume=0.0 if refuted or outcome is None else tree.share(outcome.left),
+        volume=0.0 if refuted else sum(tree.share(o.left) for o in outcomes),
         leaves=0 if claims is None else len(claims),
-        subdivided=0 if outcome is None else outcome.subdivided,
-        boxes=0 if outcome is None else outcome.boxes,
+        subdivided=sum(o.subdivided for o in outcomes),
+        boxes=sum(o.boxes for o in outcomes),
         seconds=time.monotonic() - begin,
+        region=proved,
     )
+
+
+Regions = list[UnprovedRegion]
+
+
+def _confirmed(
+    tree: Tree, claims: Claims, given: Sequence[Replay], effort: Effort
+) -> tuple[list[Confirmed], Regions]:
+    """What of the claims was confirmed, and parameters that refute one of them."""
+    outcomes, above = [], tree.above_cut(claims)
+    cut = tree.lower_bound if tree.likelihood is None else tree.likelihood.cut
+    for own, level in ((above, cut), (~above, tree.lower_bound)):
+        if not own.any():
+            continue
+        rest = effort.end - time.monotonic()
+        with np.errstate(all="ignore"):  # what overflows is unbounded, and cut further
+            outcome = confirm(given, claims[own], level, effort, rest)
+        outcomes.append(outcome)
+        if outcome.better is not None:
+            why = f"these parameters have a sum of squares below {level:.9g}"
+            return outcomes, [tree.region(outcome.better, outcome.better, why)]
+    return outcomes, []
+
+
+def _threshold(tree: Tree, problem: Problem, given: Sequence[Replay]) -> Threshold | None:
+    if tree.likelihood is None:
+        return None
+    return tree.likelihood.threshold(problem, given, np.array(tree.point))
+
+
+def _region_faults(
+    tree: Tree, threshold: Threshold, given: Sequence[Replay], end: float
+) -> tuple[Regions, Regions]:
+    """What refutes a likelihood region, its tree apart, and what leaves it not confirmed."""
+    region = tree.likelihood
+    assert region is not None, "there is a threshold"
+    bounds = tree.low, tree.high
+    wrong = [tree.region(*f) for f in region.faults_of_numbers(threshold, tree.objective, bounds)]
+    if why := region.fault_of_openness(tree.open_share):
+        wrong.append(tree.region(*bounds, why))
+    claimed = [(p, part.objective) for part in region.parts for p in [part.point]]
+    level = threshold.above(tree.lower_bound)
+    claimed += [(p, level) for part in region.parts for p in part.inside]
+    if wrong or not claimed:
+        return wrong, []
+    low, high = values_at(given, np.array([p for p, _ in claimed]), end)
+    doubtful = []
+    for (p, most), least, top in zip(claimed, low, high, strict=True):
+        if least > most:
+            why = f"the sum of squares of these parameters is {least:.9g}, not up to {most:.9g}"
+            wrong.append(tree.region(p, p, why))
+        elif not top <= most:
+            why = f"the sum of squares of these parameters could be enclosed to [{least}, {top}]"
+            doubtful.append(tree.region(p, p, f"{why}, which is to be up to {most:.9g}"))
+    return wrong, doubtful
 
 
 def _require_same(tree: Tree, problem: Problem) -> None:
@@ -390,9 +484,6 @@ def _weighted(tree: Tree, problem: Problem) -> Problem:
         for e in problem.experiments
     ]
     return problem.weighted(sizes, relative=True)
-
-
-Regions = list[UnprovedRegion]
 
 
 def _faults(

@@ -241,24 +241,33 @@ class BranchAndBound(Checked):
         else:
             task = SearchTask(problem, self.gap, degree)
             status = parallel_search(search, best, task, backend, deadline, tell=report)
-        others = [("", np.nan, f"prior or jump {k + 1}") for k in range(dynamic.unmeasured.size)]
         return DynamicCertificate(
-            unknowns=problem.box.names,
-            lower=_numbers(problem.box.lower),
-            upper=_numbers(problem.box.upper),
-            parameters=_numbers(best.point),
-            objective=best.objective,
-            lower_bound=search.lower_bound,
-            cut=search.cut,
-            gap_wanted=self.gap,
-            status=status,
-            seconds=time.perf_counter() - began,
-            examined=search.examined,
-            open_share=search.open_share,
-            rows=(*others, *(label for run in dynamic.experiments for label in run.labels)),
-            tree=tuple(map(_tree_box, search.tree)),
-            relative_sigma=problem.relative_sigma,
+            **certificate_fields(problem, best, search, status, began), gap_wanted=self.gap
         )
+
+
+def certificate_fields(
+    problem: Problem, best: Incumbent, search: BoxSearch, status: Status, began: float
+) -> dict[str, Any]:
+    """What every certificate holds of a search that is over, but for what was asked for."""
+    runs, count = best.dynamic.experiments, best.dynamic.unmeasured.size
+    others = [("", np.nan, f"prior or jump {k + 1}") for k in range(count)]
+    return {
+        "unknowns": problem.box.names,
+        "lower": _numbers(problem.box.lower),
+        "upper": _numbers(problem.box.upper),
+        "parameters": _numbers(best.point),
+        "objective": best.objective,
+        "lower_bound": search.lower_bound,
+        "cut": search.cut,
+        "status": status,
+        "seconds": time.perf_counter() - began,
+        "examined": search.examined,
+        "open_share": search.open_share,
+        "rows": (*others, *(label for run in runs for label in run.labels)),
+        "tree": tuple(map(_tree_box, search.tree)),
+        "relative_sigma": problem.relative_sigma,
+    }
 
 
 @takes_problem

@@ -36,13 +36,14 @@ class BoxNode:
     """One box of the tree.
 
     reason    "split", "contracted" (outside its child nothing is below the cut), "bound" (nothing
-              in it is), "open" (not decided)
+              in it is), "open" (not decided), "within" (inside a certified region)
     bound     proven on the sum of squares over the box
     rows      how many leading residuals were enclosed
     multipliers  of the residuals, where the bound is theirs
     depth     how many boxes lie around it
     skips_tube  whether Mueller bounds can be spared
     axis      to split along where trial splits would choose, as the parent's left it; -1: none
+    cut       what it was examined against
     """
 
     lower: FloatArray
@@ -55,11 +56,13 @@ class BoxNode:
     depth: int = 0
     skips_tube: bool = False
     axis: int = -1
+    cut: float = np.inf
 
 
 _Split: TypeAlias = tuple[int, tuple[float, float], int]
 """Along which axis, what is known of the two halves, and their own axis (-1: none)."""
 NO_BOUNDS = 0.0, 0.0
+Halves: TypeAlias = tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
 
 @dataclass
@@ -135,37 +138,50 @@ class BoxSearch:
         bound, last = self._open[0]
         k = -last  # of equal bounds the youngest
         node = self.tree[k]
-        if bound > self.cut:
+        cut, reason = self._goal(node)
+        if bound > cut:
             heapq.heappop(self._open)
-            node.reason = "bound"
+            node.reason = reason
             return
         bounds = self.enclosure.examine(
             node.lower,
             node.upper,
-            self.cut,
+            cut,
             with_tube=not node.skips_tube,
             known=node.bound,
             most=STEPS + STEPS_DEEPER * node.depth,
         )
         node.skips_tube = node.skips_tube or bounds.skips_tube
         self.examined += 1
-        if bounds.middle * (1 + 1e-9) < self.cut:
-            cut = self.better(0.5 * (node.lower + node.upper))
-            self.cut = self.cut if cut is None else min(cut, self.cut)
+        self._look(node, bounds.middle)
         children = self._decided(k, bounds)
         heapq.heappop(self._open)
         for child in children:
             heapq.heappush(self._open, (self.tree[child].bound, -child))
 
+    def _goal(self, node: BoxNode) -> tuple[float, str]:
+        """What the sum of squares must exceed for a box to be done with, and the reason then."""
+        return self.cut, "bound"
+
+    def _look(self, node: BoxNode, middle: float) -> None:
+        """Search from the middle of a box whose sum of squares `middle` is below the cut."""
+        if middle * (1 + 1e-9) < self.cut:
+            cut = self.better(0.5 * (node.lower + node.upper))
+            self.cut = self.cut if cut is None else min(cut, self.cut)
+
+    def _halves(self, node: BoxNode, axis: int) -> Halves | None:
+        return split(node.lower, node.upper, axis)
+
     def _decided(self, k: int, bounds: BoxBounds) -> list[int]:
         """Enter the bounds of node k into the tree; return its open children."""
         node = self.tree[k]
-        done = bounds.is_empty or bounds.bound > self.cut
+        cut, reason = self._goal(node)
+        done = bounds.is_empty or bounds.bound > cut
         # what is beyond the cut was not enclosed: of that no more is known
-        node.bound = max(node.bound, self.cut if done else bounds.bound)
-        node.rows = bounds.rows
-        if done or node.bound > self.cut:
-            node.reason = "bound"
+        node.bound = max(node.bound, cut if done else bounds.bound)
+        node.rows, node.cut = bounds.rows, cut
+        if done or node.bound > cut:
+            node.reason = reason
             node.multipliers = bounds.multipliers if bounds.multipliers.any() else None
             return []
         wide = node.upper > node.lower
@@ -179,7 +195,7 @@ class BoxSearch:
                 return [child]
             k, node = child, self.tree[child]
         axis, known, following = self._where(node, bounds)
-        halves = split(node.lower, node.upper, axis)
+        halves = self._halves(node, axis)
         if halves is None:
             return []
         node.children = [
@@ -197,10 +213,11 @@ class BoxSearch:
         bound: float = 0.0,
         axis: int = -1,
     ) -> int:
-        known = min(max(parent.bound, bound), self.cut)
+        cut, reason = self._goal(parent)
+        known = min(max(parent.bound, bound), cut)
         child = BoxNode(lower, upper, known, skips_tube=parent.skips_tube, axis=axis)
         child.depth = parent.depth + 1
-        child.reason = "bound" if bound > self.cut else "open"
+        child.reason = reason if bound > cut else "open"
         self.tree.append(child)
         return len(self.tree) - 1
 
@@ -239,9 +256,7 @@ def _width(lower: FloatArray, upper: FloatArray) -> FloatArray:
     return np.where(upper > lower, upper - lower, 1.0)
 
 
-def split(
-    lower: FloatArray, upper: FloatArray, axis: int
-) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]] | None:
+def split(lower: FloatArray, upper: FloatArray, axis: int) -> Halves | None:
     """The two halves of a box; None if it is too narrow to have any.
 
     Positive unknowns span orders of magnitude.

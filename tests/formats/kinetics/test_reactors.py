@@ -270,7 +270,7 @@ REFUSED = {
     ),
     "amounts": (lambda: semibatch(volume=1.0, amounts="{}"), "concentrations"),
     "inlet": (lambda: kinetics.Cstr(["A -> B"], inlet={"X": 1.0}), "inlet has \\['X'\\]"),
-    "dilution": (lambda: kinetics.Cstr(["A -> B"], dilution=None), "give a name, or a number"),
+    "dilution": (lambda: kinetics.Cstr(["A -> B"], dilution=None), "name of an input, or a number"),
     "flow and laws": (lambda: kinetics.Cstr(["A -> B"], algebraic=["B"]), "flow through a Cstr"),
     "molar volume": (lambda: kinetics.MolarVolumes({"A": -1.0}), "0 or more"),
 }

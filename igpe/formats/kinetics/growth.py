@@ -1,0 +1,141 @@
+"""Growth of cells and what it needs. Yields are those of `Reaction`.
+
+Source: Bailey and Ollis, Biochemical Engineering Fundamentals, 2nd ed. (1986), chapter 7.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, ClassVar
+
+from igpe.formats.kinetics.laws import Concentrations, Equation, RateLaw
+from igpe.formats.kinetics.temperature import CONCENTRATION, NONE, PER_TIME, Constant, value
+
+
+class _Growth(RateLaw):
+    """growth*X*(a factor of S)*product of c/(K + c)*product of K/(K + c)."""
+
+    listed: ClassVar = ("limits", "inhibitors")
+    actors: ClassVar = ("substrate", "biomass")
+    role: ClassVar = "substrate"
+    growth: Constant
+    limits: Mapping[str, Constant]
+    inhibitors: Mapping[str, Constant]
+
+    def check(self, equation: Equation) -> None:
+        super().check(equation)
+        self._only(equation, "biomass", right=True)
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        x = c[self._only(equation, "biomass", right=True)]
+        slower = prod(c[s] / (value(k, m, t) + c[s]) for s, k in self.limits.items())
+        slower *= prod(value(k, m, t) / (value(k, m, t) + c[s]) for s, k in self.inhibitors.items())
+        factor = self._factor(m, t, c[self._only(equation)], x)
+        return value(self.growth, m, t) * factor * slower * x
+
+    def _factor(self, m: Any, t: float, s: Any, x: Any) -> Any:
+        raise NotImplementedError
+
+
+FURTHER = {"limits": CONCENTRATION, "inhibitors": CONCENTRATION}
+
+
+@dataclass(frozen=True)
+class Monod(_Growth):
+    """growth*S/(half + S)*X: the rate at which biomass X grows on S, of "S -> X".
+
+    growth      largest specific rate of growth, 1/time
+    half        concentration of half of it
+    substrate   S; may be left out where the left side is one species
+    biomass     X; may be left out where the right side is one species
+    limits      further species that growth needs, such as oxygen -> constant K: factors c/(K + c)
+    inhibitors  species that slow growth, such as a product -> constant K: factors K/(K + c)
+
+    Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
+    """
+
+    dimensions: ClassVar = {"growth": PER_TIME, "half": CONCENTRATION, **FURTHER}
+    growth: Constant
+    half: Constant
+    substrate: str | None = None
+    biomass: str | None = None
+    limits: Mapping[str, Constant] = field(default_factory=dict)
+    inhibitors: Mapping[str, Constant] = field(default_factory=dict)
+
+    def _factor(self, m: Any, t: float, s: Any, x: Any) -> Any:
+        return s / (value(self.half, m, t) + s)
+
+
+@dataclass(frozen=True)
+class Haldane(_Growth):
+    """growth*S/(half + S + S^2/excess)*X: growth on a substrate that inhibits.
+
+    excess  constant of inhibition by the substrate
+
+    See `Monod` for the others. Source: Andrews, Biotechnol. Bioeng. 10 (1968) 707, eq. 3.
+    """
+
+    dimensions: ClassVar = {
+        "growth": PER_TIME,
+        "half": CONCENTRATION,
+        "excess": CONCENTRATION,
+        **FURTHER,
+    }
+    growth: Constant
+    half: Constant
+    excess: Constant
+    substrate: str | None = None
+    biomass: str | None = None
+    limits: Mapping[str, Constant] = field(default_factory=dict)
+    inhibitors: Mapping[str, Constant] = field(default_factory=dict)
+
+    def _factor(self, m: Any, t: float, s: Any, x: Any) -> Any:
+        return s / (value(self.half, m, t) + s + s**2 / value(self.excess, m, t))
+
+
+@dataclass(frozen=True)
+class Contois(_Growth):
+    """growth*S/(crowding*X + S)*X: growth that dense cells slow down.
+
+    crowding  substrate per biomass at half the rate, in units of S over X
+
+    See `Monod` for the others. Source: Contois, J. Gen. Microbiol. 21 (1959) 40, eq. 8.
+    """
+
+    dimensions: ClassVar = {"growth": PER_TIME, "crowding": NONE, **FURTHER}
+    growth: Constant
+    crowding: Constant
+    substrate: str | None = None
+    biomass: str | None = None
+    limits: Mapping[str, Constant] = field(default_factory=dict)
+    inhibitors: Mapping[str, Constant] = field(default_factory=dict)
+
+    def _factor(self, m: Any, t: float, s: Any, x: Any) -> Any:
+        return s / (value(self.crowding, m, t) * x + s)
+
+
+@dataclass(frozen=True)
+class Maintenance(RateLaw):
+    """demand*X, or demand*X*S/(half + S): substrate that cells need without growing, of "S ->".
+
+    demand     substrate per biomass and time
+    biomass    X
+    substrate  S; may be left out where the left side is one species
+    half       concentration below which the demand falls, so that S stays positive
+
+    Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.
+    """
+
+    dimensions: ClassVar = {"demand": PER_TIME, "half": CONCENTRATION}
+    actors, role = ("substrate", "biomass"), "substrate"
+    demand: Constant
+    biomass: str
+    substrate: str | None = None
+    half: Constant | None = None
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        needed = value(self.demand, m, t) * c[self.biomass]
+        if self.half is None:
+            return needed
+        s = c[self._only(equation)]
+        return needed * s / (value(self.half, m, t) + s)

@@ -1,0 +1,152 @@
+"""Heat balances of reactors, and their jackets.
+
+Source: Fogler, Elements of Chemical Reaction Engineering, 5th ed. (2016), chapters 11 to 13.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from igpe.core.arguments import is_finite, shown
+from igpe.core.errors import ModelError
+from igpe.formats.kinetics.temperature import (
+    MOLAR_ENERGY,
+    TEMPERATURE,
+    Constant,
+    Dimension,
+    require_constant,
+    value,
+)
+
+JACKET = "T_jacket"  # the model's name of the jacket's temperature, K
+CAPACITY = Dimension(energy=1, kelvin=-1)
+
+
+@dataclass(frozen=True)
+class Jacket:
+    """A jacket with a heat balance of its own: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
+    T_jacket)/capacity. `T_jacket` is a state.
+
+    capacity  heat capacity of all that is in the jacket, J/K; by volume of the reactor where the
+              exchange is
+    flow      what flows through over what is inside, 1/time: name of an input over time, or a
+              number
+    inlet     temperature of what flows in, K: name of an input over time, or a number
+    """
+
+    capacity: Constant
+    flow: str | float = 0.0
+    inlet: str | float = 0.0
+
+    def __post_init__(self) -> None:
+        require_constant("Jacket's capacity", self.capacity)
+        for role in ("flow", "inlet"):
+            require_input(f"Jacket's {role}", getattr(self, role))
+
+
+@dataclass(frozen=True)
+class HeatBalance:
+    """The temperature T as a state: capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T),
+    and what flows in.
+
+    heats     heat of each reaction, J/mol, negative where heat is set free (an enthalpy of
+              reaction): name of a parameter, or a number
+    capacity  heat capacity of the content by volume, J/(volume K)
+    exchange  heat transfer coefficient times area (UA), J/(time K); by volume of the reactor for
+              all but `Semibatch`
+    jacket    temperature of the jacket, K: name of an input over time, a number, or `Jacket`
+    feed      temperature of what flows in, K: name of an input over time, or a number. For Cstr and
+              the streams of Semibatch; a MolarFeed brings no heat
+
+    Heat capacities do not change with composition and temperature.
+
+    raises ModelError for what is no constant, and for a jacket without exchange
+    """
+
+    heats: Sequence[Constant]
+    capacity: Constant
+    exchange: Constant = 0.0
+    jacket: str | float | Jacket | None = None
+    feed: str | float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.heats, str) or not isinstance(self.heats, Sequence):
+            raise ModelError(
+                f"The heats are {shown(self.heats)}; give a list with one for each reaction: "
+                "heats=['dH1', -5e4]."
+            )
+        for k, heat in enumerate(self.heats, start=1):
+            require_constant(f"The heat of reaction {k}", heat)
+        require_constant("HeatBalance's capacity", self.capacity)
+        require_constant("HeatBalance's exchange", self.exchange)
+        if (self.jacket is None) != (self.exchange == 0.0):
+            raise ModelError(
+                f"HeatBalance has exchange={self.exchange!r} and jacket={shown(self.jacket)}; give "
+                "both, exchange='UA' and jacket='T_j', or none of them."
+            )
+        for role in ("jacket", "feed"):
+            given = getattr(self, role)
+            if given is not None and not isinstance(given, Jacket):
+                require_input(f"HeatBalance's {role}", given)
+
+    @property
+    def constants(self) -> list[tuple[Constant, Dimension]]:
+        """All constants, with their dimensions."""
+        capacity = CAPACITY._replace(volume=-1)
+        exchange = CAPACITY._replace(time=-1)
+        own = [(self.capacity, capacity), (self.exchange, exchange)]
+        if isinstance(self.jacket, Jacket):
+            own.append((self.jacket.capacity, CAPACITY))
+        return [*((heat, MOLAR_ENERGY) for heat in self.heats), *own]
+
+    @property
+    def inputs(self) -> dict[str, Dimension]:
+        """Names of inputs over time, with their dimensions."""
+        temperature, jacket = Dimension(kelvin=1), self.jacket
+        given: dict[Any, Dimension] = {self.feed: temperature}
+        if isinstance(jacket, Jacket):
+            given |= {jacket.inlet: temperature, jacket.flow: Dimension(time=-1)}
+        else:
+            given[jacket] = temperature
+        return {name: d for name, d in given.items() if isinstance(name, str)}
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of the temperatures that are states."""
+        return (TEMPERATURE, JACKET) if isinstance(self.jacket, Jacket) else (TEMPERATURE,)
+
+    def slopes(
+        self, m: Any, t: float, rates: Sequence[Any], *, volume: Any, inflow: Any
+    ) -> Iterator[Any]:
+        """Slopes of the `states`.
+
+        rates   of all reactions, mol per volume and time
+        volume  by which the exchange is divided
+        inflow  what flows in over what is there, 1/time
+        """
+        now, jacket = m.component(TEMPERATURE)[t], self.jacket
+        gained = -sum(value(h, m, t) * r for h, r in zip(self.heats, rates, strict=True))
+        passed: Any = 0
+        if jacket is not None:
+            is_state = isinstance(jacket, Jacket)
+            outside = m.component(JACKET)[t] if is_state else at(jacket, m, t)
+            passed = value(self.exchange, m, t) * (outside - now)
+            gained = gained + passed / volume
+        slope = gained / value(self.capacity, m, t)
+        if self.feed is not None:
+            slope = slope + inflow * (at(self.feed, m, t) - now)
+        yield slope
+        if isinstance(jacket, Jacket):
+            renewed = at(jacket.flow, m, t) * (at(jacket.inlet, m, t) - m.component(JACKET)[t])
+            yield renewed - passed / value(jacket.capacity, m, t)
+
+
+def at(given: Any, m: Any, t: float) -> Any:
+    """An input over time, or a number."""
+    return m.component(given)[t] if isinstance(given, str) else float(given)
+
+
+def require_input(role: str, given: Any) -> None:
+    """Raise ModelError unless it is a name or a number."""
+    if not ((isinstance(given, str) and given.isidentifier()) or is_finite(given)):
+        raise ModelError(f"{role} is {shown(given)}; give the name of an input, or a number.")

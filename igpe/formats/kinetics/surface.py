@@ -1,0 +1,141 @@
+"""Reactions on the surface of a catalyst.
+
+Source: Froment, Bischoff and De Wilde, Chemical Reactor Analysis and Design, 3rd ed. (2011),
+chapter 2.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+from igpe.core.arguments import is_finite, shown
+from igpe.core.errors import ModelError
+from igpe.formats.kinetics.laws import Concentrations, Equation, RateLaw, plain
+from igpe.formats.kinetics.temperature import (
+    PER_CONCENTRATION,
+    Constant,
+    Dimension,
+    concentration,
+    value,
+)
+
+
+class _Surface(RateLaw):
+    """constant*(reactants - products/equilibrium)/(1 + sum of K*c)^sites.
+
+    An adsorbed reactant counts by K*c, one that comes from the fluid by c.
+    """
+
+    dimensions: ClassVar = {"adsorption": PER_CONCENTRATION}
+    listed: ClassVar = ("adsorption",)
+    constant: Constant
+    adsorption: Mapping[str, Constant]
+    dissociative: Iterable[str]
+    sites: float | None
+    equilibrium: Constant | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        split = () if isinstance(self.dissociative, str) else tuple(self.dissociative)
+        kind = type(self).__name__
+        if (not split and self.dissociative != ()) or not set(split) <= set(self.adsorption):
+            raise ModelError(
+                f"{kind}'s dissociative is {shown(self.dissociative)}; wanted a tuple of species "
+                f"of its adsorption, {list(self.adsorption)}."
+            )
+        if not self.adsorption:
+            raise ModelError(f"{kind} needs a species that adsorbs: adsorption={{'A': 'K_A'}}.")
+        if not (self.sites is None or (is_finite(self.sites) and self.sites >= 0)):
+            raise ModelError(f"{kind}'s sites are {shown(self.sites)}; give a number, as 2.")
+
+    def check(self, equation: Equation) -> None:
+        self._check_direction(equation, back="equilibrium")
+        if not equation.left:
+            raise ModelError(f"{type(self).__name__} needs reactants on the left side.")
+        self._check_sides([s for s in equation.left if s in self.adsorption], equation)
+
+    def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
+        raise NotImplementedError
+
+    def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
+        """The constants; that of the reaction by the reactants that come from the fluid."""
+        fluid = sum(n for s, n in equation.left.items() if s not in self.adsorption)
+        balance = sum(equation.right.values()) - sum(equation.left.values())
+        own: list[tuple[Constant, Dimension]] = [(self.constant, concentration(1 - fluid, -1))]
+        if self.equilibrium is not None:
+            own.append((self.equilibrium, concentration(balance)))
+        return own + super().constants(equation)
+
+    def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
+        bound = {s: value(k, m, t) for s, k in self.adsorption.items()}
+        cover = {
+            s: (k * c[s]) ** 0.5 if s in self.dissociative else k * c[s] for s, k in bound.items()
+        }
+        constant = value(self.constant, m, t)
+        scale = prod(bound[s] ** plain(n) for s, n in equation.left.items() if s in bound)
+        driving = prod(c[s] ** plain(n) for s, n in equation.left.items())
+        if self.equilibrium is not None:
+            back = prod(c[s] ** plain(n) for s, n in equation.right.items())
+            driving = driving - back / value(self.equilibrium, m, t)
+        return constant * scale * driving / (1 + sum(cover.values())) ** self._sites(equation)
+
+    def _sites(self, equation: Equation) -> int | float:
+        """As given, or one for each adsorbed reactant, two where it falls apart."""
+        if self.sites is not None:
+            return plain(float(self.sites))
+        split = set(self.dissociative)
+        taken = (n * (1 + (s in split)) for s, n in equation.left.items() if s in self.adsorption)
+        return plain(sum(taken))
+
+
+@dataclass(frozen=True)
+class LangmuirHinshelwood(_Surface):
+    """constant*product of K*c of the reactants/(1 + sum of K*c)^sites: all reactants adsorb.
+
+    constant      rate constant of the surface reaction
+    adsorption    species that adsorb, products and inert ones too -> constant K, 1/concentration
+    dissociative  those that fall apart as they adsorb: sqrt(K*c) in the sum
+    sites         exponent; by default one for each reactant, two for one that falls apart
+    equilibrium   constant of the whole reaction, if it goes back: products/equilibrium is taken
+                  from the reactants
+
+    Source: Hougen and Watson, Ind. Eng. Chem. 35 (1943) 529.
+    """
+
+    constant: Constant
+    adsorption: Mapping[str, Constant]
+    dissociative: Iterable[str] = ()
+    sites: float | None = None
+    equilibrium: Constant | None = None
+
+    def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
+        if len(adsorbed) < len(equation.left):
+            raise ModelError(
+                f"LangmuirHinshelwood needs a constant of adsorption of each of "
+                f"{list(equation.left)}; where one comes from the fluid, use EleyRideal."
+            )
+
+
+@dataclass(frozen=True)
+class EleyRideal(_Surface):
+    """constant*K*c of the adsorbed reactants*c of the others/(1 + sum of K*c)^sites.
+
+    One reactant at least adsorbs, one comes from the fluid. See `LangmuirHinshelwood` for the
+    fields.
+
+    Source: Eley and Rideal, Proc. R. Soc. A 178 (1941) 429.
+    """
+
+    constant: Constant
+    adsorption: Mapping[str, Constant]
+    dissociative: Iterable[str] = ()
+    sites: float | None = None
+    equilibrium: Constant | None = None
+
+    def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
+        if not 0 < len(adsorbed) < len(equation.left):
+            raise ModelError(
+                f"EleyRideal needs reactants that adsorb and others that do not; of "
+                f"{list(equation.left)} adsorb {adsorbed}."
+            )

@@ -1,0 +1,216 @@
+"""What a certificate says of a likelihood region, and what of that is wrong at once.
+
+Nothing is believed: the threshold follows from the data and the level, points from integration, and
+what the tree's leaves must show from where they lie. A leaf outside of all regions must exceed the
+threshold, whatever it is called.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.errors import DataError
+from igpe.problem.problem import Problem
+from igpe.proofs.checker.confirm import Claims
+from igpe.proofs.checker.experiments import Replay
+
+Corner = tuple[float, ...]
+ROUNDING = 1e-12  # relative, of sums of numbers in the file
+
+
+class Threshold(NamedTuple):
+    """The level S (1 + factor) + term of a least sum of squares S.
+
+    degrees  of freedom of the residuals; 0 where standard deviations are known
+    """
+
+    factor: float
+    term: float
+    degrees: int
+
+    def above(self, least: float) -> float:
+        """The level, to rounding."""
+        return least * (1 + self.factor) + self.term
+
+
+@dataclass(frozen=True)
+class PartClaim:
+    """One box of the region: it holds `point`, whose sum of squares is at most `objective`.
+
+    inside  points that belong to the region
+    """
+
+    low: Corner
+    high: Corner
+    point: Corner
+    objective: float
+    inside: tuple[Corner, ...]
+
+    def holds(self, low: Any, high: Any) -> bool:
+        """Whether a box lies in this one."""
+        return bool((np.array(self.low) <= low).all() and (np.array(high) <= self.high).all())
+
+
+@dataclass(frozen=True)
+class RegionClaim:
+    """Outside of the parts, and of open leaves, every sum of squares is at least `cut`.
+
+    level, simultaneous  of confidence: premises
+    degrees, rise        what they come to, as the file has it
+    undecided            (low, high) around the open leaves outside of the parts, or nothing
+    is_finished          whether it says that nothing is open
+    open_share           of the box's volume, as the file has it
+    """
+
+    level: float
+    simultaneous: bool
+    degrees: float
+    rise: float
+    cut: float
+    parts: tuple[PartClaim, ...]
+    undecided: tuple[Corner, ...]
+    is_finished: bool
+    open_share: float
+
+    def threshold(
+        self, problem: Problem, experiments: Sequence[Replay], point: FloatArray
+    ) -> Threshold:
+        """By chi squared where standard deviations are known, else by F.
+
+        raises  DataError without degrees of freedom
+        """
+        count = len(point) if self.simultaneous else 1
+        if problem.sigma_known:
+            return Threshold(0.0, float(special.chdtri(count, 1 - self.level)), 0)
+        rows = sum(len(column) for e in experiments for column, _, _ in e.rows)
+        free = (problem.box.lower < point) & (point < problem.box.upper)
+        degrees = rows - int(np.count_nonzero(free))
+        if degrees <= 0:
+            raise DataError(
+                f"The certificate is of a likelihood region, but {rows} measurements of unknown "
+                f"errors and {int(np.count_nonzero(free))} free unknowns define none."
+            )
+        quantile = float(special.fdtri(count, degrees, self.level))
+        return Threshold(count * quantile / degrees, 0.0, degrees)
+
+    def is_inside(self, claims: Claims) -> BoolArray:
+        """(n_claims,) which lie in a part."""
+        inside = np.zeros(len(claims), dtype=bool)
+        for part in self.parts:
+            inside |= ((part.low <= claims.low) & (claims.high <= part.high)).all(axis=1)
+        return inside
+
+    def faults_of_numbers(
+        self, threshold: Threshold, objective: float, bounds: tuple[Corner, Corner]
+    ) -> Iterator[tuple[Corner, Corner, str]]:
+        """What is wrong with the file's numbers: a box, and why. `objective` as certified."""
+        low, high = bounds
+        least = threshold.above(objective)
+        if self.degrees != threshold.degrees:
+            yield low, high, f"it has {threshold.degrees} degrees of freedom, not {self.degrees:g}"
+        if not self.cut >= least:
+            yield low, high, f"the region reaches up to {least:.9g}, its cut is {self.cut:.9g}"
+        if not objective + self.rise >= least * (1 - ROUNDING):
+            why = f"the sum of squares may rise by {least - objective:.9g}, not {self.rise:.9g}"
+            yield low, high, why
+        if not objective + self.rise <= self.cut * (1 + ROUNDING):
+            yield low, high, f"its rise of {self.rise:.9g} leads above its cut {self.cut:.9g}"
+        for k in range(len(self.parts)):
+            yield from self._faults_of_part(k, bounds)
+
+    def _faults_of_part(
+        self, k: int, bounds: tuple[Corner, Corner]
+    ) -> Iterator[tuple[Corner, Corner, str]]:
+        part = self.parts[k]
+        crossed = any(a > b for a, b in zip(part.low, part.high, strict=True))
+        if crossed or not _holds(bounds, part.low, part.high):
+            yield part.low, part.high, f"region {k + 1} is no box within the bounds"
+        for p in (part.point, *part.inside):
+            if not part.holds(p, p):
+                yield p, p, f"these parameters lie outside of region {k + 1}, whose they are"
+        for other in self.parts[:k]:
+            if (np.maximum(part.low, other.low) <= np.minimum(part.high, other.high)).all():
+                yield part.low, part.high, f"region {k + 1} is not separate from others"
+
+    def fault_of_leaf(self, reason: str, low: Corner, high: Corner) -> str:
+        """What is wrong with where a leaf lies; empty if nothing is."""
+        if reason not in ("within", "open"):
+            return ""
+        if any(part.holds(low, high) for part in self.parts):
+            return ""
+        if reason == "within":
+            return "it is called within, and lies in none of the regions"
+        if not self.undecided or not _holds(self.undecided, low, high):
+            return "it is open, and lies outside of what the certificate calls undecided"
+        return ""
+
+    def fault_of_openness(self, share: float) -> str:
+        """What is wrong with what the file says of open leaves, which take a share of the box."""
+        if share > 0 and self.is_finished:
+            return "the certificate says that nothing is open, but some boxes are"
+        if share > self.open_share * (1 + 1e-6) + ROUNDING:
+            return f"{100 * share:.3g} % of the box is open, not {100 * self.open_share:.3g} %"
+        return ""
+
+    def sentence(self, unknowns: Sequence[str], degrees: int, *, is_open: bool) -> str:
+        """What is proved where nothing is wrong."""
+        law = f"F with {degrees} degrees of freedom" if degrees else "chi squared"
+        of = "all unknowns together" if self.simultaneous else "each unknown by itself"
+        open_ = " or in boxes that are not decided" * is_open
+        known = [k + 1 for k, part in enumerate(self.parts) if part.inside]
+        boxes = "; ".join(
+            f"({k + 1}) " + ", ".join(
+                f"{n} in [{a:.6g}, {b:.6g}]"
+                for n, a, b in zip(unknowns, part.low, part.high, strict=True)
+            )
+            for k, part in enumerate(self.parts)
+        )  # fmt: skip
+        held = f"; points of ({'), ('.join(map(str, known))}) belong to it" if known else ""
+        return (
+            f"the {100 * self.level:g} % likelihood region ({of}, {law}, sums of squares below "
+            f"{self.cut:.9g}) lies in {boxes or 'no box'}{open_}{held}"
+        )
+
+
+def _holds(outer: tuple[Corner, ...], low: Corner, high: Corner) -> bool:
+    pairs = zip(outer[0], low, high, outer[1], strict=True)
+    return all(a <= b and c <= d for a, b, c, d in pairs)
+
+
+def read_region(data: Mapping[str, Any], corner: Any, finite: Any) -> RegionClaim | None:
+    """The claims of a file; None if it is about the optimum alone.
+
+    corner, finite  (value) -> the same, checked;  raises what they raise
+    """
+    if "regions" not in data:
+        return None
+    parts = tuple(
+        PartClaim(
+            low=corner(one["lower"]),
+            high=corner(one["upper"]),
+            point=corner(one["parameters"]),
+            objective=finite(one["objective"]),
+            inside=tuple(corner(p) for p in one["inside"]),
+        )
+        for one in data["regions"]
+    )
+    if not 0 < finite(data["level"]) < 1 or not isinstance(data["simultaneous"], bool):
+        raise ValueError(f"level {data['level']!r} and simultaneous {data['simultaneous']!r}")
+    undecided = tuple(corner(c) for c in data["undecided"])
+    if len(undecided) not in (0, 2):
+        raise ValueError("what is undecided is no box")
+    return RegionClaim(
+        level=finite(data["level"]),
+        simultaneous=data["simultaneous"],
+        degrees=finite(data["degrees"]),
+        rise=finite(data["rise"]),
+        cut=finite(data["cut"]),
+        parts=parts,
+        undecided=undecided,
+        is_finished=data["status"] == "OPTIMAL_WITHIN_GAP",
+        open_share=finite(data["open_share"]),
+    )

@@ -1,0 +1,276 @@
+"""What `igpe.certify_region` proved: where parameters that explain the data may and may not lie."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError
+from igpe.core.json_form import Form, made, restored
+from igpe.core.markup import Rows, number
+from igpe.results.dynamic_certificate import STOPPED, DynamicCertificate
+from igpe.results.plots.axes import Plot
+from igpe.results.plots.certified_region import plot_certified_intervals
+
+ROUNDED = 1e-6  # of the rise, which is rounded up
+LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"
+
+
+@dataclass(frozen=True)
+class SeparateRegion:
+    """One of the boxes outside of which no parameters explain the measurements well enough.
+
+    lower, upper  (n,) of the box
+    parameters    (n,) the best point known in it;  objective: proven upper bound there
+    inside        points (n,) that are proved to belong to the region: the lowest and the highest
+                  value known of each unknown. Empty: no point of the box is proved to belong to it
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    parameters: tuple[float, ...]
+    objective: float
+    inside: tuple[tuple[float, ...], ...]
+
+    @property
+    def inner(self) -> FloatArray:
+        """(2, n) lowest and highest value of each unknown that is proved; NaN where none is."""
+        points = np.array(self.inside)
+        if not points.size:
+            return np.full((2, len(self.lower)), np.nan)
+        return np.stack([points.min(axis=0), points.max(axis=0)])
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
+    """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
+
+    The region is all parameters whose sum of squares is at most S_min + rise, S_min being the least
+    within the bounds. `cut` exceeds that: outside of `regions`, and of boxes that are not decided,
+    every sum of squares is at least `cut`; within them it is at least `lower_bound`. The other
+    fields are those of a certificate of the optimum.
+
+    level         of confidence, 0.95
+    simultaneous  whether for all unknowns together, else for each one by itself
+    degrees       of freedom of the residuals, where standard deviations are unknown; else 0
+    rise          allowed rise of the sum of squares above `objective`, rounded up
+    precision     that was asked for, as a share of each interval's width
+    regions       separate boxes that hold the region
+    undecided     (lower, upper) of the smallest box around all boxes that are not decided and
+                  belong to none of the regions; empty if there are none
+    """
+
+    level: float
+    simultaneous: bool
+    degrees: int
+    rise: float
+    precision: float
+    regions: tuple[SeparateRegion, ...]
+    undecided: tuple[tuple[float, ...], ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each region and unknown.
+
+        outer_lower, outer_upper  proved to hold the region
+        inner_lower, inner_upper  values that are proved to belong to it; NaN if none are
+        below, above              whether the data limit the unknown on that side: "limited",
+                                  "reaches its bound" (they do not) or "not decided"
+        """
+        rows = []
+        for k, one in enumerate(self.regions):
+            low, high = self._outer(one)
+            inner = one.inner
+            for j, name in enumerate(self.unknowns):
+                ends = (self.lower[j], self.upper[j])
+                values = low[j], inner[0, j], inner[1, j], high[j]
+                below = _side(values[0] > ends[0], values[1] == ends[0])
+                above = _side(values[3] < ends[1], values[2] == ends[1])
+                rows.append((k + 1, name, *values, below, above))
+        heads = [
+            "region",
+            "name",
+            "outer_lower",
+            "inner_lower",
+            "inner_upper",
+            "outer_upper",
+            "below",
+            "above",
+        ]
+        return pd.DataFrame(rows, columns=heads)
+
+    def _outer(self, one: SeparateRegion) -> tuple[FloatArray, FloatArray]:
+        low, high = np.array(one.lower), np.array(one.upper)
+        if self.undecided:
+            low, high = np.minimum(low, self.undecided[0]), np.maximum(high, self.undecided[1])
+        return low, high
+
+    @property
+    def intervals(self) -> pd.DataFrame:
+        """One row for each unknown, over all regions: the four ends, and `identifiable`.
+
+        identifiable  True: proved, the data limit it on both sides within its bounds;
+                      False: proved, they do not; None: neither is proved
+        """
+        frame, rows = self.to_frame(), {}
+        for name, own in frame.groupby("name", sort=False):
+            sides = [*own["below"], *own["above"]]
+            is_limited = None if UNDECIDED in sides else True
+            rows[name] = (
+                own["outer_lower"].min(),
+                own["inner_lower"].min(),
+                own["inner_upper"].max(),
+                own["outer_upper"].max(),
+                False if REACHED in sides else is_limited,
+            )
+        heads = ["outer_lower", "inner_lower", "inner_upper", "outer_upper", "identifiable"]
+        made_of = pd.DataFrame.from_dict(rows, orient="index", columns=heads, dtype=object)
+        return made_of.astype(dict.fromkeys(heads[:4], float)).rename_axis("name")
+
+    @property
+    def known(self) -> int:
+        """How many of the regions are proved to hold parameters that belong to them."""
+        return sum(bool(one.inside) for one in self.regions)
+
+    @property
+    def sentence(self) -> str:
+        """What is proved, and of what."""
+        return " ".join(self._sentences("with the bounds " + self._bounds_in_words()))
+
+    def _bounds_in_words(self) -> str:
+        bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
+        return ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds)
+
+    def _sentences(self, where: str) -> list[str]:
+        about = (
+            f"The {100 * self.level:g} % likelihood region "
+            f"({'all unknowns together' if self.simultaneous else 'each unknown by itself'}, "
+            f"sum of squares up to {self.objective + self.rise:.6g}, "
+            f"{self.objective:.6g} + {self.rise:.4g} by "
+            f"{f'F with {self.degrees} degrees of freedom' if self.degrees else 'chi squared'})"
+        )
+        stopped = STOPPED.get(self.status, "")
+        lines = [f"{about} {where}: {self._count()}{stopped}."]
+        if not self.closed:
+            lines.append(f"{100 * self.open_share:.3g} % of the bounds is not decided.")
+        lines += self._verdicts()
+        if self._premise:
+            lines.append(self._premise.strip())
+        return lines
+
+    def _count(self) -> str:
+        many, known = len(self.regions), self.known
+        if not self.closed:
+            return f"{_counted(many, 'region')} found so far; others may exist"
+        if known < many:
+            return (
+                f"it lies in {_counted(many, 'box')} and nowhere else; {known} of them are proved "
+                "to hold a part of it (proved)"
+            )
+        if many == 1:
+            return "one box holds it, and no second region exists (proved)"
+        nth = {2: "third", 3: "fourth", 4: "fifth"}.get(many, "further one")
+        return f"{_words(many)} separate regions; no {nth} exists (proved)"
+
+    def _verdicts(self) -> list[str]:
+        by = self.intervals["identifiable"]
+        good = [str(n) for n, v in by.items() if v is True]
+        lines = []
+        if good:
+            more = " in each region" if len(self.regions) > 1 else ""
+            lines.append(
+                f"Practically identifiable within the bounds{more} (proved): {', '.join(good)}."
+            )
+        frame, reached = self.to_frame(), []
+        for side, word, end in (("below", "lower", self.lower), ("above", "upper", self.upper)):
+            names = list(dict.fromkeys(frame["name"][frame[side] == REACHED]))
+            reached += [f"{n} ({word} bound {end[self.unknowns.index(n)]:g})" for n in names]
+        if reached:
+            lines.append(f"The data set no limit within the bounds (proved): {', '.join(reached)}.")
+        open_ = [str(n) for n, v in by.items() if v is None]
+        if open_:
+            lines.append(f"Not decided whether the data limit {', '.join(open_)}.")
+        return lines
+
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        tables: list[Rows] = []
+        frame = self.to_frame()
+        for k, one in enumerate(self.regions):
+            head = f"region {k + 1}" if len(self.regions) > 1 else ""
+            rows: list[tuple[str, ...]] = [(head, "best", "lower end in", "upper end in", "")]
+            own = frame[frame["region"] == k + 1]
+            for value, (_, row) in zip(one.parameters, own.iterrows(), strict=True):
+                rows.append(_cells(value, row))
+            tables.append(rows)
+        return tables, self._sentences("within these bounds")
+
+    @property
+    def inner_level(self) -> float:
+        """Sum of squares up to which parameters are proved to belong to the region."""
+        if not self.degrees:
+            return self.lower_bound + self.rise * (1 - ROUNDED)
+        return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))
+
+    def plot(self, axes: Any = None) -> Plot:
+        """Outer and inner ends of all intervals; `igpe.proofs.pave` draws the plane of two."""
+        return plot_certified_intervals(self, axes)
+
+    @classmethod
+    def form(cls) -> Form:
+        """How stored ones are known, and the entries that they must have."""
+        above = super().form()
+        own = ("level", "simultaneous", "degrees", "rise", "cut", "regions")
+        return above._replace(entries=(*above.entries, *own))
+
+    @classmethod
+    def of_entries(cls, stored: Mapping[str, Any]) -> "CertifiedRegion":
+        """Undo `entries`. Raises DataError for numbers that prove nothing."""
+        base = vars(DynamicCertificate.of_entries(stored))
+        own = [f.name for f in fields(cls) if f.name not in base and f.name != "regions"]
+        given = {n: stored[n] for n in own if n in stored}
+        boxes = tuple(_region(one) for one in restored(stored["regions"]))
+        region = made(cls, given, base | {"regions": boxes})
+        if not all(math.isfinite(v) for v in (region.level, region.rise)):
+            raise DataError(
+                "The certificate's level or rise is not a finite number, so that it proves "
+                "nothing. Run igpe.certify_region again."
+            )
+        return region
+
+
+def _side(is_limited: bool, is_reached: bool) -> str:
+    if is_limited:
+        return LIMITED
+    return REACHED if is_reached else UNDECIDED
+
+
+def _cells(value: float, row: pd.Series) -> tuple[str, ...]:
+    width = row["outer_upper"] - row["outer_lower"]
+    ends = [row[c] for c in ("outer_lower", "inner_lower", "inner_upper", "outer_upper")]
+    gap = min((b - a for a, b in (ends[:2], ends[2:]) if b > a), default=width / 1e4)
+    low0, low1, high0, high1 = (number(v, gap) if math.isfinite(v) else "?" for v in ends)
+    reached = [
+        f"{word} bound reached"
+        for side, word in (("below", "lower"), ("above", "upper"))
+        if row[side] == REACHED
+    ]
+    lower, upper = f"[{low0}, {low1}]", f"[{high0}, {high1}]"
+    return str(row["name"]), number(value, width / 10), lower, upper, ", ".join(reached)
+
+
+def _words(count: int) -> str:
+    return {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}.get(count, str(count))
+
+
+def _counted(count: int, what: str) -> str:
+    plural = {"box": "boxes"}.get(what, what + "s")
+    return f"one {what}" if count == 1 else f"{_words(count) if count else 'no'} {plural}"
+
+
+def _region(stored: Mapping[str, Any]) -> SeparateRegion:
+    corner = {n: tuple(stored[n]) for n in ("lower", "upper", "parameters")}
+    inside = tuple(tuple(p) for p in stored["inside"])
+    return SeparateRegion(**corner, objective=stored["objective"], inside=inside)

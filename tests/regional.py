@@ -1,0 +1,77 @@
+"""Small problems whose likelihood regions are known: by formulas, mirrored, without limits."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+from pyomo import dae
+
+import igpe
+
+TIMES = np.array([0.2, 0.5, 1.0, 1.5, 2.5, 4.0])
+SIGMA = 0.02
+TRUTH = {"k1": 0.4, "k2": 2.0}
+BOUNDS = {"k1": (0.0, 8.0), "k2": (0.0, 8.0)}
+
+
+def two_decays(times: Any) -> Any:
+    """y = exp(-k1 t) + exp(-k2 t): mirror images fit alike."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.a, m.b, m.y = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(m.t)
+    m.da, m.db = dae.DerivativeVar(m.a), dae.DerivativeVar(m.b)
+    m.k1, m.k2 = pyo.Var(bounds=(0, 8)), pyo.Var(bounds=(0, 8))
+    m.one = pyo.Constraint(m.t, rule=lambda m, t: m.da[t] == -m.k1 * m.a[t])
+    m.two = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == -m.k2 * m.b[t])
+    m.sum = pyo.Constraint(m.t, rule=lambda m, t: m.y[t] == m.a[t] + m.b[t])
+    return m
+
+
+def one_decay(times: Any) -> Any:
+    """x' = -(k1 + k2) x: only the sum is determined."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.y = pyo.Var(m.t)
+    m.dy = dae.DerivativeVar(m.y)
+    m.k1, m.k2 = pyo.Var(bounds=(0, 8)), pyo.Var(bounds=(0, 8))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == -(m.k1 + m.k2) * m.y[t])
+    return m
+
+
+def measured(y: Any, seed: int = 3) -> pd.DataFrame:
+    """The measurements, with normal errors."""
+    noise = SIGMA * np.random.default_rng(seed).standard_normal(len(TIMES))
+    return pd.DataFrame({"time": TIMES, "y": y + noise})
+
+
+def of_two(k1: Any, k2: Any) -> Any:
+    """What `two_decays` predicts, (..., n_times)."""
+    k1, k2 = np.asarray(k1)[..., None], np.asarray(k2)[..., None]
+    return np.exp(-k1 * TIMES) + np.exp(-k2 * TIMES)
+
+
+@cache
+def mirrored(*, known: bool = True, **bounds: Any) -> igpe.Problem:
+    """Two decays, with the standard deviation given or not."""
+    sigma = {"sigma": SIGMA} if known else {}
+    run = igpe.Experiment(
+        measured(of_two(**TRUTH)), start={"a": 1.0, "b": 1.0}, start_time=0.0, **sigma
+    )
+    return igpe.Problem(two_decays, parameters={**BOUNDS, **bounds}, experiments=[run])
+
+
+@cache
+def undetermined() -> igpe.Problem:
+    """One decay by the sum of two rates."""
+    data = measured(np.exp(-1.5 * TIMES))
+    run = igpe.Experiment(data, start={"y": 1.0}, start_time=0.0, sigma=SIGMA)
+    return igpe.Problem(one_decay, parameters=BOUNDS, experiments=[run])
+
+
+def squares(points: Any, *, known: bool = True) -> Any:
+    """Sum of squares of `mirrored` at points (k, 2), by the formula."""
+    data = measured(of_two(**TRUTH))["y"].to_numpy()
+    residual = (of_two(points[:, 0], points[:, 1]) - data) / (SIGMA if known else 1.0)
+    return (residual**2).sum(axis=1)
