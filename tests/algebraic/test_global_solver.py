@@ -119,9 +119,7 @@ def test_a_condition_on_a_measured_state_is_estimated_without_a_solver() -> None
         m.dX = dae.DerivativeVar(m.X)
         m.drying = pyo.Constraint(
             m.t,
-            rule=lambda m, t: (
-                m.dX[t] == -pyo.Expr_if(m.X[t] > m.Xc, m.R, m.R * m.X[t] / m.Xc)
-            ),
+            rule=lambda m, t: m.dX[t] == -pyo.Expr_if(m.X[t] > m.Xc, m.R, m.R * m.X[t] / m.Xc),
         )
         return m
 
