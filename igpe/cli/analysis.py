@@ -123,7 +123,8 @@ def certify(
 ) -> None:
     """Prove that no parameters within the bounds fit better than the result, or than what is found.
 
-    With --region, prove where all parameters lie that explain the data well enough. Ctrl-C ends with what is proved so far.
+    With --region, prove where all parameters lie that explain the data well enough. Ctrl-C ends
+    with what is proved so far.
     """
     from igpe.core.status import Status
     from igpe.proofs.prover.certify import certify as prove
