@@ -286,9 +286,9 @@ def test_a_result_is_kept_shown_and_profiled(tmp_path: Any) -> None:
 
 
 REFUSED = {
-    "certify": lambda p, r: igpe.certify(p, r),
-    "bootstrap": lambda p, r: igpe.bootstrap(p, r),
-    "sample": lambda p, r: igpe.sample(p, r),
+    "certify": igpe.certify,
+    "bootstrap": igpe.bootstrap,
+    "sample": igpe.sample,
     "collocation": lambda p, r: igpe.Collocation().estimate(p, r.parameters),
     "multiple shooting": lambda p, r: igpe.MultipleShooting().estimate(p, r.parameters),
     "incremental": lambda p, r: igpe.IncrementalShooting().estimate(p, r.parameters),

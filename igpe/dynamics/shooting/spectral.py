@@ -14,7 +14,7 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.mixtures import Mixture, Separated, compressed, separated
+from igpe.numerics.mixtures import Mixture, Separated, linearised, separated
 from igpe.problem.problem import Problem
 from igpe.problem.spectra import Spectra
 
@@ -95,7 +95,7 @@ class SpectralBlock:
         amounts, slopes = self.amounts(trajectories), self.slopes(trajectories, size)
         if not (np.isfinite(amounts).all() and np.isfinite(slopes).all()):
             return Linearised(np.full(size, np.nan), np.full((size, size), np.nan))
-        at = compressed(separated(amounts, self.mixture), slopes)
+        at = linearised(amounts, slopes, self.mixture)
         return at._replace(offset=at.offset + self.outside)
 
     def separated(self, trajectories: Sequence[Trajectory]) -> Separated:
