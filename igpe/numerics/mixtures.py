@@ -60,7 +60,7 @@ class Mixture(NamedTuple):
         return np.asarray(~np.isnan(self.pure).any(axis=1))
 
 
-class Pattern(NamedTuple):
+class SignPattern(NamedTuple):
     """Columns of D with the same projection.
 
     columns  (m,) their places
@@ -76,7 +76,7 @@ class Pattern(NamedTuple):
     free: IntArray
 
 
-class Separated(NamedTuple):
+class Unmixed(NamedTuple):
     """The mixture at one C.
 
     spectra   (n + e, M), those of `extra` last
@@ -88,7 +88,7 @@ class Separated(NamedTuple):
 
     spectra: FloatArray
     error: FloatArray
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[SignPattern, ...]
     lost: BoolArray
     unwanted: tuple[FloatArray, FloatArray]
 
@@ -98,7 +98,7 @@ class Separated(NamedTuple):
         return float(np.vdot(self.error, self.error))
 
 
-def separated(c: FloatArray, mixture: Mixture) -> Separated:
+def separated(c: FloatArray, mixture: Mixture) -> Unmixed:
     """The best spectra for amounts c (N, n)."""
     n, known = c.shape[1], mixture.is_known
     spectra = np.zeros((n + mixture.extra.shape[1], mixture.data.shape[1]))
@@ -107,7 +107,7 @@ def separated(c: FloatArray, mixture: Mixture) -> Separated:
     free = np.flatnonzero(np.concatenate([~known, np.ones(mixture.extra.shape[1], dtype=bool)]))
     columns = np.hstack([c, mixture.extra])
     basis, unit, lost = _basis(columns[:, free])
-    every = Pattern(np.arange(left.shape[1]), basis, unit, free)
+    every = SignPattern(np.arange(left.shape[1]), basis, unit, free)
     patterns, best = [every], unit @ (basis.T @ left)
     signed = free < n
     if mixture.nonnegative and bool((best[signed] < 0).any()):
@@ -129,7 +129,7 @@ def separated(c: FloatArray, mixture: Mixture) -> Separated:
         patterns[0] = patterns[0]._replace(unit=np.pad(unit, ((0, 0), (0, mixture.varying))))
     every_lost = np.zeros(len(spectra), dtype=bool)
     every_lost[free] = lost
-    return Separated(spectra, error, tuple(patterns), every_lost, unwanted)
+    return Unmixed(spectra, error, tuple(patterns), every_lost, unwanted)
 
 
 def _basis(columns: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
@@ -146,8 +146,8 @@ def _basis(columns: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
 
 
 def _signed_patterns(
-    columns: FloatArray, left: FloatArray, every: Pattern, signed: BoolArray
-) -> Iterator[Pattern]:
+    columns: FloatArray, left: FloatArray, every: SignPattern, signed: BoolArray
+) -> Iterator[SignPattern]:
     """Columns of D by which spectra are free where those that are `signed` are non-negative."""
     used = columns[:, every.free]
     size = np.linalg.norm(used, axis=0)
@@ -156,7 +156,7 @@ def _signed_patterns(
     passive = nonnegative_sets(small, every.basis.T @ left, signed)
     for chosen, columns_of in _sets(passive):
         basis, unit, _ = _basis(used[:, chosen])
-        yield Pattern(columns_of, basis, unit, every.free[chosen])
+        yield SignPattern(columns_of, basis, unit, every.free[chosen])
 
 
 def _sets(passive: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
@@ -219,7 +219,7 @@ def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray) -> FloatArr
     return x
 
 
-def moved_rows(one: Separated, slopes: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+def moved_rows(one: Unmixed, slopes: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
     """For each pattern r Q (N, p) and J Q (N, p, n_k) of the top of the file.
 
     slopes  (N, n, n_k) derivative of C by the unknowns
@@ -269,7 +269,7 @@ def _fewer_rows(
     return r[:, :n], by, shorter, float(np.vdot(rest, rest))
 
 
-def compressed(one: Separated, slopes: FloatArray) -> Linearised:
+def compressed(one: Unmixed, slopes: FloatArray) -> Linearised:
     """`linearised` where the mixture is separated already."""
     k = slopes.shape[2]
     rows = [
