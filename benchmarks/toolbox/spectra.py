@@ -1,6 +1,6 @@
 """Spectra: KIPET's tutorial systems, a large case, coverage, and SciPy with an inner NNLS.
 
-    python benchmarks/toolbox/spectra.py [SECTION ...] [--draws N] [--signs free,nonnegative] [--json FILE]
+    python benchmarks/toolbox/spectra.py [SECTION ...] [--draws N] [--signs free] [--json FILE]
 
 systems   every system of `spectra_cases.py` by `igpe.estimate` with defaults and no start: how far
           its sum of squares is above that of a search from the truth, and that at the truth above

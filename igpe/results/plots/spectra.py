@@ -40,7 +40,7 @@ def _pure(ax: Any, one: SpectralFit) -> None:
     ax.set_xlabel("wavelength")
     where = f" ({listed(one.experiments)})" if len(one.experiments) > 1 else ""
     ax.set_ylabel(f"pure spectrum{where}")
-    ax.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _residuals(ax: Any, one: SpectralFit, time_unit: str) -> None:
