@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -24,6 +24,7 @@ from igpe.problem.inputs import (
     read_inputs,
     require_overlap,
 )
+from igpe.problem.losses import NormalPrior
 from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
@@ -118,8 +119,26 @@ class Unknown(Suggesting):
             )
 
 
-Start: TypeAlias = float | str | Unknown
-"""A start value: a number (known), the name of a parameter, or `Unknown` (estimated)."""
+REACH = 8.0  # deviations about the mean, to which a number known with an error is sought
+
+
+@dataclass(frozen=True)
+class Uncertain(Unknown):
+    """An unknown that is known with an error: its bounds hold all that the prior leaves likely."""
+
+    prior: NormalPrior = field(kw_only=True)
+
+    @classmethod
+    def of(cls, prior: NormalPrior) -> "Uncertain":
+        """The unknown of a prior, within its limits."""
+        near = (prior.mean - REACH * prior.deviation, prior.mean + REACH * prior.deviation)
+        low, high = max(near[0], prior.lower), min(near[1], prior.upper)
+        return cls(low, high, float(np.clip(prior.mean, low, high)), prior=prior)
+
+
+Start: TypeAlias = float | str | Unknown | NormalPrior
+"""A start value: a number (known), the name of a parameter, `Unknown` (estimated), or a
+`NormalPrior`: known with an error, and estimated with that knowledge."""
 StartProfile: TypeAlias = Callable[..., float] | Mapping[Any, float]
 """Start values of all members of an indexed variable by their indices, such as positions: a
 function, or a mapping or Series, which is linear between positions."""
@@ -160,7 +179,8 @@ class Experiment(Suggesting):
 
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
                 path of a CSV, Excel or Parquet file with such a table
-    start       state -> number (known), parameter name, or `Unknown(lower, upper)` (estimated);
+    start       state -> number (known), parameter name, `Unknown(lower, upper)` (estimated), or
+                `igpe.losses.NormalPrior(mean, deviation)` (known with this error);
                 states left out start where the model says (a fixed value or an equation). The name
                 of an indexed variable stands for all members, with a number or a profile over
                 their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
@@ -169,7 +189,8 @@ class Experiment(Suggesting):
     inputs      columns of `data` by the names of inputs: ["T"]; or name -> such a column, number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
-                `time`. A column that is an input is not measured
+                `time`. A column that is an input is not measured. A `NormalPrior` is a constant
+                input known with this error: a parameter that each experiment has for itself
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
     steady      the experiment starts where its model comes to rest from `start`: True, under the
@@ -241,8 +262,12 @@ class Experiment(Suggesting):
         self.events = read_events(events, self.start_time)
         self.steady = read_steady(steady)
         self._conditions |= {"events": self.events, "steady": steady}
-        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(given, table))
-        self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
+        self.uncertain_inputs = _uncertain(given)
+        exact = {n: v for n, v in given.items() if n not in self.uncertain_inputs}
+        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(exact, table))
+        self._conditions["inputs"] = {  # other data have other rows
+            n: self.inputs.get(n, v) for n, v in given.items()
+        }
         for role, one in self.inputs.items():
             if isinstance(given[role], (pd.Series, pd.DataFrame)) and isinstance(one, Table):
                 require_overlap(role, one, self.start_time, float(self.times[-1]))
@@ -253,7 +278,10 @@ class Experiment(Suggesting):
         return {n: dict(v) if isinstance(v, MappingProxyType) else v for n, v in state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        closed = ("start", "inputs", "units", "error_models", "estimated_sigma")
+        closed = (
+            *("start", "inputs", "uncertain_inputs"),
+            *("units", "error_models", "estimated_sigma"),
+        )
         self.__dict__.update(state | {n: MappingProxyType(state[n]) for n in closed})
 
     def with_data(self, data: Data, *, one_of_several: bool = False) -> "Experiment":
@@ -407,16 +435,25 @@ def _own(key: str, value: Any, names: list[str], name: str) -> Any:
     return value if is_of_states else value[name]
 
 
+def _uncertain(inputs: Mapping[str, Any]) -> Mapping[str, Uncertain]:
+    """The inputs that are known with an error."""
+    known = {n: Uncertain.of(v) for n, v in inputs.items() if isinstance(v, NormalPrior)}
+    return MappingProxyType(known)
+
+
 def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in start.items():
         is_profile = callable(value) or isinstance(value, (Mapping, pd.Series))
-        if not (is_profile or isinstance(value, (str, Unknown)) or is_finite(value)):
+        if not (is_profile or isinstance(value, (str, Unknown, NormalPrior)) or is_finite(value)):
             raise DataError(
                 f"The start value of '{name}' is {value!r}; give a finite number, the name of a "
                 "parameter, igpe.Unknown(lower, upper), or for all members of an indexed variable "
                 "a function or a Series of their indices."
             )
-    return {n: float(v) if is_finite(v) else v for n, v in start.items()}
+    read: dict[str, Any] = {
+        n: Uncertain.of(v) if isinstance(v, NormalPrior) else v for n, v in start.items()
+    }
+    return {n: float(v) if is_finite(v) else v for n, v in read.items()}
 
 
 def read_steady(given: Any) -> Mapping[str, float] | None:

@@ -88,6 +88,45 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
     return lowest, highest
 
 
+def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
+    """Names of inputs that are known with an error.
+
+    raises DataError if an experiment gives such an input without one
+    """
+    names = tuple(dict.fromkeys(n for e in experiments for n in e.uncertain_inputs))
+    for name in names:
+        if lacking := [e.name for e in experiments if name not in e.uncertain_inputs]:
+            raise DataError(
+                f"The input '{name}' is known with an error in some experiments, but not in "
+                f"{listed(lacking)}. Give it in all: inputs={{'{name}': igpe.losses.NormalPrior("
+                "mean, deviation)}; where it is exact, a small deviation."
+            )
+        if before := [e.name for e in experiments if name in (e.steady or {})]:
+            raise DataError(
+                f"The input '{name}' is known with an error, and has another value before the "
+                f"steady start of {listed(before)}. igpe supports one of both: give it as a number."
+            )
+    return names
+
+
+def check_uncertain(
+    names: Sequence[str], parameters: Sequence[str], instances: Sequence[Instance]
+) -> None:
+    """Raise ProblemError unless inputs known with an error are scalars, and no parameters."""
+    for name in names:
+        if name in parameters:
+            raise ProblemError(
+                f"'{name}' is an input known with an error, and among the parameters; leave it out "
+                "of the parameters."
+            )
+        if any(name not in i.scalars for i in instances):
+            raise ProblemError(
+                f"'{name}' is an input known with an error, but the model has no scalar of that "
+                f"name. An input that changes with time is exact; else write m.{name} = "
+                "pyo.Param(mutable=True, initialize=1.0), without the time as its index."
+            )
+
+
 def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     """The box, in which some parameters (or all their members) are sought in logarithms.
 
