@@ -1,6 +1,6 @@
 """Errors proportional to the true value: are estimates right on average, and intervals honest?
 
-    python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [--seeds N] [--quick]
+    python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [logs] [--seeds N] [--quick]
                                       [--json FILE]
 
 coverage  how often 95 % intervals hold the true value
@@ -10,7 +10,8 @@ fits      how often a problem is fitted until its weights stand still
 conditions  start values and inputs known with an error: how often 95 % intervals of each unknown
           hold the truth, in 500 draws, beside those that take the conditions as exact. The target
           is the 99.9 % band of the binomial distribution
---quick   20 draws of the conditions, no verdict
+logs      the same with log-normal errors
+--quick   20 draws of conditions and logs, no verdict
 """
 
 import argparse
@@ -28,7 +29,7 @@ import igpe
 from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
-from igpe.problem.losses import NormalPrior
+from igpe.problem.losses import LogNormal, NormalPrior
 from igpe.problem.noise.noise import Noise
 
 METHOD = igpe.SingleShooting(
@@ -179,6 +180,29 @@ def conditions(given: argparse.Namespace) -> Iterator[Row]:
         yield at_most(case, "reduced chi squared, mean", float(np.mean(squares)))
 
 
+def logs(given: argparse.Namespace) -> Iterator[Row]:
+    """Coverage with log-normal errors of 20 %."""
+    case, error = chain(), LogNormal(0.2)
+    draws = 20 if given.quick else DRAWS
+    low, high = 100 * binom.ppf([0.0005, 0.9995], draws, 0.95) / draws
+    inside = []
+    for seed in range(draws):
+        random, data = np.random.default_rng(seed), case.exact.copy()
+        for name in ("x1", "x2"):
+            data[name] *= np.exp(error.deviation * random.standard_normal(len(data)))
+        problem = case.problem(data, error)
+        found = METHOD.estimate(problem, case.truth)
+        errors, right = intervals(problem, found), problem.box.vector(case.truth)
+        inside.append((errors.lower <= right) & (right <= errors.upper))
+    for name, share in zip(problem.box.names, 100 * np.mean(inside, axis=0), strict=True):
+        figure = f"95 % intervals that hold {name}"
+        if given.quick:
+            yield at_most("log-normal, 20 %", figure, share, "%")
+        else:
+            yield at_least("log-normal, 20 %", figure, share, "%", low)
+            yield at_most("log-normal, 20 %", figure, share, "%", high)
+
+
 def bias(given: argparse.Namespace) -> Iterator[Row]:
     """Of the start of A, from the same measurements with different weights."""
     case, error = chain(), Noise(relative=0.2)
@@ -223,7 +247,7 @@ if __name__ == "__main__":
     command(
         __doc__,
         "Error models",
-        {"coverage": coverage, "bias": bias, "fits": fits, "conditions": conditions},
+        {"coverage": coverage, "bias": bias, "fits": fits, "conditions": conditions, "logs": logs},
         lambda parser: (
             parser.add_argument("--seeds", type=int, default=SEEDS),
             parser.add_argument("--quick", action="store_true"),

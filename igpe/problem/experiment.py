@@ -25,6 +25,7 @@ from igpe.problem.inputs import (
     require_overlap,
 )
 from igpe.problem.losses import NormalPrior
+from igpe.problem.members import in_logarithms
 from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
@@ -34,6 +35,7 @@ from igpe.problem.noise.sigma import (
     error_models,
     estimated_sigma,
     is_unknown,
+    log_normal,
     sigma_columns,
     sigma_of,
 )
@@ -199,7 +201,8 @@ class Experiment(Suggesting):
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
-                `EstimatedSigma(name)` is what the model computes and is estimated with the rest.
+                `EstimatedSigma(name)` is what the model computes and is estimated with the rest;
+                with `igpe.losses.LogNormal(deviation)` logarithms are compared.
                 None if unknown: of several quantities each counts by the size of its residuals in
                 all experiments (maximum likelihood); "equal" if unknown but the same for all
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
@@ -428,6 +431,18 @@ def experiment_of(
     return made
 
 
+def _logarithms(name: str, values: FloatArray) -> FloatArray:
+    """Natural logarithms of a column; raises DataError where a value has none."""
+    if (low := values <= 0).any():
+        row = int(np.flatnonzero(low)[0])
+        raise DataError(
+            f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
+            "which needs values above 0. Leave such values out (NaN), or give normal errors: "
+            f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
+        )
+    return np.log(values)
+
+
 def _own(key: str, value: Any, names: list[str], name: str) -> Any:
     if not isinstance(value, Mapping) or set(value) != set(names):
         return value
@@ -475,11 +490,16 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
 def _measurements(
     table: pd.DataFrame, times: FloatArray, columns: list[str], sigma: Sigma
 ) -> Measurements:
-    values = table[columns].to_numpy(dtype=float)
+    values = table[columns].to_numpy(dtype=float, copy=True)
+    logarithms = log_normal(columns, sigma)
     sigmas = np.column_stack([sigma_of(table, c, sigma) for c in columns])
     distinct, row_of = np.unique(times, return_inverse=True)
     row, column = np.nonzero(np.isfinite(values))
     check_sigma(columns, sigmas[row, column], column)
+    for place, name in enumerate(columns):
+        if name in logarithms:
+            values[:, place] = _logarithms(name, values[:, place])
+    names = tuple(in_logarithms(n) if n in logarithms else n for n in columns)
     return Measurements(
-        distinct, tuple(columns), row_of[row], column, values[row, column], sigmas[row, column]
+        distinct, names, row_of[row], column, values[row, column], sigmas[row, column]
     )

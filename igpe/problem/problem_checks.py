@@ -20,8 +20,9 @@ from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest, listed
 from igpe.problem.events import check_events
-from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.experiment import Experiment, Measurements, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
 from igpe.problem.units import conversion, converted, time_unit, unit_name
 
@@ -172,7 +173,7 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     measurements, result = experiment.measurements, copy.copy(experiment)
     models = dict(experiment.error_models)
     for name, given in experiment.units.items():
-        if name != "time" and name not in experiment.measured:
+        if name != "time" and not {name, in_logarithms(name)} & set(experiment.measured):
             raise DataError(
                 f"units are given for '{name}', which is not among {experiment.measured}."
             )
@@ -193,9 +194,22 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
                     "as a number."
                 )
             models[name] = models[name].scaled(factor)
-        measurements = converted(measurements, name, factor, offset)
+        measurements = _converted(measurements, name, factor, offset)
     result.measurements, result.error_models = measurements, MappingProxyType(models)
     return result
+
+
+def _converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
+    """The measurements with one column in another unit; logarithms are shifted."""
+    logarithm = in_logarithms(name)
+    if logarithm not in measurements.names:
+        return converted(measurements, name, factor, offset)
+    if offset != 0:
+        raise DataError(
+            f"The errors of '{name}' are log-normal, but the zero of its unit is not that of the "
+            "model's; give the data in the model's unit."
+        )
+    return converted(measurements, logarithm, 1.0, float(np.log(factor)))
 
 
 def _has_units(instance: Instance) -> bool:
