@@ -5,10 +5,10 @@ of samples. It proves nothing: the answer is the best of several starts (Houska 
 section 3: the problem is not convex, local optima work well).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import LinearConstraint, minimize
@@ -16,13 +16,11 @@ from scipy.stats import qmc
 
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.deadline import finishing
-from igpe.planning.design_problem import (
-    DesignProblem,
-)
-from igpe.planning.information import DesignInformation
+from igpe.planning.design_problem import DesignProblem, planned_name
+from igpe.planning.information import DesignInformation, RegularisedCriterion, UnknownSpace
 from igpe.planning.plan import PlannedExperiment
-from igpe.planning.planned_model import PlannedSensitivities
-from igpe.planning.sample_choice import SampleChoice, choose
+from igpe.planning.planned_model import PlannedModel
+from igpe.planning.sample_choice import SampleChoice, SamplingRules, choose
 
 ROUNDS = 6  # of numbers and samples in turn
 ENOUGH = 1e-4  # of an efficiency: a round that brings less is the last
@@ -42,22 +40,66 @@ class BestDesign(NamedTuple):
     complete: bool = True
 
 
+class PlannedRows(Protocol):
+    """Rows of planned experiments in one scenario, as `PlannedSensitivities` has them."""
+
+    def rows(self, design: FloatArray) -> FloatArray | None:
+        """(n_times, n_measured, n_rows, n) at a design (n_choices,); None where there are none."""
+        ...
+
+    def rows_and_slopes(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """The same with derivatives (..., n_choices) by the design."""
+        ...
+
+
+class SearchedDesign(Protocol):
+    """What is searched: `DesignProblem`, or that of rival models. A scenario is of its own kind."""
+
+    @property
+    def plan(self) -> PlannedModel:
+        """The choices with their bounds."""
+        ...
+
+    @property
+    def space(self) -> UnknownSpace:
+        """The unknowns."""
+        ...
+
+    @property
+    def allowed(self) -> SamplingRules:
+        """Which samples may be taken."""
+        ...
+
+    @property
+    def judge(self) -> RegularisedCriterion:
+        """The criterion, finite everywhere."""
+        ...
+
+    def outputs(self, scenario: Any, /) -> PlannedRows:
+        """Rows of a planned experiment."""
+        ...
+
+    def known(self, scenario: Any, /) -> FloatArray:
+        """(m, n) rows of what is known before."""
+        ...
+
+
 @dataclass(frozen=True)
 class DesignSearch:
     """A search for the numbers and samples of planned experiments.
 
-    points  values of the unknowns, for each scenario
+    points  the scenarios: of one model, values of the unknowns
     pool    random experiments to begin with;  starts: local searches
     """
 
-    posed: DesignProblem
-    points: Sequence[Mapping[str, float]]
+    posed: SearchedDesign
+    points: Sequence[Any]
     pool: int
     starts: int
     seed: int
 
     @cached_property
-    def outputs(self) -> list[PlannedSensitivities]:
+    def outputs(self) -> list[PlannedRows]:
         """Rows of a planned experiment, for each scenario."""
         return [self.posed.outputs(values) for values in self.points]
 

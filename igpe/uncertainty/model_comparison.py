@@ -10,11 +10,10 @@ from scipy import special
 
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.numerics.statistics.evidence import CLOSE, FAR, akaike_weights
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
 
-CLOSE = 2.0  # of AICc: models that cannot be told apart (Burnham & Anderson 2002, section 2.6)
-FAR = 10.0  # of AICc: a model that has no support
 CHANCE = 0.05  # of a likelihood ratio
 
 
@@ -60,8 +59,7 @@ def compare_models(
         raise ProblemError(f"nested names {unknown_names}, which are no models of {list(results)}.")
     table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
     table["delta"] = table["AICc"] - table["AICc"].min()
-    weight = np.exp(-table["delta"] / 2)
-    table["weight"] = weight / weight.sum()
+    table["weight"] = akaike_weights(table["delta"].to_numpy(dtype=float))
     table["within"] = [pairs.get(n, "") for n in table.index]
     table["p"] = [
         _ratio(results[n], results[pairs[n]]) if n in pairs else np.nan for n in table.index
