@@ -40,6 +40,7 @@ from .proofs.checker.verify import verify as verify
 from .proofs.prover.certify import certify as certify
 from .results import plots as plots
 from .results.result import Result as Result
+from .selection.rivals import rivals as rivals
 from .uncertainty.bootstrap import bootstrap as bootstrap
 from .uncertainty.prediction import predict as predict
 from .uncertainty.profile import profile as profile

@@ -6,6 +6,7 @@ from .laws import MassAction as MassAction
 from .laws import MichaelisMenten as MichaelisMenten
 from .laws import OwnLaw as OwnLaw
 from .laws import Reaction as Reaction
+from .networks import networks as networks
 from .reactor import Batch as Batch
 from .reactor import Cstr as Cstr
 from .reactor import MolarFeed as MolarFeed

@@ -71,6 +71,7 @@ class Reactor:
     temperature  K, until an experiment gives the input `T`: a number, or a programme
     algebraic    species computed by conservation laws instead of their own differential equation
     units        of the quantities; None for none
+    bystanders   further species, which no reaction changes
     raises       ModelError for what is no reaction, names used twice, laws that do not suffice
     """
 
@@ -79,6 +80,7 @@ class Reactor:
     temperature: float | None = field(default=None, kw_only=True)
     algebraic: Sequence[str] = field(default=(), kw_only=True)
     units: Units | None = field(default=None, kw_only=True)
+    bystanders: Sequence[str] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reactions", numbered(self.reactions))
@@ -88,6 +90,11 @@ class Reactor:
             raise ModelError(f"The temperature is {shown(self.temperature)}; give it in kelvin.")
         if isinstance(self.algebraic, str):
             raise ModelError(f"algebraic={self.algebraic!r} is one text; give a list of species.")
+        wrong = isinstance(self.bystanders, str) or not all(map(is_name, self.bystanders))
+        if wrong:
+            raise ModelError(
+                f"bystanders={shown(self.bystanders)}; give a list of names: bystanders=['S']."
+            )
         names = [*self._names(), *self.parameters]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
@@ -112,8 +119,9 @@ class Reactor:
 
     @cached_property
     def species(self) -> tuple[str, ...]:
-        """All species, in the order they are written."""
-        return tuple(dict.fromkeys(s for r in self.steps for s in r.species))
+        """All species, in the order they are written; bystanders last."""
+        reacting = (s for r in self.steps for s in r.species)
+        return tuple(dict.fromkeys((*reacting, *self.bystanders)))
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -246,6 +254,11 @@ class Reactor:
                 m.t, rule=lambda _, t, parts=law.coefficients: rule(_, t, parts)
             )
             m.add_component(f"conservation_{place}", equation)
+
+
+def is_name(given: Any) -> bool:
+    """Whether it can name a species."""
+    return isinstance(given, str) and given.isidentifier()
 
 
 def _refuse_strangers(role: str, given: Iterable[str], kind: str, known: Sequence[str]) -> None:

@@ -48,3 +48,28 @@ def plot_rival_plan(
         ax.set_ylabel(labelled(name, units.get(name, "")))
     legend_above(drawn, axes)
     return Plot(drawn)
+
+
+def plot_rivals(results: Mapping[str, Any], axes: Any = None) -> Plot:
+    """Measurements with each rival's fit: one panel for each experiment and quantity.
+
+    results  rival -> `Result`
+    axes     matplotlib axes, one for each panel; None makes a figure
+    """
+    best = next(iter(results.values()))
+    points = best.points
+    panels = list(points.groupby(["experiment", "name"], sort=False))
+    drawn = axes_for(len(panels), axes)
+    several = points["experiment"].nunique() > 1
+    for ax, ((experiment, name), rows) in zip(drawn, panels, strict=True):
+        ax.plot(rows["time"], rows["measured"], "o", color="black", markersize=4, label="measured")
+        for k, (rival, result) in enumerate(results.items()):
+            c = result.curves
+            own = c[(c["experiment"] == experiment) & (c["name"] == name)]
+            ax.plot(own["time"], own["fitted"], color=colour(k), label=label(rival))
+        if several:
+            ax.set_title(label(str(experiment)), fontsize="small")
+        ax.set_xlabel(labelled("time", best.time_unit))
+        ax.set_ylabel(labelled(str(name), str(rows["unit"].iloc[0])))
+    legend_above(drawn, axes)
+    return Plot(drawn)
