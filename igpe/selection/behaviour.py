@@ -1,8 +1,9 @@
 """Whether one rival can say all that another one says: the same outputs, for other parameters.
 
-Where a model's outputs are a family that the other's contains, no measurement of these quantities
-under these conditions tells them apart, however exact it is. `contains` fits one model to outputs
-of the other without errors, at several points. That is a test at points, not a proof.
+Where a model's outputs are among those of the other, no measurement of these quantities under these
+conditions tells them apart, however exact it is. That they are not is proved by algebra where
+`has_no_match` can; else `reproduces` fits one model to outputs of the other without errors, at
+several points. That is a test at points, not a proof.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import simulate
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
+from igpe.structure.identifiability.reproduction import has_no_match
 
 POINTS = 3  # the estimate, and others near it
 FACTOR = 1.5  # how far these may be
@@ -60,6 +62,9 @@ def compared(
     try:
         for right, rival in permutations(fitted, 2):
             require_going_on()
+            if has_no_match(fitted[right][0], fitted[rival][0], seed):
+                found.append(Comparison(right, rival, contained=False, how="algebra"))
+                continue
             one = reproduces(*fitted[rival], *fitted[right], seed)
             if one.points:
                 found.append(Comparison(right, rival, one.contained, "fits"))

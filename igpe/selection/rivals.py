@@ -1,6 +1,6 @@
 """Rival models: fitted to the same measurements, ranked, and told apart."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +34,6 @@ from igpe.uncertainty.model_comparison import compare_models
 CHANCE = 0.05  # of a likelihood ratio
 MOST_COMPARED = 6  # rivals whose behaviour is compared, the best ones
 TINY = float(np.finfo(float).tiny)
-HOW = {"algebra": "exactly, by their Taylor coefficients", "fits": "by fits at a few points"}
 COLUMNS = [
     "unknowns", "objective", "AICc", "BIC", "delta", "weight", "within", "p",
     "lack_of_fit", "left_out", "status",
@@ -54,7 +53,7 @@ class Rivals(Shown):
                unknown as a share of the spread of each quantity), status (of the fit)
     results    rival -> its `Result`, the best first
     behaviour  right, rival (the rivals that the measurements do not tell apart), contained (whether
-               the rival gives all outputs that the right one can give), how ("algebra": exactly, by
+               the rival gives all outputs that the right one can give), how ("algebra": proved, by
                the outputs' Taylor coefficients; "fits": by fits at a few points)
     failures   rival -> why it has no fit
     problems   rival -> its problem
@@ -76,9 +75,26 @@ class Rivals(Shown):
         return next(iter(self.results.values()))
 
     @property
+    def contained(self) -> tuple[tuple[str, str], ...]:
+        """Pairs (right, rival) where the rival gives all outputs of the right one."""
+        return self._pairs(self.behaviour["contained"].astype(bool))
+
+    @property
     def same(self) -> tuple[tuple[str, str], ...]:
         """Pairs of rivals with the same outputs, which no measurement of them tells apart."""
-        known, order = self._contained, list(self.results)
+        return self._mutual(self.contained)
+
+    @property
+    def separable(self) -> tuple[tuple[str, str], ...]:
+        """Pairs that are proved to differ, whichever of the two is right."""
+        return self._mutual(self._pairs(self.behaviour["how"] == "algebra"))
+
+    def _pairs(self, rows: Any) -> tuple[tuple[str, str], ...]:
+        chosen = self.behaviour[rows]
+        return tuple(zip(chosen["right"], chosen["rival"], strict=True))
+
+    def _mutual(self, known: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        order = list(self.results)
         pairs = (sorted(pair, key=order.index) for pair in known if pair[::-1] in known)
         return tuple(dict.fromkeys((one, other) for one, other in pairs))
 
@@ -124,11 +140,6 @@ class Rivals(Shown):
         """
         best = dict(list(self.results.items())[:most])
         return plot_rivals(best, axes)
-
-    @property
-    def _contained(self) -> list[tuple[str, str]]:
-        rows = self.behaviour[self.behaviour["contained"].astype(bool)]
-        return list(zip(rows["right"], rows["rival"], strict=True))
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         shown = self.table.drop(columns=["objective", "weight"])
@@ -314,19 +325,20 @@ def _lines(found: Rivals) -> Iterator[str]:
         yield f"Interrupted: {len(found.results)} of {len(found.problems)} rivals were fitted."
     for name, why in found.failures.items():
         yield f"{name} could not be fitted: {why}"
-    known = found.behaviour.set_index(["right", "rival"])
     for one, other in found.same:
-        words = HOW[max(known["how"][(one, other)], known["how"][(other, one)])]
         yield (
-            f"{one} and {other} have the same outputs ({words}): no measurement of the same "
-            "quantities under the same conditions tells them apart."
+            f"{one} and {other} have the same outputs, by fits of each to the other's at a few "
+            "points: no measurement of the same quantities under the same conditions tells them "
+            "apart."
         )
-    alone = [
-        pair
-        for pair in found._contained
-        if pair not in {*found.same} and pair[::-1] not in {*found.same}
-    ]
-    for right, rival in alone:
-        yield f"{rival} gives all outputs that {right} gives ({HOW[known['how'][(right, rival)]]})."
+    both = {*found.same, *(pair[::-1] for pair in found.same)}
+    for right, rival in found.contained:
+        if (right, rival) not in both:
+            yield f"{rival} gives all outputs that {right} gives, by fits at a few points."
+    for right, rival in found.separable:
+        yield (
+            f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "
+            "parameters): better measurements would tell them apart."
+        )
     if all(r.adequacy is not None and r.adequacy.lacks for r in found.results.values()):
         yield "None of the rivals fits: each shows lack of fit. The right one is not among them."
