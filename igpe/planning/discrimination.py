@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from igpe.core.arguments import is_count, is_finite, require, require_mapping
 from igpe.core.arrays import FloatArray
@@ -247,7 +247,7 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
         expected = 1 / variance if np.isfinite(variance) and variance > 0 else 0.0
         before = deltas[pair.rival] - deltas[pair.right]
         reached = (before + expected - FAR) / (2 * np.sqrt(expected)) if expected else -np.inf
-        rows.append((pair.right, pair.rival, before, expected, float(norm.cdf(reached))))
+        rows.append((pair.right, pair.rival, before, expected, float(ndtr(reached))))
     columns = ["right", "rival", "delta_before", "expected", "power"]
     return pd.DataFrame(rows, columns=columns).set_index(["right", "rival"])
 
@@ -282,19 +282,16 @@ def _course(
 
 def _notes(power: pd.DataFrame) -> list[str]:
     """How likely the wrong models fall, and which pairs stay together."""
-    weak = power[power["power"] < LEAST_POWER]
-    least = 100 * power["power"].min()
+    weak = power["power"][power["power"] < LEAST_POWER]
     notes = [
-        f"Whichever rival is right, each of the others then has no support (AICc worse by {FAR:g}) "
-        f"with a probability of at least {least:.3g} %."
-        if len(weak) == 0
-        else ""
+        f"If {right} is right, {rival} keeps some support with a probability of "
+        f"{100 * (1 - value):.3g} %."
+        for (right, rival), value in weak.items()
     ]
-    for right, rival in weak.index:
-        row = power.loc[(right, rival)]
-        notes.append(
-            f"If {right} is right, {rival} keeps some support with a probability of "
-            f"{100 * (1 - row['power']):.3g} %."
-        )
-    premise = "Linearised at the estimates of each rival; one of them is taken to be right."
-    return [*filter(None, notes), premise]
+    if not notes:
+        share = min(float(np.floor(1000 * power["power"].min())) / 10, 99.9)
+        notes = [
+            f"Whichever rival is right, each other one has no support afterwards (AICc worse by "
+            f"{FAR:g}) with a probability of at least {share:g} %."
+        ]
+    return [*notes, "Linearised at the rivals' estimates; one of them is taken to be right."]

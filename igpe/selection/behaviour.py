@@ -22,8 +22,9 @@ from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.structure.identifiability.reproduction import has_no_match
 
-POINTS = 3  # the estimate, and others near it
+POINTS = 3  # one next to the estimate, and others
 FACTOR = 1.5  # how far these may be
+INSIDE = 0.01  # of the width of the bounds, next to them
 STARTS = 8  # of each fit, beside the rival's own estimate
 SAME = 1e-5  # of an output's range: what integration and the end of a search leave
 SIGMA = 1e-3  # of the range: a standard deviation for the fits
@@ -76,7 +77,7 @@ def compared(
 def reproduces(
     rival: Problem, own: Result, right: Problem, truth: Result, seed: int = 0
 ) -> Behaviour:
-    """Whether `rival` fits what `right` predicts without errors, at its estimate and near it.
+    """Whether `rival` fits what `right` predicts without errors, near its estimate.
 
     own, truth  their estimates
     """
@@ -96,11 +97,16 @@ def reproduces(
 
 
 def _points(problem: Problem, values: Mapping[str, float], seed: int) -> list[dict[str, float]]:
-    """Values of all unknowns: those given, and others by factors, within the bounds."""
+    """Values of all unknowns near those given, within the bounds; none is on a bound.
+
+    On a bound (a rate constant of 0) a model may be a simpler one.
+    """
     box, random = problem.box, np.random.default_rng(seed)
     at = box.vector({n: values[n] for n in box.names})
+    width = np.where(np.isfinite(box.upper - box.lower), box.upper - box.lower, np.abs(at) + 1)
+    inside = np.clip(at, box.lower + INSIDE * width, box.upper - INSIDE * width)
     factors = FACTOR ** random.uniform(-1, 1, (POINTS - 1, len(box)))
-    return [box.mapping(x) for x in (at, *(box.clip(at * f) for f in factors))]
+    return [box.mapping(x) for x in (inside, *(box.clip(inside * f) for f in factors))]
 
 
 def _reproduced(
