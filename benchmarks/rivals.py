@@ -1,12 +1,16 @@
 """Rival networks: 200 simulated cases of five rivals each, ranked by the defaults of `igpe.rivals`.
 
-    python benchmarks/rivals.py [ranking] [--count 200] [--quick] [--store FOLDER] [--json FILE]
+    python benchmarks/rivals.py [ranking] [neighbours] [--count 200] [--quick]
+                                [--store FOLDER] [--json FILE]
 
 A case draws eight of all reactions X -> Y, X + Y -> Z and 2 X -> Y of four species, five of the
 connected networks of two or three of them that can run from A and B (`igpe.kinetics.networks`), one
 of these as the truth, rate constants between 0.2 and 2, two experiments with other start values,
 10 to 15 times, two or three measured species, and errors of 3 % of each one's largest value. Data
 are SciPy's; bounds of all rate constants are 0 and 20.
+
+Such rivals are mostly grossly wrong. In `neighbours` the four others differ from the truth by one
+reaction, which is added, left out or exchanged; they have one to four reactions.
 
 first         the true network has the best AICc
 reported      it is not first, but reported as not distinguishable from the best: AICc worse by less
@@ -64,21 +68,22 @@ def pool() -> list[str]:
     return [*first, *second]
 
 
-def draw(number: int) -> Case:
-    """The case of that number."""
-    random = np.random.default_rng([27, number])
-    while True:
+def draw(number: int, *, near: bool) -> Case:
+    """The case of that number; `near`: its rivals are neighbours of the truth."""
+    random = np.random.default_rng([28 if near else 27, number])
+    names: list[str] = []
+    while len(names) < RIVALS:
         chosen = random.permutation(pool())[:POSSIBLE].tolist()
         bounds = {f"k{k}": (0.0, 20.0) for k in range(1, POSSIBLE + 1)}
+        few, many = (1, 4) if near else (2, 3)
+        how = {"present": ["A", "B"], "bounds": bounds}
         try:
-            every = kinetics.networks(
-                chosen, at_least=2, at_most=3, present=["A", "B"], bounds=bounds
-            )
+            every = kinetics.networks(chosen, at_least=few, at_most=many, **how)
         except igpe.errors.ModelError:
             continue
         if len(every) >= RIVALS:
-            break
-    names = random.permutation(list(every))[:RIVALS].tolist()
+            names = _rivals(random, list(every), near=near)
+    names = names[:RIVALS]
     truth = names[0]
     names = random.permutation(names).tolist()
     reactor = every[truth]
@@ -96,6 +101,21 @@ def draw(number: int) -> Case:
         table = pd.DataFrame({"time": times} | data)
         runs.append(igpe.Experiment(table, name=f"run{k + 1}", start=start, sigma=sigma))
     return Case({n: every[n] for n in names}, truth, values, runs)  # type: ignore[misc]
+
+
+def _rivals(random: np.random.Generator, every: list[str], *, near: bool) -> list[str]:
+    """The truth, of two or three reactions, and what may be beside it."""
+    drawn = random.permutation(every).tolist()
+    if not near:
+        return drawn
+    truth = next((n for n in drawn if n.count(";") in (1, 2)), "")
+    return [truth, *(n for n in drawn if n != truth and _differ_by_one(n, truth))]
+
+
+def _differ_by_one(name: str, other: str) -> bool:
+    """Whether one reaction is added, left out or exchanged."""
+    one, two = set(name.split("; ")), set(other.split("; "))
+    return len(one - two) <= 1 and len(two - one) <= 1
 
 
 def simulated(
@@ -118,9 +138,9 @@ def simulated(
     return dict(zip(names, run.y, strict=True))
 
 
-def answer(number: str) -> Answer:
-    """What the defaults make of a case."""
-    case = draw(int(number))
+def answer(key: str) -> Answer:
+    """What the defaults make of a case: its number, and "near" before it for neighbours."""
+    case = draw(int(key.rsplit(maxsplit=1)[-1]), near=key.startswith("near"))
     problems = {
         name: igpe.Problem(reactor, parameters=reactor.parameters, experiments=case.runs)
         for name, reactor in case.rivals.items()
@@ -142,11 +162,22 @@ def answer(number: str) -> Answer:
     }
 
 
-def figures(given: argparse.Namespace) -> Iterator[Row]:
+def ranking(given: argparse.Namespace) -> Iterator[Row]:
+    """Rivals at random."""
+    yield from figures(given, "")
+
+
+def neighbours(given: argparse.Namespace) -> Iterator[Row]:
+    """Rivals that differ from the truth by one reaction."""
+    yield from figures(given, "near ")
+
+
+def figures(given: argparse.Namespace, kind: str) -> Iterator[Row]:
     """Shares of cases, and seconds."""
     count = 20 if given.quick else given.count
     store = given.store / "rivals.jsonl" if given.store else None
-    found = run_all(store, [str(k) for k in range(count)], answer, LONGEST, WORKERS)
+    keys = [f"{kind}{k}" for k in range(count)]
+    found = run_all(store, keys, answer, LONGEST, WORKERS)
     done = {k: a for k, a in found.items() if "order" in a}
     first = [k for k, a in done.items() if a["order"][0] == a["truth"]]
     reported = [k for k, a in done.items() if k not in first and a["truth"] in a["reported"]]
@@ -184,4 +215,4 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    command(__doc__, "Rival networks", {"ranking": figures}, options)
+    command(__doc__, "Rival networks", {"ranking": ranking, "neighbours": neighbours}, options)
