@@ -30,6 +30,7 @@ from igpe.results.plots.axes import Plot
 from igpe.results.plots.rivals import plot_rival_plan
 
 POINTS = 200  # of the predicted trajectories
+NOTHING = 1e-6  # of chi squared: predictions that are one
 LEAST_POWER = 0.8  # below it a note says so
 LARGEST_DELTA = 500.0  # of AICc, so that weights stay numbers
 INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
@@ -245,6 +246,7 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
         all_rows = np.vstack([ordered.known(pair), taken])
         variance = determined(all_rows).covariance[0, 0]
         expected = 1 / variance if np.isfinite(variance) and variance > 0 else 0.0
+        expected = expected if expected > NOTHING else 0.0
         before = deltas[pair.rival] - deltas[pair.right]
         reached = (before + expected - FAR) / (2 * np.sqrt(expected)) if expected else -np.inf
         rows.append((pair.right, pair.rival, before, expected, float(ndtr(reached))))

@@ -32,6 +32,7 @@ from igpe.tasks.workers import Item, Work
 from igpe.uncertainty.model_comparison import compare_models
 
 CHANCE = 0.05  # of a likelihood ratio
+SAME = 1e-6  # of an objective: fits that are one
 MOST_COMPARED = 6  # rivals whose behaviour is compared, the best ones
 TINY = float(np.finfo(float).tiny)
 COLUMNS = [
@@ -119,14 +120,20 @@ class Rivals(Shown):
         """The experiment that tells rivals apart: `igpe.planning.discriminate`.
 
         names     of the rivals; none: those with some support (AICc worse by at most 10), but at
-                  least the best two
+                  least the best two. Those that fit exactly as a better one does are left out: a
+                  further reaction whose rate is 0 predicts nothing else
         settings  free, conditions, times, measure, criterion, experiments, ...
         raises    ProblemError for unknown names, and what `igpe.planning.discriminate` raises
         """
         if lost := [n for n in names if n not in self.results]:
             raise ProblemError(f"{lost} are no fitted rivals; there are {list(self.results)}.")
-        supported = [n for n, delta in self.deltas.items() if delta <= FAR]
-        chosen = names or (supported if len(supported) > 1 else list(self.results)[:2])
+        different: dict[float, str] = {}
+        for name, result in self.results.items():
+            if not any(np.isclose(result.objective, other, rtol=SAME) for other in different):
+                different[result.objective] = name
+        apart = list(different.values()) if len(different) > 1 else list(self.results)
+        supported = [n for n in apart if self.deltas[n] <= FAR]
+        chosen = names or (supported if len(supported) > 1 else apart[:2])
         problems = {n: self.problems[n] for n in chosen}
         deltas = {n: self.deltas[n] for n in chosen}
         if not all(np.isfinite(list(deltas.values()))):
