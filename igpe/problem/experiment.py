@@ -295,15 +295,19 @@ class Experiment(Suggesting):
         )
         self.__dict__.update(state | {n: MappingProxyType(state[n]) for n in closed})
 
-    def with_data(self, data: Data, *, one_of_several: bool = False) -> "Experiment":
+    def with_data(
+        self, data: Data, *, one_of_several: bool = False, sigma: Any = None
+    ) -> "Experiment":
         """The same run with other measurements.
 
         one_of_several  the table has a column `experiment`, and this one's rows count
+        sigma           their standard deviations, as for `Experiment`; None: as before
         """
         columns = self._conditions["columns"]
         table = renamed(read_table(data), columns)
         rows = rows_of(table, self.name) if one_of_several else table
-        return experiment_of(rows, columns, {**self._conditions, "name": self.name})
+        other = {"name": self.name} | ({} if sigma is None else {"sigma": sigma})
+        return experiment_of(rows, columns, {**self._conditions, **other})
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
         """The same run with another table of a model that has more quantities, without spectra.

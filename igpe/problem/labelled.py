@@ -68,7 +68,9 @@ class _Labelled:
         self._sources = sources
 
     def __call__(self, times: Sequence[float], experiment: Experiment) -> Any:
-        return _labelled_model(self._sources[experiment.name], times)[0]
+        # a planned experiment is none of these: its model is that of the first
+        source = self._sources.get(experiment.name) or next(iter(self._sources.values()))
+        return _labelled_model(source, times)[0]
 
 
 def _labelled_model(

@@ -283,16 +283,30 @@ class Problem(Suggesting):
         copy.__dict__.update(self.__dict__, compiled=None)
         return copy
 
-    def with_data(self, data: Data) -> "Problem":
+    def with_data(self, data: Data, sigma: Any = None) -> "Problem":
         """Return the problem with other measurements, under the same conditions.
 
         data    a table or its path; with several experiments it has a column `experiment`
+        sigma   their standard deviations, as for `Experiment`; None: as before
         raises  DataError if the table does not fit
         """
         table, runs = read_table(data), self._given["experiments"]
         several = len(runs) > 1
-        changed = [e.with_data(table, one_of_several=several) for e in runs]
+        changed = [e.with_data(table, one_of_several=several, sigma=sigma) for e in runs]
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
+
+    def of_experiments(self, names: Sequence[str]) -> "Problem":
+        """Return the problem with some of its experiments, which have no unknowns of their own.
+
+        raises  ProblemError if there is none of these names
+        """
+        places = [k for k, e in enumerate(self.experiments) if e.name in names]
+        if not places:
+            every = [e.name for e in self.experiments]
+            raise ProblemError(f"There is no experiment of {list(names)}; the problem has {every}.")
+        runs = [self._given["experiments"][k] for k in places]
+        weights = self._weights and (tuple(self._weights[0][k] for k in places), self._weights[1])
+        return _made_again({**self._given, "experiments": runs}, self.fixed, weights, ())
 
     def on_finer_grid(self) -> "Problem":
         """Return the problem with twice as many intervals in space.
