@@ -241,7 +241,7 @@ class Experiment(Suggesting):
         given: Mapping[str, InputValue] = inputs  # type: ignore[assignment]
         if data is None:
             data = pd.DataFrame({"time": pd.Series(dtype=float)})
-        table = renamed(read_table(data), columns)
+        table = _of_one_run(renamed(read_table(data), columns))
         self._conditions: dict[str, Any] = {
             "name": name,
             "start": dict(start),
@@ -256,11 +256,6 @@ class Experiment(Suggesting):
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
-        if "experiment" in table.columns and table["experiment"].nunique() > 1:
-            raise DataError(
-                f"The table holds several experiments, {list(experiments_in(table).unique())}. "
-                "Read it with igpe.read_experiments(table, ...)."
-            )
         self.spectra = spectra
         times, chosen, self.measurements = _measured(table, spectra, given, sigma, self._conditions)
         self._file = str(table.attrs.get(SOURCE, ""))
@@ -504,6 +499,15 @@ def _uncertain(inputs: Mapping[str, Any]) -> Mapping[str, Uncertain]:
     """The inputs that are known with an error."""
     known = {n: Uncertain.of(v) for n, v in inputs.items() if isinstance(v, NormalPrior)}
     return MappingProxyType(known)
+
+
+def _of_one_run(table: pd.DataFrame) -> pd.DataFrame:
+    if "experiment" in table.columns and table["experiment"].nunique() > 1:
+        raise DataError(
+            f"The table holds several experiments, {list(experiments_in(table).unique())}. "
+            "Read it with igpe.read_experiments(table, ...)."
+        )
+    return table
 
 
 def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
