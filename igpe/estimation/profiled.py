@@ -107,13 +107,15 @@ def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
     line, rises even less, so the interval is certainly longer.
     """
     problem, box = steps.problem, steps.problem.box
-    residuals = Residuals(problem, settings.compiled)
+    residuals = Residuals(problem, settings.integrator)  # compiled code is not worth its start here
     residuals.most_work = WORK / 4
-    x, names = box.vector(result.parameters), []
+    names: list[str] = []
+    x = box.vector(result.parameters)
     with suppress(ExhaustedError):
         best = residuals(x)
-        every = zip(result.estimates, result.covariance.T, strict=False)
-        for one, column in every if best is not None else ():
+        if best is None:
+            return names
+        for one, column in zip(result.estimates, result.covariance.T, strict=False):
             if one.remark or not (one.standard_error > 0 and math.isfinite(one.standard_error)):
                 continue
             along = np.nan_to_num(column) / one.standard_error**2
