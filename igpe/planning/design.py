@@ -34,6 +34,7 @@ from igpe.planning.design_problem import (
 from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiment
 from igpe.planning.design_variables import DesignVariable, ProblemWithoutData, Sampling, placeholder
 from igpe.planning.information import Criterion, Determined, DOptimal, determined
+from igpe.planning.labelled_design import is_labelled, labelled_design
 from igpe.planning.plan import Plan, PlannedExperiment
 from igpe.planning.planned_model import carried
 from igpe.problem.noise.sigma import Deviation, NoiseModel
@@ -226,8 +227,8 @@ INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may fi
 
 @session()
 def design(
-    problem: Problem | ProblemWithoutData,
-    parameters: Values,
+    problem: Problem | ProblemWithoutData | Sequence[Any],
+    parameters: Values | None = None,
     *,
     free: Mapping[str, DesignVariable] = EMPTY,
     conditions: Mapping[str, Any] = EMPTY,
@@ -247,8 +248,11 @@ def design(
     """Choose the conditions and samples of the next experiments, so that errors become small.
 
     problem      model and experiments done so far, whose information counts; or
-                 `ProblemWithoutData`
-    parameters   where to linearise: a result, an estimate, or unknown -> value
+                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest),
+                 whose `experiment_inputs` are free within their bounds where free= says nothing,
+                 and whose outputs count as measured if all have values
+    parameters   where to linearise: a result, an estimate, or unknown -> value; of labelled models
+                 the nominal values by default
     free         what may be chosen: state -> `Between` (its start value); input or operating
                  parameter -> `Between` (constant), `Levels` or `Ramps`
     conditions   what is fixed: state -> start value, input -> as in `Experiment(inputs=...)`
@@ -279,8 +283,12 @@ def design(
     is_one = isinstance(criterion, Criterion) and not isinstance(criterion, type)
     expected = "igpe.planning.DOptimal() or another criterion"
     require(is_one, "igpe.design", "criterion", criterion, expected)
+    if is_labelled(problem):
+        said = labelled_design(problem)
+        problem, existing = said.problem, existing and said.measured
+        parameters, free = parameters or said.parameters, free or said.free
     posed = read_design(
-        problem, parameters,
+        problem, parameters,  # type: ignore[arg-type]  # what they are not is refused there
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,
         count=experiments, existing=existing, like=like, integrator=integrator,
         sizes=sizes,

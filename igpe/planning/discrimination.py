@@ -284,7 +284,7 @@ def _course(
 
 def _notes(power: pd.DataFrame) -> list[str]:
     """How likely the wrong models fall, and which pairs stay together."""
-    weak = power["power"][power["power"] < LEAST_POWER]
+    weak: Any = power["power"][power["power"] < LEAST_POWER]
     notes = [
         f"If {right} is right, {rival} keeps some support with a probability of "
         f"{100 * (1 - value):.3g} %."

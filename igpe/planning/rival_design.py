@@ -37,7 +37,7 @@ from igpe.planning.sample_choice import SamplingRules
 KEPT = 2000  # predictions of each rival that are not computed again
 
 
-class Pair(NamedTuple):
+class RivalPair(NamedTuple):
     """Two rivals whose predictions are compared.
 
     right, rival  their names
@@ -58,7 +58,7 @@ class Discriminating:
 
     meaning: str
 
-    def pairs(self, probabilities: Mapping[str, float]) -> list[Pair]:
+    def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """The pairs that count, of rivals with these probabilities."""
         raise NotImplementedError
 
@@ -69,9 +69,9 @@ class HunterReiner(Discriminating):
 
     meaning = "squared differences of the predictions"
 
-    def pairs(self, probabilities: Mapping[str, float]) -> list[Pair]:
+    def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""
-        return [Pair(i, j, ()) for i, j in combinations(probabilities, 2)]
+        return [RivalPair(i, j, ()) for i, j in combinations(probabilities, 2)]
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class BuzziFerraris(Discriminating):
 
     meaning = "squared differences, by the errors of both predictions"
 
-    def pairs(self, probabilities: Mapping[str, float]) -> list[Pair]:
+    def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""
-        return [Pair(i, j, (i, j), 2.0) for i, j in combinations(probabilities, 2)]
+        return [RivalPair(i, j, (i, j), 2.0) for i, j in combinations(probabilities, 2)]
 
 
 @dataclass(frozen=True)
@@ -91,16 +91,17 @@ class BoxHill(Discriminating):
 
     meaning = "rise of the wrong model's sum of squares, by the models' probabilities"
 
-    def pairs(self, probabilities: Mapping[str, float]) -> list[Pair]:
+    def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""
         both = list(permutations(probabilities, 2))
         shares = [probabilities[i] * probabilities[j] for i, j in both]
         return [
-            Pair(i, j, (j,), 1.0, s / max(shares)) for (i, j), s in zip(both, shares, strict=True)
+            RivalPair(i, j, (j,), 1.0, s / max(shares))
+            for (i, j), s in zip(both, shares, strict=True)
         ]
 
 
-class Block(NamedTuple):
+class UnknownBlock(NamedTuple):
     """Where the unknowns of any rival are, so that all pairs have the same places.
 
     shared, others, own  the largest numbers: of unknowns that planned experiments share, of others
@@ -165,7 +166,7 @@ class _Predictions:
 class PairRows:
     """Rows [D, S] of one pair, by standard deviations."""
 
-    pair: Pair
+    pair: RivalPair
     right: _Predictions
     rival: _Predictions
     blocks: Sequence[tuple[_Predictions, IntArray]]
@@ -200,7 +201,7 @@ class RivalDesign:
     """
 
     posed: Mapping[str, DesignProblem]
-    pairs: Sequence[Pair]
+    pairs: Sequence[RivalPair]
 
     @property
     def first(self) -> DesignProblem:
@@ -218,10 +219,10 @@ class RivalDesign:
         return self.first.allowed
 
     @cached_property
-    def block(self) -> Block:
+    def block(self) -> UnknownBlock:
         """Places for the unknowns of one rival."""
         every = list(self.posed.values())
-        return Block(
+        return UnknownBlock(
             max(len(p.plan.shared) for p in every),
             max(len(p.full.box) - len(p.plan.shared) for p in every),
             max(len(p.plan.own) for p in every),
@@ -260,14 +261,14 @@ class RivalDesign:
             result[name][:, self.block.all_columns(posed)] = rows
         return result
 
-    def outputs(self, pair: Pair) -> PairRows:
+    def outputs(self, pair: RivalPair) -> PairRows:
         """Rows of a planned experiment."""
         every, inner = self._predictions, self.block.shared + self.block.own
         blocks = [(every[n], self.block.row_columns(self.posed[n])) for n in pair.refitted]
         bounds = self.plan.lower, self.plan.lower + self.plan.width
         return PairRows(pair, every[pair.right], every[pair.rival], blocks, inner, bounds)
 
-    def known(self, pair: Pair) -> FloatArray:
+    def known(self, pair: RivalPair) -> FloatArray:
         """(m, n) rows of what is known before."""
         width, n = self.block.width, len(self.space.names)
         parts = []

@@ -46,7 +46,7 @@ class Behaviour(NamedTuple):
         return 0 < self.points == self.reproduced
 
 
-class Comparison(NamedTuple):
+class Containment(NamedTuple):
     """Whether `rival` gives all outputs of `right`, and how that is known."""
 
     right: str
@@ -57,18 +57,18 @@ class Comparison(NamedTuple):
 
 def compared(
     fitted: Mapping[str, tuple[Problem, Result]], seed: int
-) -> tuple[list[Comparison], bool]:
+) -> tuple[list[Containment], bool]:
     """Every ordered pair of rivals of which anything could be said; False if interrupted."""
     found = []
     try:
         for right, rival in permutations(fitted, 2):
             require_going_on()
             if has_no_match(fitted[right][0], fitted[rival][0], seed):
-                found.append(Comparison(right, rival, contained=False, how="algebra"))
+                found.append(Containment(right, rival, contained=False, how="algebra"))
                 continue
             one = reproduces(*fitted[rival], *fitted[right], seed)
             if one.points:
-                found.append(Comparison(right, rival, one.contained, "fits"))
+                found.append(Containment(right, rival, one.contained, "fits"))
     except KeyboardInterrupt:
         return found, False
     return found, True

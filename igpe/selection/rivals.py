@@ -24,7 +24,7 @@ from igpe.problem.problem import Problem
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.rivals import plot_rivals
 from igpe.results.result import Result
-from igpe.selection.behaviour import Comparison, compared
+from igpe.selection.behaviour import Containment, compared
 from igpe.selection.fits import RivalJob, prepared
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
@@ -198,7 +198,7 @@ def rivals(
     with finishing():
         table, notes = _ranked(problems, results, rows, nested)
     results = {str(n): results[str(n)] for n in table.index}
-    pairs: list[Comparison] = []
+    pairs: list[Containment] = []
     if behaviour and complete:
         tell("Rivals: what those can say that the measurements do not tell apart")
         near = [str(table.index[0]), *_undecided(table)][:MOST_COMPARED]
