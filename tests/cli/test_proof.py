@@ -66,6 +66,6 @@ def test_a_region_is_certified_and_verified(tmp_path):
     path = tmp_path / "region.json"
     done = run("certify", CHAIN, "--region", 0.95, "--certificate", path, "--json", "-")
     stored = json.loads(done.stdout)
-    assert {row["name"] for row in stored["intervals"]} == {"k1", "k2"}
+    assert {row["name"] for row in stored["intervals"]} == {"p1", "p2"}
     assert stored["level"] == 0.95
     assert "95 % likelihood region" in run("verify", path, CHAIN).stdout
