@@ -61,7 +61,7 @@ Of `igpe.estimate` as a whole, and of SciPy's least_squares with LSODA from 20 s
 run; a chain of reactions, see `benchmarks/growth.py`. Numbers are powers by which time grows over
 the whole range. SciPy alone needs no translation, and nearly every start finds the optimum of
 these easy problems: one start, a twentieth of its curve, is faster than igpe throughout. A chain of
-50 states takes igpe 3 s, one of 100 was stopped after 40 s: factorisations in step 5.
+50 states takes igpe 3 s. [Size](size.md) goes on to 1,000.
 
 """
 OVERHEAD = """

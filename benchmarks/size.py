@@ -243,11 +243,12 @@ def drawn(answers: dict[str, Answer], path: Path) -> None:
             if pairs:
                 above.loglog(*zip(*pairs, strict=True), style, label=name, markersize=4)
         pairs = sorted((n, a["memory"]) for n, a in own.items() if "memory" in a)
-        below.loglog(*zip(*pairs, strict=True), "k-o", markersize=4)
+        below.semilogx(*zip(*pairs, strict=True), "k-o", markersize=4)
         above.set_title(TITLES[family])
         below.set_xlabel("states")
         above.grid(alpha=0.3)
         below.grid(alpha=0.3)
+        below.set_ylim(bottom=0)
         if k == 0:
             above.set_ylabel("processor time, s")
             below.set_ylabel("memory, MiB")
