@@ -1,7 +1,7 @@
 """Errors proportional to the true value: are estimates right on average, and intervals honest?
 
-    python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [logs] [--seeds N] [--quick]
-                                      [--json FILE]
+    python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [logs]
+                                      [--seeds N] [--quick] [--json FILE]
 
 coverage  how often 95 % intervals hold the true value
 bias      mean and root mean square error of estimates with weights of the model, beside weights of
