@@ -40,6 +40,7 @@ SAMPLE, SEED, STUMBLES = 300, 28, 5
 LEAST_WORDS = 5  # of what counts as a sentence
 LONGEST_RUN = 60.0  # s
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+CALLED = re.compile(r"`([^`\n]*\([^`\n]*)`")
 PYTHON = re.compile(r"^```(?:python|py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 ENTRY = re.compile(r"\n\s*(?=\w+  )|(?<=\w)  +")  # of an aligned list
@@ -144,7 +145,9 @@ def examples(_: argparse.Namespace) -> Iterator[Row]:
     from front_door import PUBLIC  # noqa: PLC0415 - of tests/, only for this section
 
     code = "\n".join(
-        block for page in _markdown() for block in PYTHON.findall(page.read_text(encoding="utf-8"))
+        block
+        for text in (page.read_text(encoding="utf-8") for page in _markdown())
+        for block in [*PYTHON.findall(text), *CALLED.findall(CODE.sub("", text))]
     )
     code += "\n".join(source for kind, source in _cells() if kind == "code")
     used = set(re.findall(r"\w+", code))

@@ -33,7 +33,9 @@ integration at its parameters. [All comparisons](benchmarks.md) has every figure
 
 The column "fastest other" has the total time of all starts of the fastest method that reaches the
 optimum: this is the time that a user waits. Translation and compilation count for igpe only (AMICI
-takes some 20 s).
+takes some 20 s). After the optimum, `igpe.estimate` also searches for other sets of values that fit
+equally well, and computes intervals. The other methods return the optimum alone. Measurements have
+different dates, see below.
 
 """
 WINNERS = """
@@ -45,11 +47,6 @@ WINNERS = """
 
 | method | problems | reaches the best known optimum |
 |---|---|---|
-"""
-TRAPS = """
-On {count} problems on which global optimisers are known to fail (`benchmarks/traps.py`, exact
-data), these methods found the true parameters. Each had the processor time of igpe.
-
 """
 SPEED = """
 ## How fast
@@ -109,15 +106,6 @@ def sure() -> Iterator[str]:
         posed = [o for c in cases(runs) if "time to it" in (o := _of(runs, c, peer))]
         if posed:
             yield f"| {peer}: {entry.told} | {len(posed)} | {sum(map(_reached, posed))} |"
-
-
-def traps() -> Iterator[str]:
-    """Shares of right answers by method; nothing where they were not measured."""
-    for run in loaded("traps.json"):
-        shares = {c: v for (c, f), v in run.items() if f == "right" and v is not None}
-        yield TRAPS.format(count=int(next(v for (_, f), v in run.items() if f == "problems") or 0))
-        yield "| method | right, % |\n|---|---|"
-        yield from (f"| {case} | {value:.0f} |" for case, value in shares.items())
 
 
 def speed() -> Iterator[str]:
@@ -191,7 +179,7 @@ def stamp(names: Sequence[str]) -> None:
 
 def written() -> str:
     """Return the page."""
-    parts = [HEAD + "\n".join(against()), winners() + "\n".join(sure()), "\n".join(traps())]
+    parts = [HEAD + "\n".join(against()), winners() + "\n".join(sure())]
     parts += [SPEED + "\n".join(speed()), GROWTH + "\n".join(growth())]
     return "\n".join([*parts, WHEN + "\n".join(conditions())]) + "\n"
 

@@ -29,26 +29,27 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 PICTURE = PAGE.with_name("benchmarks_growth.svg")
 HEAD = """# igpe beside its peers
 
-Written by `benchmarks/page.py` from measurements; do not edit. Every method gets the same problem
-and has a process of its own with one thread; seconds are of the processor. The objective is
-always that of one accurate integration of ours at the parameters that were returned; it is found
-within 1e-3 of the best that anybody found.
+`benchmarks/page.py` writes this page from measurements. [The summary](numbers.md) has their dates.
+Every method gets the same problem, in a process of its own with one thread. Times are processor
+seconds. The objective is that of one accurate integration by igpe at the returned parameters. A
+method reaches the optimum if its objective is within 1e-3 of the best that any method found.
 
 ## Time to the best known objective
 
-For methods with several starts: what it takes on average until one of them finds it, at which
-only who knows the best can stop. In brackets the time of all their starts, which is what one
-waits for; some were stopped before their end, so that a miss means little. `igpe` is timed as a
-whole; translating and compiling of others (AMICI takes some 20 s) is not counted, unless said.
-igpe's certificate is about the algebraic problem of step 3; nobody here proves the optimum of the
-dynamic one. Random starts are of one seed; PEtab's problems were given to two methods only.
+For methods with several starts, the first number is the average time until a start reaches the
+optimum. This needs knowledge of the optimum. The number in brackets is the time of all starts,
+which is what a user waits for. Some methods were stopped before their end, so a miss means little.
+igpe's time includes everything, and is that of its latest measurement. Translation and compilation
+of the other methods (some 20 s for AMICI) do not count unless stated. No method proves the optimum
+here. Random starts have one seed. Only two methods were given the PEtab problems.
 
 """
 MIDDLE = """
 ## One simulation with forward sensitivities
 
-Milliseconds for a run whose derivatives are right to 1e-3 and to 1e-6 of their largest, each
-method at the tolerance at which it is cheapest; all unknowns, at all measured times.
+Milliseconds for a simulation whose derivatives have errors of 1e-3 and 1e-6 of their largest
+value. Each method uses its cheapest tolerance. Derivatives are with respect to all unknowns, at all
+measured times.
 
 """
 
@@ -57,53 +58,52 @@ GROWTH = f"""
 
 ![Time against the size of a problem]({PICTURE.name})
 
-Of `igpe.estimate` as a whole, and of SciPy's least_squares with LSODA from 20 starts in the same
-run; a chain of reactions, see `benchmarks/growth.py`. Numbers are powers by which time grows over
-the whole range. SciPy alone needs no translation, and nearly every start finds the optimum of
-these easy problems: one start, a twentieth of its curve, is faster than igpe throughout. A chain of
-50 states takes igpe 3 s. [Size](size.md) goes on to 1,000.
+The times are those of `igpe.estimate` and of SciPy's least_squares with LSODA from 20 starts, for a
+chain of reactions (`benchmarks/growth.py`). The table gives the power with which time grows over
+the range. SciPy needs no translation, and nearly every start reaches the optimum of these easy
+problems: one start, a twentieth of its curve, is always faster than igpe.
 
 """
 OVERHEAD = """
-## What is not search
+## Overhead
 
-Seconds of the processor of `igpe.estimate` in a fresh process, with an empty cache of compiled
-models, and the shares of its steps in per cent (`benchmarks/overhead.py`).
+Processor seconds of `igpe.estimate` in a fresh process with an empty cache of compiled models, and
+the shares of its steps in per cent (`benchmarks/overhead.py`).
 
 """
 SMOOTHING = """
 ## Smoothing
 
-Seconds of the processor for a curve with its value and slope at 100 to 1,000,000 evenly spaced
-points, and in brackets the errors of value (per cent of the range) and slope (per cent of its own
-size), root mean squares over three sets of noise of 2 % (`benchmarks/smoothing.py peers`). A wave,
-and the same with a step in a fortieth of a unit of time.
+Processor seconds for a curve with value and slope at 100 to 1,000,000 evenly spaced points. In
+brackets: root mean square errors of the value (per cent of the range) and of the slope (per cent of
+its size) over three sets of noise of 2 % (`benchmarks/smoothing.py peers`). The curves are a wave,
+and a wave with a step within a fortieth of a unit of time.
 
 igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross validation. csaps
-does not: it has an automatic choice that makes two matrices weigh the same, whatever the noise, and
-that follows the noise of more than some hundred points, which ruins the slopes. It searches
-nothing: one linear system, **which makes it 3 to 20 times faster than igpe up to 10,000 points**,
-also at the penalty that igpe's natural spline has found (a search that is not counted there), where
-it gives the same curve. At 100,000 points they are even; beyond igpe is faster, by its 3,000 knots.
-None of the others tells standard errors. SciPy seeks the penalty
-between 0 and n, so that the unit of time matters: as given it breaks from 100,000 points on ("Seems
-like the problem is ill-posed"), with the spacing as unit it finds too small ones.
+uses a fixed rule that ignores the noise. With more than some hundred points its curve follows the
+noise, and its slopes are poor. It solves one linear system without a search, **which makes it 3 to
+20 times faster than igpe up to 10,000 points**. At the penalty of igpe's natural spline (whose
+search does not count there) it gives the same curve. At 100,000 points both take the same time;
+beyond, igpe is faster because it uses 3,000 knots. The other methods report no standard errors.
+SciPy searches the penalty between 0 and n, so the unit of time matters. As given, it fails from
+100,000 points on ("Seems like the problem is ill-posed"); with the spacing as unit, its penalties
+are too small.
 
 """
 STRUCTURE = """
 ## Structure of large models
 
-Dulmage and Mendelsohn's parts, and the block triangular form of the square one, of the same matrix
-of n equations and unknowns in seconds of the processor (`benchmarks/structure.py`). igpe's are
-CasADi's `btf` with lists made of it, Pyomo's are `pyomo.contrib.incidence_analysis`, on NetworkX.
-SciPy has only the matching that they begin with. "network" is the hardest for igpe: paths that
-enlarge the matching are long there, and `btf` seeks them one by one.
+Processor seconds for the Dulmage-Mendelsohn decomposition and the block triangular form of its
+square part, for the same matrix of n equations and unknowns (`benchmarks/structure.py`). igpe uses
+CasADi's `btf`, Pyomo `pyomo.contrib.incidence_analysis` with NetworkX. SciPy has only the matching,
+which is the first part. "network" is the hardest case for igpe: augmenting paths are long, and
+`btf` searches them one by one.
 
 """
 MODELS = """
-What it takes to get there, for a chain of n reactions. igpe reads each equation at seven times and
-translates it to CasADi: that is where its time goes. Pyomo's graph is of a model at two times,
-which has three times as many equations and neither derivatives nor anything to integrate.
+The preparation of this analysis, for a chain of n reactions. igpe reads each equation at seven
+times and translates it to CasADi, which takes most of the time. Pyomo's graph is that of a model at
+two times. It has three times as many equations, and no derivatives.
 
 """
 
@@ -121,46 +121,32 @@ def peers() -> Iterator[str]:
     """A table of times, one of shares, and where igpe is slower."""
     runs = loaded("peers*.json")
     cases = list(dict.fromkeys(c for run in runs for c, f in run if f == "igpe: time to it"))
-    yield f"| | {' | '.join(PEERS)} |"
-    yield "|---" * (len(PEERS) + 1) + "|"
+    measured = [p for p in PEERS if any(f"{p}: time to it" in f for run in runs for _, f in run)]
+    yield from _table("", measured)
     for case in cases:
-        yield f"| {case} | {' | '.join(_time(runs, case, p) for p in PEERS)} |"
+        yield f"| {case} | {' | '.join(_time(runs, case, p) for p in measured)} |"
     yield ""
-    yield from (f"- `{n}`: {p.told}" for n, p in PEERS.items())
+    yield from (f"- `{n}`: {p.told}" for n, p in PEERS.items() if n in measured)
     yield "\nStarts that find it, per cent:\n"
-    several = [p for p in PEERS if PEERS[p].several]
+    several = [p for p in measured if PEERS[p].several]
     yield f"| | {' | '.join(several)} |"
     yield "|---" * (len(several) + 1) + "|"
     for case in cases:
         yield f"| {case} | {' | '.join(_share(runs, case, p) for p in several)} |"
-    yield "\nTimes beside igpe's in the same run, medians of the problems that it can be posed:\n"
-    yield "| | to it | of all | of all with preparing | problems it misses | that igpe misses |"
-    yield "|---|---|---|---|---|---|"
-    for run in runs:
-        problems = [c for c, f in run if f == "igpe: time to it"]
-        told = f"{len(problems)} problems" if len(problems) > 1 else problems[0]
-        for (case, figure), value in run.items():
-            if figure == "time to it beside igpe's, median":
-                others = (
-                    "time of all beside igpe's, median",
-                    "time of all with preparing beside igpe's, median",
-                    "problems it misses",
-                    "problems igpe misses",
-                )
-                cells = [value, *(run[case, f] for f in others)]
-                yield f"| {case} of {told} | {' | '.join(map(_number, cells))} |"
-    yield "\nThe same of all problems together, where those it misses take it for ever:\n"
+    yield "\nTimes beside igpe's, medians; problems that a method misses count as infinite:\n"
     yield "| | of all | of all with preparing |"
     yield "|---|---|---|"
     yield from (_together(runs, cases, p) for p in several)
-    yield "\nWho needs less time than igpe in the same run, where one stops who knows the best:\n"
+    yield "\nFaster than igpe if each start stops at the known optimum:\n"
     for case in cases:
         faster = [p for p in PEERS if p != "igpe" and _loses(runs, case, p)]
-        yield f"- {case}: {', '.join(faster) or 'nowhere'}"
+        yield f"- {case}: {', '.join(faster) or 'none'}"
 
 
 def _of(runs: Sequence[Any], case: str, peer: str) -> dict[str, float | None]:
-    """Figures of one method on one problem, in the last run that has it, and igpe's there."""
+    """Figures of one method on one problem in the last run that has it, and igpe's last time."""
+    mine = (case, "igpe: time to it")
+    times = (run[mine] for run in reversed(runs) if mine in run)
     for run in reversed(runs):
         own = {
             f.removeprefix(f"{peer}: "): v
@@ -168,7 +154,7 @@ def _of(runs: Sequence[Any], case: str, peer: str) -> dict[str, float | None]:
             if c == case and f.startswith(f"{peer}: ")
         }
         if own:
-            return own | {"igpe": run.get((case, "igpe: time to it"))}
+            return own | {"igpe": next(times, None)}
     return {}
 
 

@@ -134,14 +134,20 @@ def sound_model(times: Iterable[float]) -> Any:
 CALLS: Cases = {
     f"{name} without a problem": (
         lambda call=call: call(sound_model, table([0.0, 1.0], A=[1.0, 0.5])),
-        f"igpe.{name} needs an igpe.Problem | the function `sound_model` | problem = igpe.Problem(",
+        f"{name.rpartition('.')[2]}() needs an igpe.Problem | the function `sound_model` | "
+        "problem = igpe.Problem(",
     )
     for name, call in {
-        name: getattr(igpe, name)
-        for name in (
-            "estimate", "simulate", "profile", "bootstrap", "predict", "region", "sample",
-            "certify", "compare", "campaign",
-        )
+        "estimate": igpe.estimate,
+        "simulate": igpe.simulate,
+        "profile": igpe.profile,
+        "bootstrap": igpe.bootstrap,
+        "predict": igpe.predict,
+        "uncertainty.region": igpe.uncertainty.region,
+        "uncertainty.sample": igpe.uncertainty.sample,
+        "certify": igpe.certify,
+        "estimation.compare": igpe.estimation.compare,
+        "campaign": igpe.campaign,
     }.items()
 } | {
     "check of a file's name": (lambda: igpe.check("model.py"), "got a str | igpe.Problem(model,"),

@@ -1,8 +1,10 @@
 """What is built from the checkout: the wheel holds the package, the sdist all that tests need."""
 
+import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -44,3 +46,28 @@ def test_the_sdist_holds_what_the_tests_need(built):
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert checked_out(*TRACKED, "README.md", "LICENSE", "pyproject.toml", "mkdocs.yml") <= names
     assert not [n for n in names if n.startswith((".venv", "dist"))]
+
+
+def test_a_release_has_the_addresses_of_its_repository(tmp_path):
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    words = [sys.executable, str(ROOT / ".github" / "addresses.py"), "https://host.org/me/it", "v1"]
+    subprocess.run(words, check=True, cwd=tmp_path)
+    readme = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "](docs/" not in readme
+    assert "![Measured and fitted" in readme
+    assert "](https://host.org/me/it/raw/v1/docs/pictures/alpha_pinene.png)" in readme
+    assert "](https://host.org/me/it/blob/v1/CHANGELOG.md)" in readme
+    assert "/v1/http" not in readme  # what was absolute stays
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["urls"]["Issues"] == "https://host.org/me/it/issues"
+    assert "Source" in project["urls"]
+
+
+def test_the_changelog_and_the_citation_have_the_version():
+    version = (
+        (ROOT / "igpe" / "__init__.py").read_text(encoding="utf-8").split('__version__ = "')[1]
+    )
+    number = version.partition('"')[0]
+    assert f"\n## {number} (" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {number}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -450,9 +450,8 @@ def takes_problem(function: Call) -> Call:
         for one in given:
             if not isinstance(one, Problem):
                 raise ProblemError(
-                    f"igpe.{function.__name__} needs an igpe.Problem first; got {_kind(one)}. "
-                    f"Create one: problem = {EXAMPLE}, then call "
-                    f"igpe.{function.__name__}(problem)."
+                    f"{function.__name__}() needs an igpe.Problem first; got {_kind(one)}. Create "
+                    f"one: problem = {EXAMPLE}, then pass it."
                 )
         return function(*arguments, **named)
 
