@@ -11,6 +11,7 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ import igpe
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.posed import posed
 
-PATIENCE = 120.0  # s of each search
+PATIENCE = 120.0  # processor seconds of each search
 Slopes = Callable[[Any, Any, Any], Sequence[Any]]
 
 
@@ -196,7 +197,7 @@ def chain(x: Any, p: Any, _: Any) -> Any:
     k = [p.k1, p.k1, p.k2, p.k2, p.k3, p.k3, p.k4, p.k4, p.k5]
     flow = [a * b for a, b in zip(k, y, strict=False)]
     first, last = -flow[0], flow[-1]
-    return [first, *(a - b for a, b in zip(flow, flow[1:], strict=False)), last]
+    return [first, *(a - b for a, b in pairwise(flow)), last]
 
 
 def signal(x: Any, p: Any, _: Any) -> Any:
@@ -271,6 +272,16 @@ CASES = {
 }  # fmt: skip
 
 
+class ProcessorTime:
+    """A number of boxes that is reached when so many processor seconds are over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.process_time() + seconds
+
+    def __le__(self, examined: int) -> bool:
+        return time.process_time() > self.end
+
+
 def chosen(given: argparse.Namespace) -> Iterator[tuple[str, igpe.Problem, float | None, Any]]:
     """Name, problem, what was asked for, and where to begin."""
     for name, case in CASES.items():
@@ -288,7 +299,9 @@ def search(given: argparse.Namespace) -> Iterator[Row]:
         begin = _best(problem, truth)
         for gap in (0.1, 0.01):
             began = time.process_time()
-            proof = igpe.certify(problem, begin, gap=gap, time_limit=given.patience)
+            limit_ = ProcessorTime(given.patience)
+            ours = igpe.proofs.BranchAndBound(gap, 1e6)
+            proof = ours.certify(problem, begin, boxes=lambda _, limit=limit_: limit)  # type: ignore[misc]
             seconds = time.process_time() - began
             CONSOLE.print(f"{name}, {proof.objective:.6g}: {proof}\n", highlight=False)
             figure = f"gap {gap:g}, {proof.examined} boxes"
