@@ -1,7 +1,7 @@
 """How large a model may be: chains, networks and tubes of 50 to 1,000 states.
 
-    python benchmarks/size.py [integrate] [check] [estimate] [--quick] [--only TEXT]
-                              [--store FOLDER] [--json FILE]
+    python benchmarks/size.py [integrate] [check] [estimate] [curve] [--quick] [--only TEXT]
+                              [--store FOLDER] [--json FILE] [--plot FILE]
 
 integrate  the course with the derivatives of all that is measured by all unknowns, at rtol 1e-8, by
            igpe, by CasADi's CVODES with forward sensitivities, and by SciPy's BDF with sparse
@@ -10,6 +10,9 @@ integrate  the course with the derivatives of all that is measured by all unknow
 check      `igpe.check`
 estimate   `igpe.estimate(problem, certify=False)`, all included, and the largest error of an
            unknown in standard errors
+curve      of a chain, all measured, and a tube with 3 unknowns, from 5 states on: one integration
+           without and with all derivatives, a gradient, `igpe.check`, `igpe.estimate` with its
+           steps and without a proof, the memory of all; --plot draws them (docs/size.md)
 growth     of each figure over the sizes: the exponent of a power of the number of states
 --quick    sizes up to 100
 
@@ -33,6 +36,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from figures import Row, at_least, at_most, command
+from matplotlib.figure import Figure
 from size.families import FAMILIES, Case
 from trust.run import Answer, run_all
 
@@ -44,6 +48,13 @@ from igpe.equations.compiled import compiled
 LONGEST = 600.0  # s of a case
 SIZES = {"chain": (50, 100, 300), "network": (100, 300, 1000), "tube": (50, 200, 400, 1000)}
 ESTIMATED = {"chain": (50, 100, 300), "network": (100,), "tube": (50, 200, 400)}
+CURVE = {"chain": (5, 10, 20, 50, 100), "tube": (5, 10, 20, 50, 100, 200, 500, 1000)}
+BEGINS = {
+    "Step 3": "step 3",
+    "Step 5": "step 5",
+    "Other": "other optima",
+}
+"""First words of what `igpe.estimate` reports when a step begins."""
 LIMITS = {
     ("estimate", "chain", 100): 20.0,
     ("estimate", "chain", 300): 150.0,
@@ -52,6 +63,20 @@ LIMITS = {
     ("derivatives", "network", 1000): 5.0,
     ("gradient", "network", 1000): 1.0,
 }
+FIGURES = ("first call", "simulation", "derivatives", "gradient", "check", *BEGINS.values())
+FIGURES += ("estimate",)
+TITLES = {"chain": "chain, n - 1 unknowns, all measured", "tube": "tube, 3 unknowns, 3 measured"}
+DRAWN = {
+    "estimate": "C3-s",
+    "step 3": "C1--^",
+    "step 5": "C3--v",
+    "other optima": "C4--x",
+    "check": "C2-o",
+    "derivatives": "C0-o",
+    "gradient": "C0--o",
+    "simulation": "C0:o",
+}
+"""Lines of the picture: what is drawn, and how."""
 CHECK, FIRST, MEMORY = 10.0, 10.0, 2048.0  # s, s, MiB
 PEERS = {"SciPy": 3.0, "CasADi": 3.0}  # times as fast as these from 200 states on
 
@@ -71,24 +96,29 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def integrate(case: Case) -> dict[str, float]:
     """See above."""
+    found = _compiled(case)
+    found["CasADi"] = _casadi(case)
+    found["SciPy"] = (1 + len(case.truth)) * timed(lambda: case.equations.course(case.truth))[0]
+    return found
+
+
+def _compiled(case: Case) -> dict[str, float]:
+    """The integrations of igpe."""
     method = Automatic(1e-8, 1e-10)
     first, _ = timed(lambda: Residuals(case.problem, method)(case.truth))
     residuals = Residuals(case.problem, method)  # prepared before
     found = {"first call": first, "derivatives": timed(lambda: residuals(case.truth * 1.01))[0]}
     intervals = residuals.runs[0].simulation.intervals
     starts = case.equations.start[None]
-    weights = np.zeros(intervals.run(starts, case.truth, derivatives=False).measured.shape)
-    weights[:] = np.random.default_rng(0).standard_normal(weights.shape)
+    plain, shots = timed(lambda: intervals.run(starts, case.truth, derivatives=False))
+    weights = np.random.default_rng(0).standard_normal(shots.measured.shape)
     none = np.zeros((starts.size + len(case.truth), 1))
 
     def sweep() -> Any:
         return intervals.swept(intervals.recorded(starts, case.truth, none), weights)
 
     sweep()
-    found["gradient"] = timed(sweep)[0]
-    found["CasADi"] = _casadi(case)
-    found["SciPy"] = (1 + len(case.truth)) * timed(lambda: case.equations.course(case.truth))[0]
-    return found
+    return found | {"gradient": timed(sweep)[0], "simulation": plain}
 
 
 def _casadi(case: Case) -> float:
@@ -118,13 +148,33 @@ def estimate(case: Case) -> dict[str, float]:
     return {"estimate": spent, "largest error": off}
 
 
-WORK = {"integrate": integrate, "check": check, "estimate": estimate}
+def curve(case: Case) -> dict[str, float]:
+    """See above."""
+    found, begun = _compiled(case) | check(case), [("", seconds())]
+
+    def told(sentence: str) -> None:
+        begun.append((sentence, seconds()))
+
+    spent, _ = timed(lambda: igpe.estimate(case.problem, progress=told, certify=False, seed=0))
+    ends = [*(moment for _, moment in begun[1:]), seconds()]
+    for (sentence, start), end in zip(begun, ends, strict=True):
+        name = next((v for k, v in BEGINS.items() if sentence.startswith(k)), "")
+        found |= {name: found.get(name, 0.0) + end - start} if name else {}
+    return found | {"estimate": spent}
+
+
+WORK = {"integrate": integrate, "check": check, "estimate": estimate, "curve": curve}
+SIZES_OF = {"integrate": SIZES, "check": SIZES, "estimate": ESTIMATED, "curve": CURVE}
 
 
 def cases(what: str, given: argparse.Namespace) -> list[str]:
     """Names of the cases of a section."""
-    sizes = ESTIMATED if what == "estimate" else SIZES
-    every = [f"{f} {n}" for f, some in sizes.items() for n in some if n <= 100 or not given.quick]
+    every = [
+        f"{f} {n}"
+        for f, some in SIZES_OF[what].items()
+        for n in some
+        if n <= 100 or not given.quick
+    ]
     return [case for case in every if not given.only or given.only in case]
 
 
@@ -142,6 +192,8 @@ def section(what: str) -> Callable[[argparse.Namespace], Iterator[Row]]:
             os.environ["XDG_CACHE_HOME"] = cache
             store = given.store / f"{what}.jsonl" if given.store else None
             answers = run_all(store, cases(what, given), work, LONGEST)
+        if what == "curve" and given.plot:
+            drawn(answers, given.plot)
         for case, answer in answers.items():
             yield from _rows(what, case, answer)
         yield from _growth(answers)
@@ -154,7 +206,7 @@ def _rows(what: str, case: str, answer: Answer) -> Iterator[Row]:
     if "killed" in answer or "crashed" in answer:
         yield Row(case, f"{what}, not finished", answer.get("killed", np.nan), "s", "", False)
         return
-    for name in ("first call", "derivatives", "gradient", "check", "estimate"):
+    for name in FIGURES:
         if name in answer:
             usual = {"check": CHECK, "first call": FIRST}.get(name)
             limit = LIMITS.get((name, family, int(n)), usual)
@@ -180,10 +232,35 @@ def _growth(answers: dict[str, Answer]) -> Iterator[Row]:
                 yield Row(family, f"{name}, power of the states", exponent, "-", "", None)
 
 
+def drawn(answers: dict[str, Answer], path: Path) -> None:
+    """Seconds and memory over the number of states, a column for each family."""
+    figure = Figure((8.6, 6.4), layout="constrained")
+    axes = figure.subplots(2, len(CURVE), sharex=True, sharey="row", height_ratios=(3, 1))
+    for k, (family, (above, below)) in enumerate(zip(CURVE, axes.T, strict=True)):
+        own = {int(c.split()[1]): a for c, a in answers.items() if c.startswith(family)}
+        for name, style in DRAWN.items():
+            pairs = sorted((n, a[name]) for n, a in own.items() if name in a)
+            if pairs:
+                above.loglog(*zip(*pairs, strict=True), style, label=name, markersize=4)
+        pairs = sorted((n, a["memory"]) for n, a in own.items() if "memory" in a)
+        below.semilogx(*zip(*pairs, strict=True), "k-o", markersize=4)
+        above.set_title(TITLES[family])
+        below.set_xlabel("states")
+        above.grid(alpha=0.3)
+        below.grid(alpha=0.3)
+        below.set_ylim(bottom=0)
+        if k == 0:
+            above.set_ylabel("processor time, s")
+            below.set_ylabel("memory, MiB")
+    figure.legend(*axes[0, -1].get_legend_handles_labels(), loc="outside right upper")
+    figure.savefig(path, metadata={"Date": None})
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     """The benchmark's own."""
     parser.add_argument("--quick", action="store_true", help="sizes up to 100")
     parser.add_argument("--store", type=Path, help="folder that keeps answers, to resume from")
+    parser.add_argument("--plot", type=Path, help="picture of the curves")
     parser.add_argument("--only", help="run only the cases whose name contains this text")
 
 

@@ -41,6 +41,7 @@ from .proofs.prover.certify import certify as certify
 from .proofs.prover.regions import certify_region as certify_region
 from .results import plots as plots
 from .results.result import Result as Result
+from .selection.rivals import rivals as rivals
 from .uncertainty.bootstrap import bootstrap as bootstrap
 from .uncertainty.prediction import predict as predict
 from .uncertainty.profile import profile as profile

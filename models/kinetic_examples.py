@@ -267,14 +267,20 @@ EXAMPLES: dict[str, Example] = {
         ["S", "X"],
     ),
     "Monod, maintenance": Example(
-        batch(
-            kinetics.Reaction("S -> X", kinetics.Monod("mu", "Ks"), yields={"S": "Y"}),
-            kinetics.Reaction("S ->", kinetics.Maintenance("ms", "X", half=0.05)),
+        lambda bounds: kinetics.Cstr(
+            [
+                kinetics.Reaction("S -> X", kinetics.Monod("mu", "Ks"), yields={"S": "Y"}),
+                kinetics.Reaction("S ->", kinetics.Maintenance("ms", "X", half=0.05)),
+            ],
+            dilution="D",
+            inlet={"S": 10.0},
+            bounds=bounds,
         ),
         {"mu": 0.4, "Ks": 0.8, "Y": 0.5, "ms": 0.1},
-        [{"S": 10.0, "X": 0.2}, {"S": 8.0, "X": 8.0}],
-        10.0,
+        [{"S": 10.0, "X": 0.2}] * 2,
+        40.0,
         ["S", "X"],
+        [{"D": 0.05}, {"D": 0.25}],
     ),
     "Haldane": Example(
         batch(kinetics.Reaction("S -> X", kinetics.Haldane("mu", "Ks", "Ki"), yields={"S": "Y"})),

@@ -26,7 +26,7 @@ from igpe.dynamics.shooting.multiple.chains import Chains
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
 from igpe.estimation import equally_good, summary
-from igpe.planning.design import DesignSearch
+from igpe.planning.design_search import DesignSearch
 from igpe.proofs.prover import search
 from igpe.solvers.ipopt import CompiledProgram
 from igpe.solvers.program import AmplProgram

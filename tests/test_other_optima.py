@@ -435,6 +435,16 @@ def test_optima_that_were_not_searched_for_are_said_not_to_be(monkeypatch, limit
     assert note in " ".join(result.details.text.split())
 
 
+def test_other_optima_are_confirmed_without_a_compiler(tmp_path, monkeypatch):
+    """That integrations were slow does not speak against an optimum."""
+    for name in ("PATH", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    result = igpe.estimate(sulfisoxazole(), certify=False)
+    assert len(result.other_optima) == 1
+    assert not [note for note in result.notes if "could not be confirmed" in note]
+
+
 def test_sets_that_cost_too_much_to_confirm_are_left_out_and_said_so(monkeypatch):
     monkeypatch.setattr(equally_good, "MOST_WORK", 1)
     result = igpe.estimate(sulfisoxazole())

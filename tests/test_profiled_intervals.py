@@ -7,6 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
+from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.estimation.profiled import _with_interval
@@ -93,3 +94,34 @@ def test_an_unknown_whose_interval_ends_at_a_bound_but_for_rounding_is_uncertain
     reached = {"lower": 0.01 * (1 + 1e-12), "upper": 1000 * (1 - 1e-12)}[end]
     open_ended = replace(result, estimates=(replace(one, **{end: reached}), rest))
     assert "V uncertain" in open_ended.verdict["parameters"]
+
+
+def relaxation(times):
+    """van der Pol with mu near 100: rests, and jumps at times that mu moves."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.x, m.y, m.mu = pyo.Var(m.t), pyo.Var(m.t), pyo.Var(bounds=(50, 200))
+    m.dx, m.dy = dae.DerivativeVar(m.x), dae.DerivativeVar(m.y)
+    m.go_x = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == m.y[t])
+    m.go_y = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dy[t] == m.mu * (1 - m.x[t] ** 2) * m.y[t] - m.x[t]
+    )
+    return m
+
+
+def test_an_interval_that_is_certainly_too_short_is_made_by_profile():
+    """The next measurement that a jump passes makes the curvature; the other side is flat."""
+    times = np.linspace(0, 300, 61)
+    exact = solve_ivp(
+        lambda t, v: [v[1], 100 * (1 - v[0] ** 2) * v[1] - v[0]],
+        (0, 300), [2.0, 0.0], t_eval=times, method="LSODA", rtol=1e-9, atol=1e-12,
+    ).y[0]  # fmt: skip
+    noise = 0.05 * np.random.default_rng(0).standard_normal(len(times))
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "x": exact + noise}), start={"x": 2.0, "y": 0.0}, sigma=0.05
+    )
+    result = igpe.estimate(igpe.Problem(relaxation, parameters=["mu"], experiments=run))
+    (mu,) = result.estimates
+    assert result.profiled == {"mu"}
+    assert mu.standard_error < 0.002
+    assert mu.upper - mu.lower > 0.1

@@ -200,6 +200,17 @@ def test_what_a_search_has_proved(chain, bound, status, words):
     assert words in replace(chain.certificates[0], method="search", **changes).sentence
 
 
+def test_a_search_that_met_no_numbers_says_so(chain):
+    nothing = replace(
+        chain.certificates[0],
+        objective=np.inf, lower_bound=-np.inf, status=igpe.Status.BEST_OF_SEVERAL,
+        method="search", undetermined=("k1", "k2"),
+    )  # fmt: skip
+    assert nothing.sentence.endswith(
+        "no values were met at which these slopes are numbers (search); nothing is proved."
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_html_is_well_formed_and_says_the_same(kind, request):
     result = request.getfixturevalue(kind)

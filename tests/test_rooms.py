@@ -35,9 +35,10 @@ FLOORS: dict[str, int] = {
     "algebraic": 7,
     "estimation": 8,
     "pipeline": 9,
-    "cli": 10,
-    "__main__": 11,
-    "__init__": 12,
+    "selection": 10,
+    "cli": 11,
+    "__main__": 12,
+    "__init__": 13,
 }
 """Room -> floor. Rooms of one floor do not know each other."""
 

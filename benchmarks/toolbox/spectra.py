@@ -1,6 +1,6 @@
 """Spectra: KIPET's tutorial systems, a large case, coverage, and SciPy with an inner NNLS.
 
-    python benchmarks/toolbox/spectra.py [SECTION ...] [--draws N] [--json FILE]
+    python benchmarks/toolbox/spectra.py [SECTION ...] [--draws N] [--signs free] [--json FILE]
 
 systems   every system of `spectra_cases.py` by `igpe.estimate` with defaults and no start: how far
           its sum of squares is above that of a search from the truth, and that at the truth above
@@ -129,7 +129,7 @@ def _by_scipy(case: Case, problem: igpe.Problem, first: dict[str, float]) -> flo
 def coverage(arguments: argparse.Namespace) -> Iterator[Row]:
     """95 % intervals over many draws."""
     base = CASES[0]._replace(times=25, wavelengths=30)
-    for sign in ("free", "nonnegative"):
+    for sign in arguments.signs.split(","):
         inside: dict[str, list[bool]] = {n: [] for n in (*base.truth, "pure spectra")}
         for draw in range(arguments.draws):
             problem = base.problem(draw, nonnegative=sign != "free")
@@ -161,6 +161,7 @@ def coverage(arguments: argparse.Namespace) -> Iterator[Row]:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draws", type=int, default=500)
+    parser.add_argument("--signs", default="free,nonnegative", help="of the coverage")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
 
 

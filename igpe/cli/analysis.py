@@ -109,6 +109,10 @@ def certify(
     *,
     result: ResultFile = None,
     gap: Annotated[float, typer.Option(help="Relative gap at which the proof stops.")] = 1e-3,
+    region: Annotated[
+        float | None,
+        typer.Option(help="Prove the likelihood region of this level, such as 0.95, instead."),
+    ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     certificate: Annotated[
         Path | None,
@@ -120,16 +124,22 @@ def certify(
 ) -> None:
     """Prove that no parameters within the bounds fit better than the result, or than what is found.
 
-    Ctrl-C ends with what is proved so far.
+    With --region, prove where all parameters lie that explain the data well enough. Ctrl-C ends
+    with what is proved so far.
     """
     from igpe.core.status import Status
     from igpe.proofs.prover.certify import certify as prove
+    from igpe.proofs.prover.regions import certify_region as prove_region
+    from igpe.results.certified_region import CertifiedRegion
     from igpe.results.result import Result
 
     problem = problem_of(model, data)
     known = None if result is None else Result.from_json(result)
     with reported(True) as tell:
-        proof = prove(problem, known, gap=gap, time_limit=time_limit, progress=tell)
+        if region is None:
+            proof = prove(problem, known, gap=gap, time_limit=time_limit, progress=tell)
+        else:
+            proof = prove_region(problem, known, region, time_limit=time_limit, progress=tell)
     if certificate is not None:
         proof.to_json(certificate)
     columns = zip(proof.unknowns, proof.parameters, proof.lower, proof.upper, strict=True)
@@ -137,6 +147,8 @@ def certify(
     stored = proof.without_tree().to_dict().items()
     body = {k: v for k, v in stored if k not in ("stored", "format", "tree")}
     body |= {"table": table, "closed": proof.closed, "remaining": rows(proof.remaining)}
+    if isinstance(proof, CertifiedRegion):
+        body |= {"intervals": rows(proof.to_frame())}
     is_interrupted = proof.status is Status.INTERRUPTED
     unfinished = "The statement above was proved before the stop." if is_interrupted else ""
     answer("certify", str(proof), body, json, picture=(proof.plot, plot), unfinished=unfinished)

@@ -6,6 +6,7 @@ is nearly flat has the curvature of its errors, and one on a bound that of the o
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by
 from igpe.estimation.settings import Settings
@@ -30,6 +31,7 @@ from igpe.uncertainty.profile import ParameterProfile, Profiles, profile
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
+SHORT = 2.0  # times as much as it does should the sum of squares rise where an interval ends
 MOST = 20  # profiles
 INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
@@ -41,7 +43,10 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
 
     A better optimum that is met on the way becomes the result. At Ctrl-C it is as it was.
     """
-    names = _doubtful(steps, result)
+    if not _can_profile(steps, result) or stopped():
+        return result
+    narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
+    names = list(dict.fromkeys([*narrow, *_doubtful(steps, result)]))[:MOST]
     if not names or stopped():
         return result
     with clock.step("profiles", "Intervals by profile where the curvature does not give them"):
@@ -85,15 +90,50 @@ def _profiled(
     return made if made is not None and made.profiles else None
 
 
+def _can_profile(steps: Steps, result: Result) -> bool:
+    return (
+        steps.best.at is not None
+        and result.status not in {Status.INTERRUPTED, Status.TIME_LIMIT}
+        and result.degrees > 0
+        and is_plain(steps.problem)
+        and minimises_squares(steps.problem)
+    )
+
+
+def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
+    """The unknowns at an end of whose linearised interval the sum of squares rises too little.
+
+    The others move with the unknown as the covariance has it. A profile, which lies below that
+    line, rises even less, so the interval is certainly longer.
+    """
+    problem, box = steps.problem, steps.problem.box
+    residuals = Residuals(problem, settings.integrator)  # compiled code is not worth its start here
+    residuals.most_work = WORK / 4
+    names: list[str] = []
+    x = box.vector(result.parameters)
+    with suppress(ExhaustedError):
+        best = residuals(x)
+        if best is None:
+            return names
+        for one, column in zip(result.estimates, result.covariance.T, strict=False):
+            if one.remark or not (one.standard_error > 0 and math.isfinite(one.standard_error)):
+                continue
+            along = np.nan_to_num(column) / one.standard_error**2
+            for shift in (one.lower - one.value, one.upper - one.value):
+                there = x + shift * along
+                if (there < box.lower).any() or (there > box.upper).any():
+                    continue
+                at, expected = residuals(there), shift**2 / one.standard_error**2 * result.variance
+                if at is not None and at.cost - best.cost < expected / SHORT:
+                    names.append(one.name)
+                    break
+    return names
+
+
 def _doubtful(steps: Steps, result: Result) -> list[str]:
     """The unknowns whose linearised intervals say too little, the least determined first."""
     problem, at = steps.problem, steps.best.at
-    if (
-        at is None
-        or result.status in {Status.INTERRUPTED, Status.TIME_LIMIT}
-        or result.degrees <= 0
-        or not (is_plain(problem) and minimises_squares(problem))
-    ):
+    if at is None:
         return []
     x = problem.box.vector(result.parameters)
     free = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool)).standard_error

@@ -12,6 +12,7 @@ from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
+from igpe.dynamics.search.complement import MANY
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import Estimator, is_large
@@ -33,7 +34,7 @@ class Settings(Suggesting):
     correction   step 5: the estimator that corrects all unknowns at once. Where the default cannot
                  (robust losses, estimated standard deviations) shooting takes its place
     integrator   with which the final fit is simulated; the default takes compiled code for many
-                 states
+                 states or unknowns
     confidence   of the intervals
     """
 
@@ -64,8 +65,12 @@ class Settings(Suggesting):
         )
 
     def suited(self, problem: Problem) -> "Settings":
-        """Return the settings with the default integrator that suits the number of states."""
-        return replace(self, integrator=self.compiled) if is_large(problem) else self
+        """Return the settings with the default integrator that suits the problem.
+
+        Compiled code for many states, and for unknowns so many that step 4 compiles it in any case.
+        """
+        is_compiled = is_large(problem) or len(problem.box) >= MANY
+        return replace(self, integrator=self.compiled) if is_compiled else self
 
     @property
     def compiled(self) -> Integrator:

@@ -26,7 +26,7 @@ from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.spectral import SpectralBlock
-from igpe.numerics.mixtures import Separated, moved_rows, separated
+from igpe.numerics.mixtures import Unmixed, moved_rows, separated
 from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.numerics.statistics.lack_of_fit import Tested, all_tests
 from igpe.problem.problem import Problem
@@ -83,7 +83,7 @@ class _Solved(NamedTuple):
     """
 
     block: SpectralBlock
-    one: Separated
+    one: Unmixed
     amounts: FloatArray
     slopes: FloatArray
     residual: FloatArray

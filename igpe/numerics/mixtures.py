@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.numerics.least_squares.base import Linearised
 
 RANK = 1e-10  # of the largest singular value of C, its columns scaled: below it they are dependent
@@ -60,7 +60,7 @@ class Mixture(NamedTuple):
         return np.asarray(~np.isnan(self.pure).any(axis=1))
 
 
-class Pattern(NamedTuple):
+class SignPattern(NamedTuple):
     """Columns of D with the same projection.
 
     columns  (m,) their places
@@ -70,13 +70,13 @@ class Pattern(NamedTuple):
     free     (p,) which columns of [C, extra] these are
     """
 
-    columns: np.ndarray
+    columns: IntArray
     basis: FloatArray
     unit: FloatArray
-    free: np.ndarray
+    free: IntArray
 
 
-class Separated(NamedTuple):
+class Unmixed(NamedTuple):
     """The mixture at one C.
 
     spectra   (n + e, M), those of `extra` last
@@ -88,7 +88,7 @@ class Separated(NamedTuple):
 
     spectra: FloatArray
     error: FloatArray
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[SignPattern, ...]
     lost: BoolArray
     unwanted: tuple[FloatArray, FloatArray]
 
@@ -98,7 +98,7 @@ class Separated(NamedTuple):
         return float(np.vdot(self.error, self.error))
 
 
-def separated(c: FloatArray, mixture: Mixture) -> Separated:
+def separated(c: FloatArray, mixture: Mixture) -> Unmixed:
     """The best spectra for amounts c (N, n)."""
     n, known = c.shape[1], mixture.is_known
     spectra = np.zeros((n + mixture.extra.shape[1], mixture.data.shape[1]))
@@ -107,7 +107,7 @@ def separated(c: FloatArray, mixture: Mixture) -> Separated:
     free = np.flatnonzero(np.concatenate([~known, np.ones(mixture.extra.shape[1], dtype=bool)]))
     columns = np.hstack([c, mixture.extra])
     basis, unit, lost = _basis(columns[:, free])
-    every = Pattern(np.arange(left.shape[1]), basis, unit, free)
+    every = SignPattern(np.arange(left.shape[1]), basis, unit, free)
     patterns, best = [every], unit @ (basis.T @ left)
     signed = free < n
     if mixture.nonnegative and bool((best[signed] < 0).any()):
@@ -129,7 +129,7 @@ def separated(c: FloatArray, mixture: Mixture) -> Separated:
         patterns[0] = patterns[0]._replace(unit=np.pad(unit, ((0, 0), (0, mixture.varying))))
     every_lost = np.zeros(len(spectra), dtype=bool)
     every_lost[free] = lost
-    return Separated(spectra, error, tuple(patterns), every_lost, unwanted)
+    return Unmixed(spectra, error, tuple(patterns), every_lost, unwanted)
 
 
 def _basis(columns: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
@@ -146,18 +146,30 @@ def _basis(columns: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
 
 
 def _signed_patterns(
-    columns: FloatArray, left: FloatArray, every: Pattern, signed: BoolArray
-) -> Iterator[Pattern]:
+    columns: FloatArray, left: FloatArray, every: SignPattern, signed: BoolArray
+) -> Iterator[SignPattern]:
     """Columns of D by which spectra are free where those that are `signed` are non-negative."""
     used = columns[:, every.free]
     size = np.linalg.norm(used, axis=0)
     scaled = used / np.where(size > 0, size, 1.0)
     small = every.basis.T @ scaled
     passive = nonnegative_sets(small, every.basis.T @ left, signed)
-    sets, which = np.unique(passive.T, axis=0, return_inverse=True)
-    for k, chosen in enumerate(sets):
+    for chosen, columns_of in _sets(passive):
         basis, unit, _ = _basis(used[:, chosen])
-        yield Pattern(np.flatnonzero(which.ravel() == k), basis, unit, every.free[chosen])
+        yield SignPattern(columns_of, basis, unit, every.free[chosen])
+
+
+def _sets(passive: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
+    """The different columns of (p, M), and the places of each."""
+    packed = np.packbits(passive, axis=0)
+    code = packed[0].astype(np.int64) if len(packed) == 1 else None
+    if code is None:
+        _, code = np.unique(packed, axis=1, return_inverse=True)
+        code = code.ravel()
+    order = np.argsort(code, kind="stable")
+    ends = np.flatnonzero(np.diff(code[order])) + 1
+    for places in np.split(order, ends):
+        yield passive[:, places[0]], places
 
 
 def nonnegative_sets(a: FloatArray, b: FloatArray, signed: BoolArray) -> BoolArray:
@@ -200,18 +212,14 @@ def nonnegative_sets(a: FloatArray, b: FloatArray, signed: BoolArray) -> BoolArr
 def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray) -> FloatArray:
     """(p, M) solutions of the normal equations of the passive coefficients, the others 0."""
     x = np.zeros(right.shape)
-    sets, which = np.unique(passive.T, axis=0, return_inverse=True)
-    for k, chosen in enumerate(sets):
+    for chosen, mine in _sets(passive):
         if chosen.any():
-            mine = np.flatnonzero(which.ravel() == k)
-            own = gram[np.ix_(chosen, chosen)]
-            x[np.ix_(chosen, mine)] = np.linalg.lstsq(own, right[np.ix_(chosen, mine)], rcond=None)[
-                0
-            ]
+            own, place = gram[np.ix_(chosen, chosen)], np.ix_(chosen, mine)
+            x[place] = np.linalg.lstsq(own, right[place], rcond=None)[0]
     return x
 
 
-def moved_rows(one: Separated, slopes: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+def moved_rows(one: Unmixed, slopes: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
     """For each pattern r Q (N, p) and J Q (N, p, n_k) of the top of the file.
 
     slopes  (N, n, n_k) derivative of C by the unknowns
@@ -223,7 +231,7 @@ def moved_rows(one: Separated, slopes: FloatArray) -> Iterator[tuple[FloatArray,
             g = shape / np.linalg.norm(shape, axis=1)[:, None]
             own = own - (own @ g.T) @ g
         q, r = np.linalg.qr(own.T)
-        by = np.einsum("tsk,ps->tpk", slopes, r)
+        by = np.swapaxes(np.swapaxes(slopes, 1, 2) @ r.T, 1, 2)
         flat = by.reshape(len(by), -1)
         flat = flat - pattern.basis @ (pattern.basis.T @ flat)
         yield -one.error[:, pattern.columns] @ q, flat.reshape(by.shape)
@@ -234,10 +242,34 @@ def linearised(c: FloatArray, slopes: FloatArray, mixture: Mixture) -> Linearise
 
     c  (N, n);  slopes  (N, n, n_k) its derivative by the unknowns
     """
-    return compressed(separated(c, mixture), slopes)
+    shorter = _fewer_rows(c, slopes, mixture)
+    if shorter is None:
+        return compressed(separated(c, mixture), slopes)
+    c, slopes, mixture, rest = shorter
+    at = compressed(separated(c, mixture), slopes)
+    return at._replace(offset=at.offset + rest)
 
 
-def compressed(one: Separated, slopes: FloatArray) -> Linearised:
+def _fewer_rows(
+    c: FloatArray, slopes: FloatArray, mixture: Mixture
+) -> tuple[FloatArray, FloatArray, Mixture, float] | None:
+    """The same in the space of C, its derivatives and `extra`, and the squares outside of it.
+
+    None where that has no fewer dimensions, or contributions vary in time: these need all rows.
+    """
+    n, e = c.shape[1], mixture.extra.shape[1]
+    every = np.hstack([c, mixture.extra, slopes.reshape(len(c), -1)])
+    if mixture.varying or every.shape[1] >= len(c):
+        return None
+    q, r = np.linalg.qr(every)
+    data = q.T @ mixture.data
+    rest = mixture.data - q @ data
+    shorter = mixture._replace(data=data, extra=r[:, n : n + e])
+    by = r[:, n + e :].reshape(len(r), *slopes.shape[1:])
+    return r[:, :n], by, shorter, float(np.vdot(rest, rest))
+
+
+def compressed(one: Unmixed, slopes: FloatArray) -> Linearised:
     """`linearised` where the mixture is separated already."""
     k = slopes.shape[2]
     rows = [

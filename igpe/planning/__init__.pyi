@@ -3,8 +3,13 @@ from .design_variables import Levels as Levels
 from .design_variables import ProblemWithoutData as ProblemWithoutData
 from .design_variables import Ramps as Ramps
 from .design_variables import Sampling as Sampling
+from .discrimination import RivalPlan as RivalPlan
+from .discrimination import discriminate as discriminate
 from .information import AOptimal as AOptimal
 from .information import DOptimal as DOptimal
 from .information import EOptimal as EOptimal
 from .information import ModifiedE as ModifiedE
 from .plan import Plan as Plan
+from .rival_design import BoxHill as BoxHill
+from .rival_design import BuzziFerraris as BuzziFerraris
+from .rival_design import HunterReiner as HunterReiner

@@ -3,24 +3,19 @@
 Optimum experimental design on exact sensitivities, linearised at the parameters known so far
 (Houska et al. 2012, section 3; Bauer, Bock, Körkel & Schlöder, J. Comput. Appl. Math. 120 (2000)).
 
-The search takes the best of a pool of random experiments, then follows gradients, in turn with the
-choice of samples. It proves nothing: the answer is the best of several starts (Houska et al. 2012,
-section 3: the problem is not convex, local optima work well).
+`design_search` has the search, `discrimination` what several rival models change.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import qr
-from scipy.optimize import LinearConstraint, minimize
-from scipy.stats import qmc
 
 from igpe.core.arguments import is_count, require, shown
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import finishing, session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.status import Status
@@ -33,230 +28,17 @@ from igpe.planning.design_problem import (
     EMPTY,
     DesignProblem,
     Values,
-    planned_name,
     read_design,
     require_inside,
 )
+from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiment
 from igpe.planning.design_variables import DesignVariable, ProblemWithoutData, Sampling, placeholder
-from igpe.planning.information import Criterion, DesignInformation, Determined, DOptimal, determined
+from igpe.planning.information import Criterion, Determined, DOptimal, determined
+from igpe.planning.labelled_design import is_labelled, labelled_design
 from igpe.planning.plan import Plan, PlannedExperiment
-from igpe.planning.planned_model import PlannedSensitivities, carried
-from igpe.planning.sample_choice import SampleChoice, choose
+from igpe.planning.planned_model import carried
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
-
-ROUNDS = 6  # of numbers and samples in turn
-ENOUGH = 1e-4  # of an efficiency: a round that brings less is the last
-BROKEN = 1e3  # loss of a design that cannot be integrated
-STEPS = 150  # of the local search
-
-
-class BestDesign(NamedTuple):
-    """The numbers (n_experiments, n_choices), the samples, and how the starts ended.
-
-    complete  False if the search was interrupted
-    """
-
-    design: FloatArray
-    chosen: SampleChoice
-    values: tuple[float, ...]
-    complete: bool = True
-
-
-@dataclass(frozen=True)
-class DesignSearch:
-    """A search for the numbers and samples of planned experiments.
-
-    points  values of the unknowns, for each scenario
-    pool    random experiments to begin with;  starts: local searches
-    """
-
-    posed: DesignProblem
-    points: Sequence[Mapping[str, float]]
-    pool: int
-    starts: int
-    seed: int
-
-    @cached_property
-    def outputs(self) -> list[PlannedSensitivities]:
-        """Rows of a planned experiment, for each scenario."""
-        return [self.posed.outputs(values) for values in self.points]
-
-    @cached_property
-    def before(self) -> list[FloatArray]:
-        """(m, n) rows of what is known before, for each scenario."""
-        return [self.posed.known(values) for values in self.points]
-
-    @cached_property
-    def known(self) -> list[FloatArray]:
-        """(n, n) information before, for each scenario."""
-        return [rows.T @ rows for rows in self.before]
-
-    @property
-    def count(self) -> int:
-        """How many experiments are planned."""
-        return len(self.posed.space.places)
-
-    def run(self, first: FloatArray | None) -> BestDesign | None:
-        """The best design found, None if all broke down; `first` (n_choices,) is one to try.
-
-        At Ctrl-C the best so far; raises KeyboardInterrupt before there is one.
-        """
-        if not self.posed.plan.choices:
-            only = self._sampled(np.zeros(0), thorough=True)
-            return None if only is None else BestDesign(*only, ())
-        pool = self._pool(first)
-        if not pool:
-            return None
-        begins, complete = self._begins(pool), True
-        designs: list[tuple[FloatArray, SampleChoice]] = []
-        try:
-            designs += (one for one in map(self._improved, begins) if one is not None)
-            # the samples of the best design are sought from random choices as well
-            best = max(range(len(designs)), key=lambda i: designs[i][1].value, default=None)
-            gained = None if best is None else self.information(designs[best][0])
-            if best is not None and gained is not None:
-                designs[best] = designs[best][0], choose(gained, self.posed.allowed)
-        except KeyboardInterrupt:
-            complete = False
-            with finishing():  # else the first experiment that a local search would have begun with
-                each = (self._sampled(cube, thorough=False) for cube in begins if not designs)
-                one = next((one for one in each if one is not None), None)
-                designs = designs if one is None else [one]
-        if not designs:
-            return None
-        best_design, chosen = max(designs, key=lambda one: one[1].value)
-        return BestDesign(best_design, chosen, tuple(one[1].value for one in designs), complete)
-
-    def _sampled(
-        self, cube: FloatArray, *, thorough: bool
-    ) -> tuple[FloatArray, SampleChoice] | None:
-        """Numbers of a point of the cube with their samples; None if they cannot be integrated."""
-        design = self._numbers(cube.reshape(self.count, -1))
-        gained = self.information(design)
-        return (
-            None
-            if gained is None
-            else (design, choose(gained, self.posed.allowed, thorough=thorough))
-        )
-
-    def _even(self) -> FloatArray:
-        """Weights of samples that are not chosen yet: each an equal share."""
-        shares = np.mean([q.astype(float) for q in self.posed.allowed.quantities], axis=0)
-        n_t = len(self.posed.allowed.times)
-        share = min(self.posed.allowed.at_most / n_t, 1.0)
-        return np.asarray(np.full((self.count, n_t, len(shares)), share) * shares)
-
-    def _numbers(self, cube: FloatArray) -> FloatArray:
-        plan = self.posed.plan
-        return np.asarray(plan.lower + np.clip(cube, 0.0, 1.0) * plan.width)
-
-    def _pool(self, first: FloatArray | None) -> list[tuple[FloatArray, list[FloatArray]]]:
-        """Random experiments in the unit cube that can be integrated, with their rows."""
-        plan, (steep, steepest) = self.posed.plan, self.posed.plan.steepness
-        sampler = qmc.Sobol(len(plan.choices), rng=np.random.default_rng(self.seed))
-        cubes = list(sampler.random_base2(int(np.log2(max(self.pool, 2)))))
-        if first is not None:
-            cubes.insert(0, np.clip((first - plan.lower) / plan.width, 0.0, 1.0))
-        pool = []
-        for cube in cubes:
-            # differences that are too steep are cut, from the left to the right
-            for row, most in zip(steep, steepest, strict=True):
-                later, earlier = int(np.argmax(row)), int(np.argmin(row))
-                cube[later] = cube[earlier] + np.clip(cube[later] - cube[earlier], -most, most)
-            rows = [one.rows(self._numbers(cube)) for one in self.outputs]
-            known = [r for r in rows if r is not None]
-            if len(known) == len(rows):
-                pool.append((cube, known))
-        return pool
-
-    def _begins(self, pool: list[tuple[FloatArray, list[FloatArray]]]) -> list[FloatArray]:
-        """Experiments of the pool that tell most together: of all, then of random halves."""
-        rng, weights = np.random.default_rng(self.seed), self._even()[0]
-        tables = [np.array(rows) for rows in zip(*(rows for _, rows in pool), strict=True)]
-        gained = [np.einsum("ntmrp,tm,ntmrq->npq", rows, weights, rows) for rows in tables]
-        halves = [rng.permutation(len(pool))[: (len(pool) + 1) // 2] for _ in range(self.starts)]
-        groups = [np.arange(len(pool)), *halves[1:]]
-        cubes = np.array([cube for cube, _ in pool])
-        choices = {self._greedy(gained, group) for group in groups}
-        return [cubes[list(members)].ravel() for members in sorted(choices)]
-
-    def _greedy(self, gained: list[FloatArray], group: IntArray) -> tuple[int, ...]:
-        """One experiment after the other, the one that adds most."""
-        now, taken = list(self.known), []
-        for e in range(self.count):
-            added = [self.posed.space.full(g[group], e) for g in gained]
-            values = np.mean(
-                [self.posed.judge(f + a) for f, a in zip(now, added, strict=True)], axis=0
-            )
-            best = int(values.argmax())
-            taken.append(int(group[best]))
-            now = [f + a[best] for f, a in zip(now, added, strict=True)]
-        return tuple(taken)
-
-    def _improved(self, cube: FloatArray) -> tuple[FloatArray, SampleChoice] | None:
-        """Numbers and samples in turn until neither changes much."""
-        weights, best = self._even(), None
-        for _ in range(ROUNDS):
-            cube = self._local(cube, weights)
-            one = self._sampled(cube, thorough=False)
-            if one is None:
-                return best
-            gain = np.inf if best is None else one[1].value - best[1].value
-            best = one if gain > 0 else best
-            if gain < ENOUGH or self.posed.allowed.everything:
-                return best
-            weights = one[1].taken.astype(float)
-        return best
-
-    def _local(self, cube: FloatArray, weights: FloatArray) -> FloatArray:
-        """A local search from a point of the unit cube; never worse than it."""
-        loss, (steep, steepest) = self.loss(weights), self.posed.plan.steepness
-        method: dict[str, object] = {"method": "L-BFGS-B", "options": {"maxiter": STEPS}}
-        if len(steep):
-            most = np.tile(steepest, self.count)
-            limits = LinearConstraint(np.kron(np.eye(self.count), steep), -most, most)
-            options = {"maxiter": STEPS, "ftol": 1e-8}
-            method = {"method": "SLSQP", "constraints": limits, "options": options}
-        bounds = [(0.0, 1.0)] * len(cube)
-        minimum = minimize(loss, cube, jac=True, bounds=bounds, **method)  # type: ignore[call-overload]
-        end = np.clip(minimum.x, 0.0, 1.0)
-        return end if loss(end)[0] <= loss(cube)[0] else cube
-
-    def loss(self, weights: FloatArray) -> Callable[[FloatArray], tuple[float, FloatArray]]:
-        """-Φ and its gradient, as a function of the cube (n_experiments * n_choices,)."""
-        places = self.posed.space.places
-
-        def of(cube: FloatArray) -> tuple[float, FloatArray]:
-            design = self._numbers(cube.reshape(self.count, -1))
-            value, slope = 0.0, np.zeros(design.shape)
-            for outputs, known in zip(self.outputs, self.known, strict=True):
-                each = [outputs.rows_and_slopes(one) for one in design]
-                pairs = [one for one in each if one is not None]
-                if len(pairs) < len(each):
-                    return BROKEN, np.zeros(len(cube))
-                rows, slopes = (np.array(part) for part in zip(*pairs, strict=True))
-                gained = DesignInformation(self.posed.space, self.posed.judge, [known], [rows])
-                (information,) = gained.informations(weights)
-                value += float(self.posed.judge(information)) / len(self.outputs)
-                outer = self.posed.judge.slope(information)[places[:, :, None], places[:, None, :]]
-                part = np.einsum(
-                    "etmrp,epq,etmrqd,etm->ed", rows, outer, slopes, weights, optimize=True
-                )
-                slope += 2 / len(self.outputs) * part
-            return -value, -(slope * self.posed.plan.width).ravel()
-
-        return of
-
-    def information(self, design: FloatArray) -> DesignInformation | None:
-        """Information of a design in each scenario; None where it cannot be integrated."""
-        rows = [[outputs.rows(one) for one in design] for outputs in self.outputs]
-        if any(r is None for scenario in rows for r in scenario):
-            return None
-        return DesignInformation(
-            self.posed.space, self.posed.judge, self.known, [np.array(r) for r in rows]
-        )
-
 
 LARGEST = 1.0  # relative standard error to draw from at most
 
@@ -317,7 +99,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
     taken = gained.taken_rows(best.chosen.taken)
     each = [determined(np.vstack(pair)) for pair in zip(search.before, taken, strict=True)]
     ends = determined(search.before[0]), each[0]
-    value = float(np.mean([judge.exact(one) for one in each]))
+    value = float(judge.together([judge.exact(one) for one in each]))
     if not np.isfinite(value):
         raise ProblemError(_refusal(posed, each))
     n, scale = len(box), np.outer(posed.sizes, posed.sizes)
@@ -326,7 +108,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
     with np.errstate(invalid="ignore"):
         errors = {"before": before, "after": after, "ratio": before / after}
     known = {"value": box.vector(posed.values), "unit": [posed.full.unit(n) for n in box.names]}
-    experiments = tuple(_experiment(posed, best, k) for k in range(len(best.design)))
+    experiments = tuple(planned_experiment(posed, best, k) for k in range(len(best.design)))
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
     relative = [float(np.exp(-judge.exact(one) / 2)) for one in ends]
     return Plan(
@@ -394,19 +176,6 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
     return lines
 
 
-def _experiment(posed: DesignProblem, best: BestDesign, k: int) -> PlannedExperiment:
-    taken, numbers = best.chosen.taken[k], best.design[k]
-    pairs = zip(posed.plan.choices, numbers, strict=True)
-    return PlannedExperiment(
-        planned_name(posed.full, k),
-        {c.label: float(v) for c, v in pairs},
-        *posed.plan.settings(numbers),
-        start_time=posed.plan.conditions.begin,
-        times=posed.allowed.times[taken.any(axis=1)],
-        measured=tuple(n for n, q in zip(posed.noise, taken.any(axis=0), strict=True) if q),
-    )
-
-
 def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     """Integrated as any experiment is, not by what the design was found with."""
     full, end = posed.full, posed.plan.conditions.end
@@ -458,8 +227,8 @@ INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may fi
 
 @session()
 def design(
-    problem: Problem | ProblemWithoutData,
-    parameters: Values,
+    problem: Problem | ProblemWithoutData | Sequence[Any],
+    parameters: Values | None = None,
     *,
     free: Mapping[str, DesignVariable] = EMPTY,
     conditions: Mapping[str, Any] = EMPTY,
@@ -479,8 +248,11 @@ def design(
     """Choose the conditions and samples of the next experiments, so that errors become small.
 
     problem      model and experiments done so far, whose information counts; or
-                 `ProblemWithoutData`
-    parameters   where to linearise: a result, an estimate, or unknown -> value
+                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest),
+                 whose `experiment_inputs` are free within their bounds where free= says nothing,
+                 and whose outputs count as measured if all have values
+    parameters   where to linearise: a result, an estimate, or unknown -> value; of labelled models
+                 the nominal values by default
     free         what may be chosen: state -> `Between` (its start value); input or operating
                  parameter -> `Between` (constant), `Levels` or `Ramps`
     conditions   what is fixed: state -> start value, input -> as in `Experiment(inputs=...)`
@@ -511,8 +283,12 @@ def design(
     is_one = isinstance(criterion, Criterion) and not isinstance(criterion, type)
     expected = "igpe.planning.DOptimal() or another criterion"
     require(is_one, "igpe.design", "criterion", criterion, expected)
+    if is_labelled(problem):
+        said = labelled_design(problem)
+        problem, existing = said.problem, existing and said.measured
+        parameters, free = parameters or said.parameters, free or said.free
     posed = read_design(
-        problem, parameters,
+        problem, parameters,  # type: ignore[arg-type]  # what they are not is refused there
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,
         count=experiments, existing=existing, like=like, integrator=integrator,
         sizes=sizes,

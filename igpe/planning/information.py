@@ -16,9 +16,10 @@ of the criteria hold. What a plan reports is computed from F alone, by `determin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from scipy.special import logsumexp, softmax
 
 from igpe.core.arguments import shown
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
@@ -169,10 +170,15 @@ class UnknownSpace:
 
 @dataclass(frozen=True)
 class RegularisedCriterion:
-    """A criterion on information matrices F (n, n) in relative units."""
+    """A criterion on information matrices F (n, n) in relative units, of one or several scenarios.
+
+    shares  of the scenarios: Φ is log(sum of share * exp(Φ of the scenario)), an information
+            function as they are. Empty: the mean of their Φ
+    """
 
     criterion: Criterion
     interest: IntArray
+    shares: tuple[float, ...] = ()
 
     def __call__(self, information: FloatArray) -> FloatArray:
         """Φ of one or many (..., n, n)."""
@@ -184,6 +190,19 @@ class RegularisedCriterion:
         columns = full[:, self.interest]
         full_slope = -columns @ self.criterion.slope(self._of_interest(full)) @ columns.T
         return np.asarray(full_slope + RIDGE * np.diag(np.diag(full_slope)))
+
+    def together(self, each: Sequence[Any]) -> FloatArray:
+        """Φ of all scenarios from that of each, (n_scenarios, ...) -> (...)."""
+        if not self.shares:
+            return np.asarray(np.mean(each, axis=0))
+        values = np.moveaxis(np.asarray(each), 0, -1)
+        return np.asarray(logsumexp(values, axis=-1, b=np.array(self.shares)))
+
+    def influence(self, each: Sequence[float]) -> FloatArray:
+        """(n_scenarios,) dΦ/dΦ of each scenario."""
+        if not self.shares:
+            return np.full(len(each), 1 / len(each))
+        return np.asarray(softmax(np.asarray(each) + np.log(self.shares)))
 
     def exact(self, determined: "Determined") -> float:
         """Φ without the search's regularisation; -inf if what it looks at is not estimable."""
@@ -234,7 +253,7 @@ def determined(root: FloatArray) -> Determined:
 
 @dataclass(frozen=True)
 class DesignInformation:
-    """Rows of planned experiments, in one or several scenarios; Φ is their mean.
+    """Rows of planned experiments, in one or several scenarios.
 
     known  (n, n) for each scenario, what is known before
     rows   for each scenario (n_experiments, n_times, n_measured, n_rows, n_p), as
@@ -261,15 +280,17 @@ class DesignInformation:
 
     def value(self, weights: FloatArray) -> float:
         """Φ of measurements taken so often, weights (n_experiments, n_times, n_measured)."""
-        return float(np.mean([self.judge(f) for f in self.informations(weights)]))
+        return float(self.judge.together([self.judge(f) for f in self.informations(weights)]))
 
     def gains(self, weights: FloatArray) -> FloatArray:
         """dΦ/dweights, of the same shape: what one more of each measurement would tell."""
         gained, places = [], self.space.places
-        for information, rows in zip(self.informations(weights), self.rows, strict=True):
+        informations = self.informations(weights)
+        influence = self.judge.influence([float(self.judge(f)) for f in informations])
+        for information, rows in zip(informations, self.rows, strict=True):
             own = self.judge.slope(information)[places[:, :, None], places[:, None, :]]
             gained.append(np.einsum("etmrp,epq,etmrq->etm", rows, own, rows))
-        return np.asarray(np.mean(gained, axis=0))
+        return np.asarray(np.tensordot(influence, gained, 1))
 
     def samples(self, quantities: BoolArray) -> list[FloatArray]:
         """(n_experiments, n_times, n, n) for each scenario: a sample's information."""

@@ -97,6 +97,93 @@ def _setting(stored: Any) -> Any:
     return (step_input if kind == "steps" else linear_input)(held["times"], held["values"])
 
 
+class LaboratoryPlan:
+    """Planned experiments as settings, sheets and data: what plans of any purpose share.
+
+    courses  has the columns experiment, name, time, predicted and sigma
+    """
+
+    experiments: tuple[PlannedExperiment, ...]
+    bounds: Mapping[str, tuple[float, float]]
+    courses: pd.DataFrame
+    sigma_known: bool
+    deviations: Mapping[str, Deviation]
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """What to set: one row for each number, one column for each experiment, and the bounds."""
+        table = pd.DataFrame({e.name: pd.Series(e.settings) for e in self.experiments})
+        table["lower"] = [self.bounds[n][0] for n in table.index]
+        table["upper"] = [self.bounds[n][1] for n in table.index]
+        return table
+
+    def table(self) -> pd.DataFrame:
+        """The sheet for the laboratory: experiment, time, and an empty column for each quantity."""
+        columns = [{"experiment": e.name, "time": e.times} for e in self.experiments]
+        empty = [dict.fromkeys(e.measured, np.nan) for e in self.experiments]
+        sheets = [pd.DataFrame(c | e) for c, e in zip(columns, empty, strict=True)]
+        return pd.concat(sheets, ignore_index=True)
+
+    def experiment(self, which: int | str, data: Data) -> Experiment:
+        """The experiment with what was measured, ready for `igpe.Problem`.
+
+        which   its number, from 0, or its name
+        data    a table or its path with the columns of `table`; `experiment` may be missing
+        raises  ProblemError if there is no such experiment, DataError if the table does not fit
+        """
+        names = [e.name for e in self.experiments]
+        k = names.index(which) if isinstance(which, str) and which in names else which
+        if not (isinstance(k, int) and 0 <= k < len(names)):
+            raise ProblemError(
+                f"The plan has no experiment {which!r}; it has {names}, or 0 to {len(names) - 1}."
+            )
+        planned = self.experiments[k]
+        table = read_table(data)
+        rows = rows_of(table, planned.name) if "experiment" in table.columns else table
+        measured = [n for n in planned.measured if n in rows.columns]
+        at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
+        # of the predicted course: measured values would give small ones more weight
+        predicted = {n: _course(self.courses, planned, n, at, "sigma") for n in measured}
+        sigma = {n: self.deviations.get(n, predicted[n]) for n in measured}
+        return Experiment(
+            rows,
+            name=planned.name,
+            start=planned.start,
+            start_time=planned.start_time,
+            inputs=planned.inputs,
+            sigma=sigma if self.sigma_known else None,
+            only=measured,
+            replicates=len(np.unique(planned.times)) < len(planned.times),
+        )
+
+    @property
+    def _samples(self) -> list[str]:
+        return [
+            f"{e.name}: measure {', '.join(e.measured)} at {', '.join(f'{t:g}' for t in e.times)}"
+            for e in self.experiments
+        ]
+
+    def _simulated(self, courses: pd.DataFrame, seed: int) -> pd.DataFrame:
+        random = np.random.default_rng(seed)
+        filled = self.table()
+        for e in self.experiments:
+            mine = filled["experiment"] == e.name
+            for name in e.measured:
+                value, sigma = (
+                    _course(courses, e, name, e.times, c) for c in ("predicted", "sigma")
+                )
+                filled.loc[mine, name] = value + sigma * random.standard_normal(len(value))
+        return filled
+
+
+def _course(
+    courses: pd.DataFrame, planned: PlannedExperiment, name: str, times: FloatArray, column: str
+) -> FloatArray:
+    """(n_times,) a column of the predicted course of a quantity."""
+    here = courses[(courses["experiment"] == planned.name) & (courses["name"] == name)]
+    return np.asarray(np.interp(times, here["time"], here[column]))
+
+
 NONE: Mapping[str, Any] = MappingProxyType({})
 CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
 PROVEN = 0.9999  # an efficiency as high is called the best
@@ -105,7 +192,7 @@ COURSES = Columns(("experiment", "name"), ("time", "predicted", "sigma"))
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Shown, Stored, name="plan", number=2):
+class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     """Planned experiments, and the linearised errors of the unknowns before and after them.
 
     experiments  what to do
@@ -143,63 +230,9 @@ class Plan(Shown, Stored, name="plan", number=2):
     deviations: Mapping[str, Deviation] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def settings(self) -> pd.DataFrame:
-        """What to set: one row for each number, one column for each experiment, and the bounds."""
-        table = pd.DataFrame({e.name: pd.Series(e.settings) for e in self.experiments})
-        table["lower"] = [self.bounds[n][0] for n in table.index]
-        table["upper"] = [self.bounds[n][1] for n in table.index]
-        return table
-
-    def table(self) -> pd.DataFrame:
-        """The sheet for the laboratory: experiment, time, and an empty column for each quantity."""
-        columns = [{"experiment": e.name, "time": e.times} for e in self.experiments]
-        empty = [dict.fromkeys(e.measured, np.nan) for e in self.experiments]
-        sheets = [pd.DataFrame(c | e) for c, e in zip(columns, empty, strict=True)]
-        return pd.concat(sheets, ignore_index=True)
-
     def simulated(self, seed: int) -> pd.DataFrame:
         """`table` filled with what would be measured if model and parameters were right."""
-        random = np.random.default_rng(seed)
-        filled = self.table()
-        for e in self.experiments:
-            mine = filled["experiment"] == e.name
-            for name in e.measured:
-                value, sigma = (self._course(e, name, e.times, c) for c in ("predicted", "sigma"))
-                filled.loc[mine, name] = value + sigma * random.standard_normal(len(value))
-        return filled
-
-    def experiment(self, which: int | str, data: Data) -> Experiment:
-        """The experiment with what was measured, ready for `igpe.Problem`.
-
-        which   its number, from 0, or its name
-        data    a table or its path with the columns of `table`; `experiment` may be missing
-        raises  ProblemError if there is no such experiment, DataError if the table does not fit
-        """
-        names = [e.name for e in self.experiments]
-        k = names.index(which) if isinstance(which, str) and which in names else which
-        if not (isinstance(k, int) and 0 <= k < len(names)):
-            raise ProblemError(
-                f"The plan has no experiment {which!r}; it has {names}, or 0 to {len(names) - 1}."
-            )
-        planned = self.experiments[k]
-        table = read_table(data)
-        rows = rows_of(table, planned.name) if "experiment" in table.columns else table
-        measured = [n for n in planned.measured if n in rows.columns]
-        at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
-        # of the predicted course: measured values would give small ones more weight
-        predicted = {n: self._course(planned, n, at, "sigma") for n in measured}
-        sigma = {n: self.deviations.get(n, predicted[n]) for n in measured}
-        return Experiment(
-            rows,
-            name=planned.name,
-            start=planned.start,
-            start_time=planned.start_time,
-            inputs=planned.inputs,
-            sigma=sigma if self.sigma_known else None,
-            only=measured,
-            replicates=len(np.unique(planned.times)) < len(planned.times),
-        )
+        return self._simulated(self.courses, seed)
 
     @property
     def sentence(self) -> str:
@@ -266,21 +299,6 @@ class Plan(Shown, Stored, name="plan", number=2):
         }
         return made(cls, stored, special)
 
-    @property
-    def _samples(self) -> list[str]:
-        return [
-            f"{e.name}: measure {', '.join(e.measured)} at {', '.join(f'{t:g}' for t in e.times)}"
-            for e in self.experiments
-        ]
-
     def _shown(self) -> tuple[list[Rows], list[str]]:
         tables = [self.settings, self.errors] if self.bounds else [self.errors]
         return list(map(frame_rows, tables)), [*self._samples, self.sentence, *self.notes]
-
-    def _course(
-        self, planned: PlannedExperiment, name: str, times: FloatArray, column: str
-    ) -> FloatArray:
-        """(n_times,) a column of the predicted course of a quantity."""
-        c = self.courses
-        here = c[(c["experiment"] == planned.name) & (c["name"] == name)]
-        return np.asarray(np.interp(times, here["time"], here[column]))

@@ -15,7 +15,7 @@ by the design are central differences of these rows: exact ones by the second-or
 equations take as long for short models and seven times as long for others (urethane, ten numbers).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -123,6 +123,18 @@ def sensitivity_problem(
     )
 
 
+class PredictedOutputs(NamedTuple):
+    """What an experiment would give.
+
+    value  (n_times, n_measured);  sensitivities: (n_times, n_measured, n), as `sensitivity_problem`
+    sigma  (n_times, n_measured) standard deviations of measurements
+    """
+
+    value: FloatArray
+    sensitivities: FloatArray
+    sigma: FloatArray
+
+
 class PlannedSensitivities:
     """Rows of one experiment at given parameters, as a function of the chosen numbers."""
 
@@ -150,10 +162,29 @@ class PlannedSensitivities:
         by the standard deviation. There is a second one if a standard deviation is estimated.
         None where it cannot be integrated, or an estimated deviation is not positive.
         """
+        run = self._run(design)
+        if run is None:
+            return None
+        _, s, sigma = run
+        columns = [s[:, : len(self.noise)]]
+        if self.estimated.any():
+            columns.append(np.where(self.estimated[:, None], ROOT * s[:, self.deviation], 0.0))
+        rows = np.stack(columns, axis=2) / sigma[..., None, None]
+        return rows[self._replicates] if np.isfinite(rows).all() else None
+
+    def predicted(self, design: FloatArray) -> PredictedOutputs | None:
+        """Predictions at a design (n_choices,); None where it cannot be integrated."""
+        run, m = self._run(design), len(self.noise)
+        if run is None or not all(np.isfinite(part).all() for part in run[:2]):
+            return None
+        return PredictedOutputs(*(part[self._replicates, :m] for part in run))
+
+    def _run(self, design: FloatArray) -> PredictedOutputs | None:
+        """At distinct times, estimated deviations behind the measured quantities."""
         run = self._simulation.run(design)
         if not run.status.usable:
             return None
-        h, m = run.measured[:, : self.outputs], len(self.noise)
+        h = run.measured[:, : self.outputs]
         rest = run.measured[:, self.outputs :].reshape(len(h), -1, self.outputs)
         s = np.moveaxis(rest, 1, 2)  # (n_times, n_outputs, n)
         pairs = zip(self.noise, h.T, strict=False)
@@ -162,23 +193,31 @@ class PlannedSensitivities:
         sigma = np.where(sigma > 0, sigma, np.inf)  # what is exactly 0 tells nothing
         model = h[:, self.deviation]
         sigma = np.where(self.estimated, np.where(model > 0, model, np.nan), sigma)
-        columns = [s[:, :m]]
-        if self.estimated.any():
-            columns.append(np.where(self.estimated[:, None], ROOT * s[:, self.deviation], 0.0))
-        rows = np.stack(columns, axis=2) / sigma[..., None, None]
-        return rows[self._replicates] if np.isfinite(rows).all() else None
+        return PredictedOutputs(h, s, sigma)
 
     def rows_and_slopes(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """The same with derivatives (..., n_choices) by the design; None where it has none."""
-        value, (lower, upper), slopes = self.rows(design), self.bounds, []
-        for i, shift in enumerate(SHIFT * (upper - lower)):
-            low, high = design.copy(), design.copy()
-            low[i], high[i] = max(design[i] - shift, lower[i]), min(design[i] + shift, upper[i])
-            ends = self.rows(low), self.rows(high)
-            if value is None or ends[0] is None or ends[1] is None:
-                return None
-            slopes.append((ends[1] - ends[0]) / (high[i] - low[i]))
-        return None if value is None else (value, np.stack(slopes, axis=-1))
+        return with_slopes(self.rows, design, self.bounds)
+
+
+def with_slopes(
+    rows: Callable[[FloatArray], FloatArray | None],
+    design: FloatArray,
+    bounds: tuple[FloatArray, FloatArray],
+) -> tuple[FloatArray, FloatArray] | None:
+    """Rows at a design (n_choices,) and their central differences (..., n_choices) within bounds.
+
+    None where the rows cannot be computed
+    """
+    value, (lower, upper), slopes = rows(design), bounds, []
+    for i, shift in enumerate(SHIFT * (upper - lower)):
+        low, high = design.copy(), design.copy()
+        low[i], high[i] = max(design[i] - shift, lower[i]), min(design[i] + shift, upper[i])
+        ends = rows(low), rows(high)
+        if value is None or ends[0] is None or ends[1] is None:
+            return None
+        slopes.append((ends[1] - ends[0]) / (high[i] - low[i]))
+    return None if value is None else (value, np.stack(slopes, axis=-1))
 
 
 class ExperimentConditions(NamedTuple):

@@ -217,7 +217,7 @@ class _Exchanges:
         is not concave may prefer to know less: there one is left out if that is better.
         """
         times: BoolArray = np.asarray(start.any(axis=2))
-        now = float(np.mean([self.gained.judge(f) for f in self._informations(times)]))
+        now = self._value(times)
         better = True
         while better:
             better = False
@@ -246,12 +246,16 @@ class _Exchanges:
         pairs = zip(self._informations(left), self.samples, strict=True)
         moves = [np.concatenate([f[None], f + s[e, possible]]) for f, s in pairs]
         judge = self.gained.judge
-        less, *values = np.mean([judge(one) for one in moves], axis=0)
+        less, *values = judge.together([judge(one) for one in moves])
         best = int(np.argmax(values))
         if i is not None and less > values[best] and not judge.criterion.concave:
             return left, float(less)
         left[e, possible[best]] = True
         return left, float(values[best])
+
+    def _value(self, times: BoolArray) -> float:
+        judge = self.gained.judge
+        return float(judge.together([judge(f) for f in self._informations(times)]))
 
     def _informations(self, times: BoolArray) -> list[FloatArray]:
         pairs = zip(self.gained.known, self.samples, strict=True)

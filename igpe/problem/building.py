@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pyomo.core.base.block import Block
 
 from igpe.core.errors import ModelError
-from igpe.problem.members import with_positions
+from igpe.problem.members import logarithm_of, with_logarithms, with_positions
 from igpe.problem.model import Instance, read
 
 Builder: TypeAlias = Callable[..., Any]
@@ -52,8 +52,10 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
         ) from error
     if experiment is None:
         return read(model, times=frozenset(moments))
-    names = frozenset((*experiment.told, *experiment.start, *experiment.inputs))
-    return with_positions(read(model, names, frozenset(moments)), experiment.told)
+    inner = [logarithm_of(n) or n for n in experiment.told]
+    names = frozenset((*inner, *experiment.start, *experiment.inputs))
+    instance = with_positions(read(model, names, frozenset(moments)), inner)
+    return with_logarithms(instance, experiment.told)
 
 
 def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, ...]:

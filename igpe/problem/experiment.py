@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -24,6 +24,8 @@ from igpe.problem.inputs import (
     read_inputs,
     require_overlap,
 )
+from igpe.problem.losses import NormalPrior
+from igpe.problem.members import in_logarithms
 from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
@@ -33,6 +35,7 @@ from igpe.problem.noise.sigma import (
     error_models,
     estimated_sigma,
     is_unknown,
+    log_normal,
     sigma_columns,
     sigma_of,
 )
@@ -119,8 +122,26 @@ class Unknown(Suggesting):
             )
 
 
-Start: TypeAlias = float | str | Unknown
-"""A start value: a number (known), the name of a parameter, or `Unknown` (estimated)."""
+REACH = 8.0  # deviations about the mean, to which a number known with an error is sought
+
+
+@dataclass(frozen=True)
+class Uncertain(Unknown):
+    """An unknown that is known with an error: its bounds hold all that the prior leaves likely."""
+
+    prior: NormalPrior = field(kw_only=True)
+
+    @classmethod
+    def of(cls, prior: NormalPrior) -> "Uncertain":
+        """The unknown of a prior, within its limits."""
+        near = (prior.mean - REACH * prior.deviation, prior.mean + REACH * prior.deviation)
+        low, high = max(near[0], prior.lower), min(near[1], prior.upper)
+        return cls(low, high, float(np.clip(prior.mean, low, high)), prior=prior)
+
+
+Start: TypeAlias = float | str | Unknown | NormalPrior
+"""A start value: a number (known), the name of a parameter, `Unknown` (estimated), or a
+`NormalPrior`: known with an error, and estimated with that knowledge."""
 StartProfile: TypeAlias = Callable[..., float] | Mapping[Any, float]
 """Start values of all members of an indexed variable by their indices, such as positions: a
 function, or a mapping or Series, which is linear between positions."""
@@ -163,7 +184,8 @@ class Experiment(Suggesting):
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
                 path of a CSV, Excel or Parquet file with such a table; None where only spectra were
                 measured
-    start       state -> number (known), parameter name, or `Unknown(lower, upper)` (estimated);
+    start       state -> number (known), parameter name, `Unknown(lower, upper)` (estimated), or
+                `igpe.losses.NormalPrior(mean, deviation)` (known with this error);
                 states left out start where the model says (a fixed value or an equation). The name
                 of an indexed variable stands for all members, with a number or a profile over
                 their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
@@ -172,7 +194,8 @@ class Experiment(Suggesting):
     inputs      columns of `data` by the names of inputs: ["T"]; or name -> such a column, number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
-                `time`. A column that is an input is not measured
+                `time`. A column that is an input is not measured. A `NormalPrior` is a constant
+                input known with this error: a parameter that each experiment has for itself
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
     steady      the experiment starts where its model comes to rest from `start`: True, under the
@@ -181,7 +204,8 @@ class Experiment(Suggesting):
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
-                `EstimatedSigma(name)` is what the model computes and is estimated with the rest.
+                `EstimatedSigma(name)` is what the model computes and is estimated with the rest;
+                with `igpe.losses.LogNormal(deviation)` logarithms are compared.
                 None if unknown: of several quantities each counts by the size of its residuals in
                 all experiments (maximum likelihood); "equal" if unknown but the same for all
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
@@ -217,7 +241,7 @@ class Experiment(Suggesting):
         given: Mapping[str, InputValue] = inputs  # type: ignore[assignment]
         if data is None:
             data = pd.DataFrame({"time": pd.Series(dtype=float)})
-        table = renamed(read_table(data), columns)
+        table = _of_one_run(renamed(read_table(data), columns))
         self._conditions: dict[str, Any] = {
             "name": name,
             "start": dict(start),
@@ -232,11 +256,6 @@ class Experiment(Suggesting):
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
-        if "experiment" in table.columns and table["experiment"].nunique() > 1:
-            raise DataError(
-                f"The table holds several experiments, {list(experiments_in(table).unique())}. "
-                "Read it with igpe.read_experiments(table, ...)."
-            )
         self.spectra = spectra
         times, chosen, self.measurements = _measured(table, spectra, given, sigma, self._conditions)
         self._file = str(table.attrs.get(SOURCE, ""))
@@ -249,8 +268,12 @@ class Experiment(Suggesting):
         self.events = read_events(events, self.start_time)
         self.steady = read_steady(steady)
         self._conditions |= {"events": self.events, "steady": steady}
-        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(given, table))
-        self._conditions["inputs"] = dict(self.inputs)  # other data have other rows
+        self.uncertain_inputs = _uncertain(given)
+        exact = {n: v for n, v in given.items() if n not in self.uncertain_inputs}
+        self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(exact, table))
+        self._conditions["inputs"] = {  # other data have other rows
+            n: self.inputs.get(n, v) for n, v in given.items()
+        }
         for role, one in self.inputs.items():
             if isinstance(given[role], (pd.Series, pd.DataFrame)) and isinstance(one, Table):
                 require_overlap(role, one, self.start_time, float(self.times[-1]))
@@ -261,18 +284,25 @@ class Experiment(Suggesting):
         return {n: dict(v) if isinstance(v, MappingProxyType) else v for n, v in state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        closed = ("start", "inputs", "units", "error_models", "estimated_sigma")
+        closed = (
+            *("start", "inputs", "uncertain_inputs"),
+            *("units", "error_models", "estimated_sigma"),
+        )
         self.__dict__.update(state | {n: MappingProxyType(state[n]) for n in closed})
 
-    def with_data(self, data: Data, *, one_of_several: bool = False) -> "Experiment":
+    def with_data(
+        self, data: Data, *, one_of_several: bool = False, sigma: Any = None
+    ) -> "Experiment":
         """The same run with other measurements.
 
         one_of_several  the table has a column `experiment`, and this one's rows count
+        sigma           their standard deviations, as for `Experiment`; None: as before
         """
         columns = self._conditions["columns"]
         table = renamed(read_table(data), columns)
         rows = rows_of(table, self.name) if one_of_several else table
-        return experiment_of(rows, columns, {**self._conditions, "name": self.name})
+        other = {"name": self.name} | ({} if sigma is None else {"sigma": sigma})
+        return experiment_of(rows, columns, {**self._conditions, **other})
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
         """The same run with another table of a model that has more quantities, without spectra.
@@ -446,6 +476,18 @@ def experiment_of(
     return made
 
 
+def _logarithms(name: str, values: FloatArray) -> FloatArray:
+    """Natural logarithms of a column; raises DataError where a value has none."""
+    if (low := values <= 0).any():
+        row = int(np.flatnonzero(low)[0])
+        raise DataError(
+            f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
+            "which needs values above 0. Leave such values out (NaN), or give normal errors: "
+            f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
+        )
+    return np.log(values)
+
+
 def _own(key: str, value: Any, names: list[str], name: str) -> Any:
     if not isinstance(value, Mapping) or set(value) != set(names):
         return value
@@ -453,16 +495,34 @@ def _own(key: str, value: Any, names: list[str], name: str) -> Any:
     return value if is_of_states else value[name]
 
 
+def _uncertain(inputs: Mapping[str, Any]) -> Mapping[str, Uncertain]:
+    """The inputs that are known with an error."""
+    known = {n: Uncertain.of(v) for n, v in inputs.items() if isinstance(v, NormalPrior)}
+    return MappingProxyType(known)
+
+
+def _of_one_run(table: pd.DataFrame) -> pd.DataFrame:
+    if "experiment" in table.columns and table["experiment"].nunique() > 1:
+        raise DataError(
+            f"The table holds several experiments, {list(experiments_in(table).unique())}. "
+            "Read it with igpe.read_experiments(table, ...)."
+        )
+    return table
+
+
 def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in start.items():
         is_profile = callable(value) or isinstance(value, (Mapping, pd.Series))
-        if not (is_profile or isinstance(value, (str, Unknown)) or is_finite(value)):
+        if not (is_profile or isinstance(value, (str, Unknown, NormalPrior)) or is_finite(value)):
             raise DataError(
                 f"The start value of '{name}' is {value!r}; expected a finite number, the name of "
                 "a parameter or igpe.Unknown(lower, upper). For all members of an indexed "
                 "variable pass a function or a Series of their indices."
             )
-    return {n: float(v) if is_finite(v) else v for n, v in start.items()}
+    read: dict[str, Any] = {
+        n: Uncertain.of(v) if isinstance(v, NormalPrior) else v for n, v in start.items()
+    }
+    return {n: float(v) if is_finite(v) else v for n, v in read.items()}
 
 
 def read_steady(given: Any) -> Mapping[str, float] | None:
@@ -512,11 +572,16 @@ def _measured(
 def _measurements(
     table: pd.DataFrame, times: FloatArray, columns: list[str], sigma: Sigma
 ) -> Measurements:
-    values = table[columns].to_numpy(dtype=float)
+    values = table[columns].to_numpy(dtype=float, copy=True)
+    logarithms = log_normal(columns, sigma)
     sigmas = np.column_stack([sigma_of(table, c, sigma) for c in columns])
     distinct, row_of = np.unique(times, return_inverse=True)
     row, column = np.nonzero(np.isfinite(values))
     check_sigma(columns, sigmas[row, column], column)
+    for place, name in enumerate(columns):
+        if name in logarithms:
+            values[:, place] = _logarithms(name, values[:, place])
+    names = tuple(in_logarithms(n) if n in logarithms else n for n in columns)
     return Measurements(
-        distinct, tuple(columns), row_of[row], column, values[row, column], sigmas[row, column]
+        distinct, names, row_of[row], column, values[row, column], sigmas[row, column]
     )

@@ -29,9 +29,12 @@ CLOCK = "time_passed"  # the state of a model without time
 FEW = 0.25  # an input with fewer distinct values than this share of its times is read as steps
 
 
-def read_labelled(experiments: Any) -> tuple[Builder, list[str], list[Experiment]]:
+def read_labelled(
+    experiments: Any, *, planned: bool = False
+) -> tuple[Builder, list[str], list[Experiment]]:
     """Builder, unknown parameters and measurements of parmest experiments.
 
+    planned  whether outputs may lack values, as in models for the design of experiments: they are 0
     raises ModelError if one has no labelled model, is not dynamic, or lacks outputs or parameters
     """
     given = list(experiments) if isinstance(experiments, Iterable) else [experiments]
@@ -53,7 +56,8 @@ def read_labelled(experiments: Any) -> tuple[Builder, list[str], list[Experiment
                 f"{parameters}. All experiments need the same."
             )
         parameters = names
-        runs.append(_experiment(str(number), instance, inputs | _held_controls(instance)))
+        controls = inputs | _held_controls(instance)
+        runs.append(_experiment(str(number), instance, controls, planned=planned))
     sources = {run.name: source for run, source in zip(runs, given, strict=True)}
     return _Labelled(sources), parameters, runs
 
@@ -68,7 +72,9 @@ class _Labelled:
         self._sources = sources
 
     def __call__(self, times: Sequence[float], experiment: Experiment) -> Any:
-        return _labelled_model(self._sources[experiment.name], times)[0]
+        # a planned experiment is none of these: its model is that of the first
+        source = self._sources.get(experiment.name) or next(iter(self._sources.values()))
+        return _labelled_model(source, times)[0]
 
 
 def _labelled_model(
@@ -196,7 +202,9 @@ def _held_controls(instance: Instance) -> dict[str, Table]:
     return tables
 
 
-def _experiment(name: str, instance: Instance, inputs: dict[str, Table]) -> Experiment:
+def _experiment(
+    name: str, instance: Instance, inputs: dict[str, Table], *, planned: bool
+) -> Experiment:
     place = {
         id(data): (quantity, float(t))
         for family in (instance.states, instance.series, instance.expressions)
@@ -207,9 +215,8 @@ def _experiment(name: str, instance: Instance, inputs: dict[str, Table]) -> Expe
     if constant := [v.name for v, _ in outputs if id(v) not in place]:
         raise ModelError(f"The experiment_outputs {constant[:5]} do not vary with time.")
     errors = getattr(instance.model, "measurement_error", pyo.Suffix())
-    rows = [
-        (*place[id(v)], value, errors.get(v)) for v, given in outputs for value in _values(v, given)
-    ]
+    given = [(v, 0.0 if planned and value is None else value) for v, value in outputs]
+    rows = [(*place[id(v)], one, errors.get(v)) for v, value in given for one in _values(v, value)]
     long = pd.DataFrame(rows, columns=["name", "time", "value", "sigma"]).astype({"sigma": float})
     long["again"] = long.groupby(["name", "time"]).cumcount()
     wide = long.pivot_table(index=["time", "again"], columns="name", values=["value", "sigma"])

@@ -14,8 +14,18 @@ from scipy.special import ndtr
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
+from igpe.problem.noise.log_normal import LogNormal
 
-__all__ = ["L1", "Huber", "LeastSquares", "Loss", "NormalPrior", "PiecewiseConstant", "Prior"]
+__all__ = [
+    "L1",
+    "Huber",
+    "LeastSquares",
+    "LogNormal",
+    "Loss",
+    "NormalPrior",
+    "PiecewiseConstant",
+    "Prior",
+]
 
 ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 

@@ -91,6 +91,30 @@ def with_positions(instance: Instance, names: Iterable[str]) -> Instance:
     return replace(instance, expressions={**instance.expressions, **added})
 
 
+def in_logarithms(name: str) -> str:
+    """What the logarithm of a measured quantity is called."""
+    return f"ln({name})"
+
+
+def logarithm_of(name: str) -> str | None:
+    """The quantity that a measured logarithm is of; None if it is no logarithm."""
+    return name[3:-1] if name.startswith("ln(") and name.endswith(")") else None
+
+
+def with_logarithms(instance: Instance, names: Iterable[str]) -> Instance:
+    """The instance with an Expression for each measured logarithm of one of its quantities."""
+    known = [*instance.states, *instance.series, *instance.expressions]
+    added: dict[str, Any] = {}
+    for name in names:
+        of = logarithm_of(name)
+        series = None if of is None else instance.over_time(named(of, known) or of)
+        if series is not None and name not in known:
+            expression = pyo.Expression(instance.time, rule=lambda _, t, s=series: pyo.log(s[t]))
+            instance.model.add_component(name, expression)
+            added[name] = {float(t): expression[t] for t in instance.time}
+    return replace(instance, expressions={**instance.expressions, **added}) if added else instance
+
+
 def _neighbours(
     name: str, known: list[str], instance: Instance
 ) -> tuple[tuple[str, str], float] | None:

@@ -16,7 +16,7 @@ from igpe.core.errors import ProblemError
 from igpe.core.names import Suggesting
 from igpe.problem.building import Builder, build_all
 from igpe.problem.card import problem_html
-from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.experiment import Experiment, Uncertain, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.model import Instance, ModelStarts, model_starts
@@ -25,11 +25,13 @@ from igpe.problem.problem_checks import (
     bounds_of,
     check_arguments,
     check_problem,
+    check_uncertain,
     check_weights,
     convert_units,
     expanded,
     held_sigma,
     name_experiments,
+    uncertain_inputs,
     with_logarithms,
 )
 from igpe.problem.space import FiniteDifference, OnGrid, read_space
@@ -82,6 +84,7 @@ class Problem(Suggesting):
         space: Mapping[str, int | FiniteDifference] = EMPTY,
     ) -> None:
         runs = name_experiments(experiments)
+        uncertain = uncertain_inputs(runs)
         check_arguments(local, loss, priors=priors, time_varying=time_varying)
         self._given: dict[str, Any] = {
             "model": model,
@@ -104,6 +107,10 @@ class Problem(Suggesting):
         self.time_varying = MappingProxyType(dict(time_varying))
         self.parameters = expanded("parameters", parameters, self.instances)
         self.local = frozenset(expanded("local", self._given["local"], self.instances))
+        if uncertain:
+            check_uncertain(uncertain, self.parameters, self.instances)
+            self.parameters += uncertain
+            self.local |= set(uncertain)
         self.experiments = tuple(map(convert_units, runs, self.instances))
         check_problem(self)
         self.fixed: Mapping[str, float] = EMPTY
@@ -115,7 +122,7 @@ class Problem(Suggesting):
             self._unknowns(parameters),
             expanded("logarithmic", self._given["logarithmic"], self.instances),
         )
-        self.priors = MappingProxyType(dict(priors))
+        self.priors = MappingProxyType({**self._known_with_errors(), **priors})
         check_weights(self.experiments, self.priors, self.unknowns)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -276,16 +283,30 @@ class Problem(Suggesting):
         copy.__dict__.update(self.__dict__, compiled=None)
         return copy
 
-    def with_data(self, data: Data) -> "Problem":
+    def with_data(self, data: Data, sigma: Any = None) -> "Problem":
         """Return the problem with other measurements, under the same conditions.
 
         data    a table or its path; with several experiments it has a column `experiment`
+        sigma   their standard deviations, as for `Experiment`; None: as before
         raises  DataError if the table does not fit
         """
         table, runs = read_table(data), self._given["experiments"]
         several = len(runs) > 1
-        changed = [e.with_data(table, one_of_several=several) for e in runs]
+        changed = [e.with_data(table, one_of_several=several, sigma=sigma) for e in runs]
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
+
+    def of_experiments(self, names: Sequence[str]) -> "Problem":
+        """Return the problem with some of its experiments, which have no unknowns of their own.
+
+        raises  ProblemError if there is none of these names
+        """
+        places = [k for k, e in enumerate(self.experiments) if e.name in names]
+        if not places:
+            every = [e.name for e in self.experiments]
+            raise ProblemError(f"There is no experiment of {list(names)}; the problem has {every}.")
+        runs = [self._given["experiments"][k] for k in places]
+        weights = self._weights and (tuple(self._weights[0][k] for k in places), self._weights[1])
+        return _made_again({**self._given, "experiments": runs}, self.fixed, weights, ())
 
     def on_finer_grid(self) -> "Problem":
         """Return the problem with twice as many intervals in space.
@@ -377,10 +398,21 @@ class Problem(Suggesting):
             for state, start in e.start.items():
                 if isinstance(start, Unknown):
                     bounds[self.start_unknown(state, e)] = (start.lower, start.upper)
+            for name, known in e.uncertain_inputs.items():
+                bounds[self.unknown_of(name, e)] = (known.lower, known.upper)
         for unknown, name in self.varying.items():
             bounds[unknown] = (self.time_varying[name].lower, self.time_varying[name].upper)
         lower, upper = (np.array([b[i] for b in bounds.values()], dtype=float) for i in (0, 1))
         return Box(tuple(bounds), lower, upper)
+
+    def _known_with_errors(self) -> dict[str, NormalPrior]:
+        """Unknown -> the prior that an experiment gives as its start value or input."""
+        found: dict[str, NormalPrior] = {}
+        for e in self.experiments:
+            of: dict[str, Any] = {self.start_unknown(n, e): v for n, v in e.start.items()}
+            of |= {self.unknown_of(n, e): v for n, v in e.uncertain_inputs.items()}
+            found |= {n: v.prior for n, v in of.items() if isinstance(v, Uncertain)}
+        return found
 
     def _repr_html_(self) -> str:
         return problem_html(self)

@@ -20,8 +20,9 @@ from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest, listed
 from igpe.problem.events import check_events
-from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.experiment import Experiment, Measurements, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
 from igpe.problem.units import conversion, converted, time_unit, unit_name
 
@@ -89,6 +90,45 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
     return lowest, highest
 
 
+def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
+    """Names of inputs that are known with an error.
+
+    raises DataError if an experiment gives such an input without one
+    """
+    names = tuple(dict.fromkeys(n for e in experiments for n in e.uncertain_inputs))
+    for name in names:
+        if lacking := [e.name for e in experiments if name not in e.uncertain_inputs]:
+            raise DataError(
+                f"The input '{name}' is known with an error in some experiments, but not in "
+                f"{listed(lacking)}. Give it in all: inputs={{'{name}': igpe.losses.NormalPrior("
+                "mean, deviation)}; where it is exact, a small deviation."
+            )
+        if before := [e.name for e in experiments if name in (e.steady or {})]:
+            raise DataError(
+                f"The input '{name}' is known with an error, and has another value before the "
+                f"steady start of {listed(before)}. igpe supports one of both: give it as a number."
+            )
+    return names
+
+
+def check_uncertain(
+    names: Sequence[str], parameters: Sequence[str], instances: Sequence[Instance]
+) -> None:
+    """Raise ProblemError unless inputs known with an error are scalars, and no parameters."""
+    for name in names:
+        if name in parameters:
+            raise ProblemError(
+                f"'{name}' is an input known with an error, and among the parameters; leave it out "
+                "of the parameters."
+            )
+        if any(name not in i.scalars for i in instances):
+            raise ProblemError(
+                f"'{name}' is an input known with an error, but the model has no scalar of that "
+                f"name. An input that changes with time is exact; else write m.{name} = "
+                "pyo.Param(mutable=True, initialize=1.0), without the time as its index."
+            )
+
+
 def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     """The box, in which some parameters (or all their members) are sought in logarithms.
 
@@ -136,7 +176,7 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     measurements, result = experiment.measurements, copy.copy(experiment)
     models = dict(experiment.error_models)
     for name, given in experiment.units.items():
-        if name != "time" and name not in experiment.measured:
+        if name != "time" and not {name, in_logarithms(name)} & set(experiment.measured):
             raise DataError(
                 f"units are given for '{name}', which is not among {experiment.measured}."
             )
@@ -158,9 +198,22 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
                     "or sigma as a number."
                 )
             models[name] = models[name].scaled(factor)
-        measurements = converted(measurements, name, factor, offset)
+        measurements = _converted(measurements, name, factor, offset)
     result.measurements, result.error_models = measurements, MappingProxyType(models)
     return result
+
+
+def _converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
+    """The measurements with one column in another unit; logarithms are shifted."""
+    logarithm = in_logarithms(name)
+    if logarithm not in measurements.names:
+        return converted(measurements, name, factor, offset)
+    if offset != 0:
+        raise DataError(
+            f"The errors of '{name}' are log-normal, but the zero of its unit is not that of the "
+            "model's; give the data in the model's unit."
+        )
+    return converted(measurements, logarithm, 1.0, float(np.log(factor)))
 
 
 def _has_units(instance: Instance) -> bool:

@@ -67,9 +67,8 @@ class Certificate(Suggesting):
             for (low, high), same in groupby(pairs, key=lambda pair: pair[1])
         )
         where = f" in {len(self.experiments)} experiments" if len(self.experiments) > 1 else ""
-        lost = (
-            f"; they do not determine {', '.join(self.undetermined)}" if self.undetermined else ""
-        )
+        is_lost = self.undetermined and math.isfinite(self.objective)
+        lost = f"; they do not determine {', '.join(self.undetermined)}" if is_lost else ""
         slopes = ", ".join(self.slopes)
         return f"{sought}, fitted to {self.origin} of {slopes}{where}: {self._proved}{lost}."
 
@@ -79,6 +78,8 @@ class Certificate(Suggesting):
         least, by = f"{self.objective:.6g}", self.method + STOPPED.get(self.status, "")
         if self.status is Status.GLOBAL_BY_CONVEXITY:
             return f"globally optimal by convexity ({self.method}, sum of squares {least}); {about}"
+        if not math.isfinite(self.objective):
+            return f"no values were met at which these slopes are numbers ({by}); nothing is proved"
         if not self.lower_bound > 0 or not math.isfinite(self.lower_bound):
             why = "its bound is still 0, so " * math.isfinite(self.lower_bound)
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"

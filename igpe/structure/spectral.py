@@ -29,7 +29,7 @@ from igpe.structure.identifiability.identifiability import (
 )
 from igpe.structure.structure import Structure, analyse
 
-MOST = 3  # wavelengths
+MOST = 8  # wavelengths: of more species only these are looked at
 LARGEST = 1e3  # of a factor
 FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
 BACKGROUND = "igpe background"
@@ -168,6 +168,7 @@ def _of_unknowns(structure: Structure, problem: Problem, exact: Identifiability)
                 reach=Access.UNREACHABLE if lost else Access.DYNAMIC,
                 states=(),
                 equations=(),
+                implicit=(),
                 form=None,
                 measure=(),
                 freeing=(),

@@ -10,11 +10,12 @@ from scipy import special
 
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.names import in_words
+from igpe.numerics.statistics.evidence import CLOSE, FAR, akaike_weights
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
 
-CLOSE = 2.0  # of AICc: models that cannot be told apart (Burnham & Anderson 2002, section 2.6)
-FAR = 10.0  # of AICc: a model that has no support
+FEW = 3  # pairs of nested models that each get a sentence
 CHANCE = 0.05  # of a likelihood ratio
 
 
@@ -60,8 +61,7 @@ def compare_models(
         raise ProblemError(f"nested names {unknown_names}, which are no models of {list(results)}.")
     table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
     table["delta"] = table["AICc"] - table["AICc"].min()
-    weight = np.exp(-table["delta"] / 2)
-    table["weight"] = weight / weight.sum()
+    table["weight"] = akaike_weights(table["delta"].to_numpy(dtype=float))
     table["within"] = [pairs.get(n, "") for n in table.index]
     table["p"] = [
         _ratio(results[n], results[pairs[n]]) if n in pairs else np.nan for n in table.index
@@ -135,16 +135,19 @@ def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     yield f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.3g} % of the weight."
     close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
     if close:
-        yield f"{' and '.join(close)} cannot be told from it by these measurements."
+        yield f"{in_words(close)} cannot be told from it by these measurements."
     far = [str(n) for n in table.index[1:] if deltas[n] > FAR]
     if far:
-        yield f"{' and '.join(far)} {'has' if len(far) == 1 else 'have'} no support."
-    for name, row in table[(table["within"] != "") & np.isfinite(table["p"])].iterrows():
+        yield f"{in_words(far)} {'has' if len(far) == 1 else 'have'} no support."
+    nested = table[(table["within"] != "") & np.isfinite(table["p"])]
+    for name, row in nested.iterrows():
+        if len(nested) > FEW and min(deltas[name], deltas[row["within"]]) > 0:
+            continue  # of many pairs those of the best
         verb = "is worth its further unknowns" if row["p"] < CHANCE else "is no better"
         yield f"{row['within']} {verb} beside {name} (p = {row['p']:.2g})."
     bound = [n for n, r in results.items() if any("bound" in p.remark for p in r.estimates)]
     if bound:
         yield (
-            f"{', '.join(bound)} {'has' if len(bound) == 1 else 'have'} unknowns on a bound, where "
+            f"{in_words(bound)} {'has' if len(bound) == 1 else 'have'} unknowns on a bound, where "
             "likelihood ratios are not exact."
         )

@@ -60,3 +60,12 @@ def test_certify_begins_at_a_stored_result(tmp_path):
 @pytest.mark.parametrize("words", [["--gap", 0], ["--gap", 2], ["--time-limit", -1]])
 def test_what_certify_cannot_do_is_refused(words):
     refused(run("certify", CHAIN, *words), str(words[1]))
+
+
+def test_a_region_is_certified_and_verified(tmp_path):
+    path = tmp_path / "region.json"
+    done = run("certify", CHAIN, "--region", 0.95, "--certificate", path, "--json", "-")
+    stored = json.loads(done.stdout)
+    assert {row["name"] for row in stored["intervals"]} == {"p1", "p2"}
+    assert stored["level"] == 0.95
+    assert "95 % likelihood region" in run("verify", path, CHAIN).stdout

@@ -81,7 +81,7 @@ def test_slopes_by_the_design_are_those_of_the_rows(cubic):
 
 def test_a_gradient_of_the_whole_criterion(monkeypatch):
     """-Φ of two experiments by all their numbers, against differences."""
-    from igpe.planning.design import DesignSearch  # noqa: PLC0415
+    from igpe.planning.design_search import DesignSearch  # noqa: PLC0415
 
     one = posed(count=2, criterion=P.AOptimal())
     search = DesignSearch(one, [VALUES, {"k": 1.0, "E": 6.0}], pool=8, starts=1, seed=0)

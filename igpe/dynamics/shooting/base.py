@@ -318,7 +318,8 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         )
     elif fit.cost > gate:
         yield (
-            f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}): a wrong minimum, a wrong model, or too small standard deviations."
+            f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}): a wrong minimum, a wrong "
+            "model, or too small standard deviations."
         )
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):

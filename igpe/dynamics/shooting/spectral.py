@@ -14,12 +14,12 @@ from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.numerics.least_squares.base import Linearised
-from igpe.numerics.mixtures import Mixture, Separated, compressed, separated
+from igpe.numerics.mixtures import Mixture, Unmixed, linearised, separated
 from igpe.problem.problem import Problem
 from igpe.problem.spectra import Spectra
 
 
-class Member(NamedTuple):
+class SpectralMember(NamedTuple):
     """One experiment's share of a block.
 
     number   of the experiment;  spectra: its own
@@ -48,7 +48,7 @@ class SpectralBlock:
     """
 
     species: tuple[str, ...]
-    members: tuple[Member, ...]
+    members: tuple[SpectralMember, ...]
     mixture: Mixture
     weight: FloatArray
     outside: float = 0.0
@@ -95,10 +95,10 @@ class SpectralBlock:
         amounts, slopes = self.amounts(trajectories), self.slopes(trajectories, size)
         if not (np.isfinite(amounts).all() and np.isfinite(slopes).all()):
             return Linearised(np.full(size, np.nan), np.full((size, size), np.nan))
-        at = compressed(separated(amounts, self.mixture), slopes)
+        at = linearised(amounts, slopes, self.mixture)
         return at._replace(offset=at.offset + self.outside)
 
-    def separated(self, trajectories: Sequence[Trajectory]) -> Separated:
+    def separated(self, trajectories: Sequence[Trajectory]) -> Unmixed:
         """The spectra at trajectories."""
         return separated(self.amounts(trajectories), self.mixture)
 
@@ -125,7 +125,7 @@ def _block(problem: Problem, runs: Sequence[Any], numbers: Sequence[int]) -> Spe
         rows = np.searchsorted(run.measurements.times, own.times)
         outputs = np.array([run.measurements.names.index(n) for n in names], dtype=np.intp)
         places = np.array([species.index(n) for n in names], dtype=np.intp)
-        members.append(Member(k, own, rows, outputs, places, run.index))
+        members.append(SpectralMember(k, own, rows, outputs, places, run.index))
     first, length = spectra[0], [len(s.times) for s in spectra]
     known = {n: s / first.noise for one in spectra for n, s in one.pure.items()}
     data = np.vstack([s.values / s.noise for s in spectra])

@@ -13,6 +13,7 @@ from .laws import MassAction as MassAction
 from .laws import OwnLaw as OwnLaw
 from .laws import PowerLaw as PowerLaw
 from .laws import Reaction as Reaction
+from .networks import networks as networks
 from .reactor import Batch as Batch
 from .reactor import Units as Units
 from .saturation import Hill as Hill

@@ -44,12 +44,11 @@ FURTHER = {"limits": CONCENTRATION, "inhibitors": CONCENTRATION}
 class Monod(_Growth):
     """growth*S/(half + S)*X: the rate at which biomass X grows on S, of "S -> X".
 
-    growth      largest specific rate of growth, 1/time
-    half        concentration of half of it
-    substrate   S; may be left out where the left side is one species
-    biomass     X; may be left out where the right side is one species
-    limits      further species that growth needs, such as oxygen -> constant K: factors c/(K + c)
-    inhibitors  species that slow growth, such as a product -> constant K: factors K/(K + c)
+    growth              largest specific rate of growth, 1/time
+    half                concentration of half of it
+    substrate, biomass  S and X; may be left out where each is alone on its side
+    limits, inhibitors  further species -> constant K: factors c/(K + c) of those that growth needs,
+                        such as oxygen, and K/(K + c) of those that slow it
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """
@@ -70,9 +69,11 @@ class Monod(_Growth):
 class Haldane(_Growth):
     """growth*S/(half + S + S^2/excess)*X: growth on a substrate that inhibits.
 
-    excess  constant of inhibition by the substrate
+    growth, half  as for `Monod`
+    excess        constant of inhibition by the substrate
+    substrate, biomass, limits, inhibitors  as for `Monod`
 
-    See `Monod` for the others. Source: Andrews, Biotechnol. Bioeng. 10 (1968) 707, eq. 3.
+    Source: Andrews, Biotechnol. Bioeng. 10 (1968) 707, eq. 3.
     """
 
     dimensions: ClassVar = {
@@ -97,9 +98,11 @@ class Haldane(_Growth):
 class Contois(_Growth):
     """growth*S/(crowding*X + S)*X: growth that dense cells slow down.
 
+    growth    largest specific rate of growth, 1/time
     crowding  substrate per biomass at half the rate, in units of S over X
+    substrate, biomass, limits, inhibitors  as for `Monod`
 
-    See `Monod` for the others. Source: Contois, J. Gen. Microbiol. 21 (1959) 40, eq. 8.
+    Source: Contois, J. Gen. Microbiol. 21 (1959) 40, eq. 8.
     """
 
     dimensions: ClassVar = {"growth": PER_TIME, "crowding": NONE, **FURTHER}

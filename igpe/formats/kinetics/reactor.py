@@ -117,6 +117,7 @@ class Reactor:
     temperature  K, until an experiment gives the input `T`: a number, or a programme
     algebraic    species computed by conservation laws instead of their own differential equation
     units        of the quantities; None for none
+    bystanders   further species, which no reaction changes
     inputs       names of constants that the experiments give, as inputs over time (a partial
                  pressure, say); they are no parameters
     reference    reference temperature, K, of constants that have none of their own; `problem` and
@@ -136,6 +137,7 @@ class Reactor:
     reference: float | None = field(default=None, kw_only=True)
     heat: HeatBalance | None = field(default=None, kw_only=True)
     catalyst: Deactivation | None = field(default=None, kw_only=True)
+    bystanders: Sequence[str] = field(default=(), kw_only=True)
 
     axis: ClassVar[str] = "time"
     """Dimension of the independent variable `t`."""
@@ -146,6 +148,10 @@ class Reactor:
         for role in ("algebraic", "inputs"):
             if isinstance(given := getattr(self, role), str):
                 raise ModelError(f"{role}={given!r} is one text; give a list of names.")
+        if isinstance(self.bystanders, str) or not all(map(is_name, self.bystanders)):
+            raise ModelError(
+                f"bystanders={shown(self.bystanders)}; give a list of names: bystanders=['S']."
+            )
         self._check_kinds()
         refuse_unknown("inputs", self.inputs, "constants", names_in(self._constants))
         refuse_unknown("bounds", self.bounds, "parameters", self.parameters)
@@ -228,8 +234,9 @@ class Reactor:
 
     @cached_property
     def species(self) -> tuple[str, ...]:
-        """All species, in the order they are written."""
-        return tuple(dict.fromkeys(s for r in self.steps for s in r.species))
+        """All species, in the order they are written; bystanders last."""
+        reacting = (s for r in self.steps for s in r.species)
+        return tuple(dict.fromkeys((*reacting, *self.bystanders)))
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -467,6 +474,11 @@ class Reactor:
                 m.t, rule=lambda _, t, parts=law.coefficients: rule(_, t, parts)
             )
             m.add_component(f"conservation_{place}", equation)
+
+
+def is_name(given: Any) -> bool:
+    """Whether it can name a species."""
+    return isinstance(given, str) and given.isidentifier()
 
 
 def refuse_unknown(role: str, given: Iterable[Any], kind: str, known: Sequence[Any]) -> None:

@@ -121,8 +121,9 @@ class LangmuirHinshelwood(_Surface):
 class EleyRideal(_Surface):
     """constant*K*c of the adsorbed reactants*c of the others/(1 + sum of K*c)^sites.
 
-    One reactant at least adsorbs, one comes from the fluid. See `LangmuirHinshelwood` for the
-    fields.
+    One reactant at least adsorbs, one comes from the fluid.
+
+    constant, adsorption, dissociative, sites, equilibrium  as for `LangmuirHinshelwood`
 
     Source: Eley and Rideal, Proc. R. Soc. A 178 (1941) 429.
     """

@@ -114,7 +114,9 @@ class VantHoff(Thermal):
     enthalpy   of the reaction, J/mol, negative where heat is set free; the same name may stand in
                `HeatBalance.heats`
 
-    See `Arrhenius` for the others. Source: Atkins and de Paula, Physical Chemistry, 8th ed.,
+    reference, gas  as for `Arrhenius`
+
+    Source: Atkins and de Paula, Physical Chemistry, 8th ed.,
     eq. 7.25.
     """
 
@@ -156,7 +158,9 @@ class Eyring(Thermodynamic):
     enthalpy, entropy  of activation, J/mol and J/(mol K)
     time               unit of the model's time, as Pyomo knows it; that of the reactor's units
 
-    See `Thermodynamic` for the others. Source: Eyring, J. Chem. Phys. 3 (1935) 107, eq. 10.
+    gas                as for `Thermodynamic`
+
+    Source: Eyring, J. Chem. Phys. 3 (1935) 107, eq. 10.
     """
 
     time: str = "s"

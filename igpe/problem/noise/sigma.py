@@ -17,6 +17,7 @@ from igpe.core.arguments import shown
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.problem.noise.estimated import EstimatedSigma
+from igpe.problem.noise.log_normal import LogNormal
 from igpe.problem.tables import numbers
 
 
@@ -109,7 +110,8 @@ Deviation: TypeAlias = NoiseModel | EstimatedSigma
 Sigma: TypeAlias = (
     float
     | Deviation
-    | Mapping[str, float | str | npt.ArrayLike | Deviation]
+    | LogNormal
+    | Mapping[str, float | str | npt.ArrayLike | Deviation | LogNormal]
     | Literal["equal"]
     | None
 )
@@ -141,6 +143,12 @@ def estimated_sigma(columns: list[str], sigma: Sigma) -> dict[str, str]:
     return {c: value.name for c, value in given if isinstance(value, EstimatedSigma)}
 
 
+def log_normal(columns: list[str], sigma: Sigma) -> frozenset[str]:
+    """Columns whose logarithms are compared with logarithms of what the model says."""
+    given = _by_column(columns, sigma).items()
+    return frozenset(c for c, value in given if isinstance(value, LogNormal))
+
+
 def _by_column(columns: list[str], sigma: Sigma) -> dict[str, Any]:
     if isinstance(sigma, Mapping):
         return {c: sigma.get(c) for c in columns}
@@ -158,6 +166,8 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
     given = _by_column([column], sigma)[column]
     if is_unknown(sigma) or isinstance(given, EstimatedSigma):
         return np.ones(n)
+    if isinstance(given, LogNormal):
+        return np.full(n, given.deviation)
     if isinstance(given, NoiseModel):
         level = given.level(table[column].to_numpy(dtype=float))
         if level == 0:

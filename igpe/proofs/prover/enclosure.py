@@ -158,7 +158,7 @@ class BoxEnclosure:
         n, given = len(self.dynamic.lower), self.dynamic.experiments
         sizes = [self.dynamic.unmeasured.size, *(len(run.labels) for run in given)]
         self.size = sum(sizes)
-        algebras = [algebra(n, len(run.sharp.results), self.degree) for run in given]
+        algebras = [algebra(n, len(run.tapes[0].results), self.degree) for run in given]
         self.algebra = algebras[0]
         self.rows = rows(self.size, self.algebra)
         self.tubes, self.models = [], []
@@ -169,7 +169,7 @@ class BoxEnclosure:
             f, h, start = (taylor_model(part, a, order_in_time) for part, order_in_time in parts)
             room, first = tube(a.states), sum(sizes[: k + 1])
             results = run.schedule, room, self.rows, first
-            self.tubes.append(TubeRun(run.sharp, outputs, begin, *results))
+            self.tubes.append(TubeRun(run.sharp, run.sums, outputs, begin, *results))
             self.models.append(TaylorRun(f, h, start, *results))
         self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)
         self.multipliers = np.zeros(self.size)

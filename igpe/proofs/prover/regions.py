@@ -46,7 +46,7 @@ NEAR = 3.0  # widths of an allowed box around it in which boxes are cut along it
 CENTRAL = 0.1  # share of a box's width next to its ends where no face is taken for its middle
 
 
-class Levels(NamedTuple):
+class Rises(NamedTuple):
     """The rise of the sum of squares S that the level of confidence allows: factor S + term."""
 
     factor: float
@@ -61,15 +61,15 @@ class Levels(NamedTuple):
         return max((level - self.term) / (1 + self.factor), 0.0)
 
 
-def levels_of(level: float, unknowns: int, degrees: int) -> Levels:
+def levels_of(level: float, unknowns: int, degrees: int) -> Rises:
     """By chi squared, or where there are degrees of freedom (not 0) by F.
 
     unknowns  that are held at once: 1, or all of them
     """
     if not degrees:
-        return Levels(0.0, float(special.chdtri(unknowns, 1 - level)))
+        return Rises(0.0, float(special.chdtri(unknowns, 1 - level)))
     quantile = float(special.fdtri(unknowns, degrees, level))
-    return Levels(unknowns * quantile / degrees, 0.0)
+    return Rises(unknowns * quantile / degrees, 0.0)
 
 
 @dataclass
@@ -249,7 +249,7 @@ class RegionProof:
                 best.better(found.args[0])
                 heeding, point = best.objective < before, best.point
 
-    def _levels(self, dynamic: Dynamic, problem: Problem, point: FloatArray) -> tuple[Levels, int]:
+    def _levels(self, dynamic: Dynamic, problem: Problem, point: FloatArray) -> tuple[Rises, int]:
         unknowns = len(point) if self.simultaneous else 1
         if problem.sigma_known:
             return levels_of(self.level, unknowns, 0), 0
@@ -331,7 +331,7 @@ def _require_errors(best: Incumbent) -> None:
 
 
 def _regions(
-    search: RegionSearch, dynamic: Dynamic, levels: Levels
+    search: RegionSearch, dynamic: Dynamic, levels: Rises
 ) -> tuple[tuple[SeparateRegion, ...], tuple[tuple[float, ...], ...]]:
     """What the tree leaves of the allowed boxes, and of the boxes that are not decided outside."""
     level, regions = levels.above(search.lower_bound) * (1 - TINY), []

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from igpe.results.plots.axes import BLUE, GREY, ORANGE, Plot, axes_for, label, legend_above
+from igpe.results.plots.axes import BLUE, GREY, ORANGE, Plot, axes_for, labelled, legend_above
 
 OUT, IN, EDGE = "#FBE5B5", "#BBDFF4", "white"
 """Tints of `COLOURS`: proved out, proved in, neither."""
@@ -30,7 +30,7 @@ def plot_certified_intervals(region: Any, axes: Any = None) -> Plot:
             ax.plot(at, y, "k*", label="best parameters")
         low, high = own["outer_lower"].min(), own["outer_upper"].max()
         room = ROOM * (high - low or abs(high) or 1.0)
-        ax.set(xlabel=label(name), xlim=(low - room, high + room), yticks=[])
+        ax.set(xlabel=labelled(name), xlim=(low - room, high + room), yticks=[])
         ax.set_ylim(-len(region.regions) - 0.7, -0.3)
         for end in (region.lower[j], region.upper[j]):
             ax.axvline(end, color=GREY, linestyle=":", label="bound")
@@ -54,8 +54,8 @@ def plot_paving(paving: Any, axes: Any = None, profiles: Any = None) -> Plot:
     for kind, face, words in looks:
         ends = zip(paving.lower, paving.upper, paving.kinds, strict=True)
         mine = [Rectangle(tuple(a), *(b - a)) for a, b, k in ends if k == kind]
-        style = {"facecolor": face, "edgecolor": GREY, "linewidth": 0.2}
-        ax.add_collection(PatchCollection(mine, **style))
+        drawn = PatchCollection(mine, facecolor=face, edgecolor=GREY, linewidth=0.2)
+        ax.add_collection(drawn)
         handles[words] = Patch(facecolor=face, edgecolor=GREY)
     for ellipse in paving.ellipses:
         (handles["linearised"],) = ax.plot(*ellipse.T, "--", color="black", linewidth=1)
@@ -65,7 +65,7 @@ def plot_paving(paving: Any, axes: Any = None, profiles: Any = None) -> Plot:
         at = [profiles.names.index(n) for n in paving.names]
         (handles["profile"],) = ax.plot(*one.others[:, at].T, color=BLUE, linewidth=1.2)
     low, high = np.min(paving.lower, axis=0), np.max(paving.upper, axis=0)
-    for axis, name, ends in zip("xy", paving.names, zip(low, high, strict=True), strict=True):
-        ax.set(**{f"{axis}lim": ends, f"{axis}label": label(name)})
+    for axis, name, a, b in zip("xy", paving.names, low, high, strict=True):
+        ax.set(**{f"{axis}lim": (a, b), f"{axis}label": labelled(name)})
     legend_above([ax], axes, handles)
     return Plot([ax])

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from igpe.core.errors import ProblemError
+from igpe.core.markup import listed
 from igpe.results.plots.axes import COLOURS, Plot, axes_for
 from igpe.results.spectral import SpectralFit
 
@@ -37,9 +38,9 @@ def _pure(ax: Any, one: SpectralFit) -> None:
         low, high = one.values[i] - half, one.values[i] + half
         ax.fill_between(one.wavelengths, low, high, color=colour, alpha=0.25, linewidth=0)
     ax.set_xlabel("wavelength")
-    ax.set_ylabel("pure spectrum")
-    ax.set_title(", ".join(one.experiments) if len(one.experiments) > 1 else "", fontsize=9)
-    ax.legend()
+    where = f" ({listed(one.experiments)})" if len(one.experiments) > 1 else ""
+    ax.set_ylabel(f"pure spectrum{where}")
+    ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _residuals(ax: Any, one: SpectralFit, time_unit: str) -> None:

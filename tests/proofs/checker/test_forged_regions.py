@@ -90,6 +90,11 @@ def _without_second(given: Certificate) -> None:
             box["reason"] = "bound"
 
 
+def _no_regions(given: Certificate) -> None:
+    relabelled("within", "bound")(given)
+    given["regions"] = []
+
+
 def _invented(given: Certificate) -> None:
     """A third region where there is none, with a point that is said to belong to it."""
     given["regions"].append(
@@ -177,8 +182,7 @@ def _bound_for_points(given: Certificate) -> None:
 
 def _moved_leaf(given: Certificate) -> None:
     tree = given["tree"]
-    halves = [tree[k] for box in tree if box["reason"] == "split" for k in box["children"]]
-    box = next(box for box in halves if not box["children"])
+    box = tree[next(box for box in tree if box["reason"] == "split")["children"][0]]
     box["upper"][0] = float(np.nextafter(box["upper"][0], box["lower"][0]))
 
 
@@ -213,9 +217,7 @@ REGIONS: dict[str, Forgery] = {
     "best of a region outside of it": setting("regions", 1, "parameters", to=[7.0, 7.0]),
     "best of a region better than it is": setting("regions", 1, "objective", to=1e-3),
     "leaves outside called within": relabelled("bound", "within"),
-    "leaves within called bound, no regions": lambda c: (
-        relabelled("within", "bound")(c), setting("regions", to=[])(c)
-    ) and None,
+    "leaves within called bound, no regions": _no_regions,
     "open boxes, and said to be finished": _open_hidden,
     "open boxes that are not undecided": _open_unsaid,
     "open boxes elsewhere": _open_elsewhere,

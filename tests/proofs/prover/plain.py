@@ -5,7 +5,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-NAMES = ("compiled", "tape", "intervals", "mueller", "taylor", "rows", "bounds", "integration")
+NAMES = (
+    "compiled", "tape", "intervals", "sums", "mueller", "taylor", "rows", "bounds", "integration",
+)  # fmt: skip
 
 
 def plain() -> dict[str, ModuleType]:

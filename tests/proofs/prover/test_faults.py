@@ -210,7 +210,8 @@ def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
         }
         given[where][0, k] = bad
         positive, out = np.empty(1, bool), np.empty((4, 2))
-        slopes_of = K["mueller"].Slopes(tape, given["p"], np.zeros((1, 2)), out)
+        no_sums = np.zeros((0, 1)), np.ones(1), np.empty((1, 2))
+        slopes_of = K["mueller"].Slopes(tape, given["p"], np.zeros((1, 2)), out, *no_sums)
         good = K["mueller"].try_step(
             slopes_of, given["now"], np.float64(0.01), given["slope"], 0.05, falling, positive
         )
@@ -220,6 +221,41 @@ def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
             top = given["p"][0, 1] if where == "p" else 0.6
             assert slopes[0] <= -top * 0.9 or positive[0]
             assert slopes[1] >= -1.0
+
+
+def test_a_sum_that_is_no_number_tells_nothing_of_its_states() -> None:
+    sums = np.array([[1.0, 2.0]])
+    for place, bad in product(np.ndindex(3, 2), BAD):
+        x = np.array([[0.0, 1.0], [0.0, 1.0], [0.5, 0.6]])
+        x[place] = bad
+        before = x.copy()
+        K["sums"].narrow_states(sums, x)
+        K["sums"].narrow_sums(sums, x)
+        if place[0] == 2 or not math.isfinite(bad):
+            np.testing.assert_array_equal(x[:2], before[:2])
+        if place[0] < 2:
+            np.testing.assert_array_equal(x[2], before[2])
+
+
+def test_states_and_sums_narrow_each_other_and_lose_no_point() -> None:
+    rng, narrowed = np.random.default_rng(8), 0
+    for _ in range(300):
+        sums = rng.integers(-3, 4, (2, 3)).astype(float)
+        point = rng.standard_normal(3) * 10.0 ** rng.integers(-3, 4, 3)
+        ends = np.concatenate([point, sums @ point])
+        size = np.abs(sums) @ np.abs(point)
+        error = 8 * 2.0**-53 * np.concatenate([np.zeros(3), size])  # of `ends` themselves
+        width = np.abs(ends) * rng.choice((0.0, 1e-16, 0.1, 2.0), 5) + error
+        x = np.stack([ends - width * rng.random(5) - error, ends + width + error], axis=1)
+        before = x.copy()
+        K["sums"].narrow_states(sums, x)
+        K["sums"].narrow_sums(sums, x)
+        assert (x[:3, 0] <= point).all()
+        assert (point <= x[:3, 1]).all()
+        assert (x[3:, 0] <= ends[3:] + error[3:]).all()
+        assert (ends[3:] - error[3:] <= x[3:, 1]).all()
+        narrowed += bool((x[:3] != before[:3]).any())
+    assert narrowed > 50
 
 
 def test_ranges_are_ordered_whatever_their_leaves_are() -> None:

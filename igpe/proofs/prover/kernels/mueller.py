@@ -4,6 +4,9 @@ The upper bound of a state rises at least as fast as the state does anywhere on 
 where it has this value; its slope over a step is the worst value on the face's whole path. First
 order, but hard to break (Mueller 1927; Walter, Differential and Integral Inequalities, 1970,
 section 12).
+
+Some sums of states are bounded as states are (`sums`): z = A x has the slope A f(x), and on a face,
+of a state or of a sum, all states are where the sums leave them.
 """
 
 from typing import NamedTuple
@@ -14,6 +17,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.compiled import kernel
 from igpe.proofs.prover.kernels.intervals import ROUND, TINY, enclose, outward
+from igpe.proofs.prover.kernels.sums import narrow_states, narrow_sums
 from igpe.proofs.prover.kernels.tape import OpTape
 
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss its trial slope
@@ -22,18 +26,31 @@ FALLS = 3  # attempts, each with a smaller fall
 
 
 class Slopes(NamedTuple):
-    """Slopes over ranges: their tape, ranges of parameters and inputs, and room (n, 2) for all."""
+    """Slopes over ranges: their tape, ranges of parameters and inputs, and room (n, 2) for all.
+
+    The tape's results are the slopes of states, then those of sums, which hold z = sums x.
+    sums (n_sums, n_x);  scale (n_x + n_sums,) positive: how large each is;  near: room for ranges
+    """
 
     tape: OpTape
     p: FloatArray
     u: FloatArray
     out: FloatArray
+    sums: FloatArray
+    scale: FloatArray
+    near: FloatArray
 
 
 @kernel
 def face_slope(of: Slopes, i: int, side: int, path: FloatArray, x: FloatArray) -> float:
-    """Worst slope of state i on its face's path (2,) while the others are anywhere in x."""
-    tape, p, u, out = of
+    """Worst slope of state or sum i on its face's path (2,) while the others are anywhere in x."""
+    tape, p, u, out = of.tape, of.p, of.u, of.out
+    if len(of.sums):
+        of.near[:] = x
+        of.near[i] = path
+        narrow_states(of.sums, of.near)
+        enclose(tape, i, of.near, p, u, out)
+        return float(out[tape.results[i], side])
     low, high = x[i, 0], x[i, 1]
     x[i, 0], x[i, 1] = path[0], path[1]
     enclose(tape, i, x, p, u, out)
@@ -50,12 +67,12 @@ def _keep_positive(
     A solution that is not negative in these states remains so (Nagumo), as right-hand sides without
     broken powers are locally Lipschitz. With such powers the slope must not be negative below zero
     either: what falls below zero cannot have fallen there. What does not have the property is found
-    out one by one.
+    out one by one. Sums are never negative for their own sake.
     """
     n, below, tape = len(now), np.zeros(2), of.tape
     broken = (tape.function == ops.POWER).any() or (tape.op == ops.GENERAL_POWER).any()
     for i in range(n):
-        positive[i] = now[i, 0] >= 0.0
+        positive[i] = now[i, 0] >= 0.0 and i < of.sums.shape[1]
     wrong = True
     while wrong:
         wrong = False
@@ -225,7 +242,7 @@ def mueller(
 ) -> bool:
     """Go on with the tube to the next stop; whether it came there.
 
-    now   (n_x, 2) its bounds;  clock (2,) the time, and the next step
+    now   (n_x + n_sums, 2) its bounds;  clock (2,) the time, and the next step
     fine  how far slopes may change over a step, relative to the states' scale; more at last
     most  steps at most, of the whole tube
     """
@@ -267,7 +284,7 @@ def mueller(
             worst = 0.0
             for i in range(n):
                 for s in range(2):
-                    size = schedule.scale[i] + now[i, 1] - now[i, 0]
+                    size = of.scale[i] + now[i, 1] - now[i, 0]
                     change = abs(slope[i, s] - first[i, s]) * step / size
                     if change < np.inf:  # ends of infinite slopes are known otherwise
                         worst = max(worst, change)
@@ -290,20 +307,28 @@ def mueller(
                 slope[:], positive[:] = before, kept
         if not done or k >= min(most, MOST_STEPS):
             return False
-        wide = 0
+        wide, states = 0, of.sums.shape[1]
         for i in range(n):
+            if i >= states and slope[i, 0] == 0.0 and slope[i, 1] == 0.0:
+                continue  # a constant, exactly
             ends = now[i] + step * slope[i]
             now[i, 0], now[i, 1] = outward(ends[0], ends[1])
             now[i, 0] -= 4.0 * ROUND * abs(step * slope[i, 0])
             now[i, 1] += 4.0 * ROUND * abs(step * slope[i, 1])
             if positive[i]:
                 now[i, 0] = max(now[i, 0], 0.0)
-            width = (now[i, 1] - now[i, 0]) / schedule.scale[i]
+        # Between two times the tube is linear only to where its faces lead: what sums cut off
+        # at the end is not cut off before it.
+        tube.time[k], tube.bounds[k], tube.steps[0] = following, now[:states], k + 1
+        if len(of.sums):
+            narrow_states(of.sums, now)
+            narrow_sums(of.sums, now)
+        for i in range(states):
+            width = (now[i, 1] - now[i, 0]) / of.scale[i]
             if not (width < WIDEST):
                 wide += 1 if width < EXPLODED else n  # as many as there are: too wide to go on
-        tube.time[k], tube.bounds[k], tube.steps[0] = following, now, k + 1
         clock[0], clock[1] = following, step * (2.0 if worst < 0.3 * rough else 1.2)
-        if wide >= n:
+        if wide >= states:
             return False
     return True
 

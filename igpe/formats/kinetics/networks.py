@@ -1,0 +1,131 @@
+"""Rival networks: the subsets of a set of possible reactions that hang together."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from igpe.core.arguments import is_count, shown
+from igpe.core.errors import ModelError
+from igpe.formats.kinetics.laws import Reaction, numbered
+from igpe.formats.kinetics.reactor import Batch, Reactor
+
+MOST = 1000  # networks
+
+
+def networks(
+    reactions: Sequence[Reaction | str],
+    *,
+    at_most: int,
+    at_least: int = 1,
+    present: Sequence[str] = (),
+    always: Sequence[str] = (),
+    reactor: type[Reactor] = Batch,
+    **settings: Any,
+) -> dict[str, Reactor]:
+    """Reactors with the connected subsets of possible reactions: name -> reactor.
+
+    A subset is connected if its reactions cannot be divided into two groups without a species in
+    common. Rate constants have the names that they have in the full list, so that a network is
+    nested in each network with more reactions. All networks have all species, those that do not
+    react as constants, so that the same experiments suit all. Names are the reactions, joined by
+    semicolons.
+
+    reactions  texts ("A -> B"), or `Reaction` with a rate law
+    at_most, at_least  reactions in a network
+    present    species that are there from the start or are fed: networks are left out in which a
+               reaction lacks a reactant that neither is present nor is made by another reaction
+    always     reactions, as they are written, that every network has
+    reactor    `Batch`, `Cstr` or `Semibatch`;  settings: bounds, temperature, units, ... of it;
+               bounds may name parameters of all reactions
+    raises     ModelError for reactions that are none, counts that are none, unknown names in
+               `present` or `always`, more than 1000 networks, or none at all
+    """
+    every = numbered(reactions)
+    texts = [r.text for r in every]
+    twice = sorted({t for t in texts if texts.count(t) > 1})
+    if twice:
+        raise ModelError(f"The reactions {twice} are listed twice; networks choose each once.")
+    _check(every, at_least, at_most, present, always)
+    bounds = settings.pop("bounds", {})
+    reactor(every, bounds=bounds, **settings)  # refuses what suits none of them
+    species = tuple(dict.fromkeys(s for r in every for s in r.species))
+    chosen = {}
+    for some in _subsets(every, at_least, at_most, present, always):
+        own = {p for r in some for p in r.parameters}
+        part = {p: b for p, b in bounds.items() if p in own}
+        name = "; ".join(r.text for r in some)
+        chosen[name] = reactor(some, bounds=part, bystanders=species, **settings)
+        if len(chosen) > MOST:
+            raise ModelError(
+                f"There are more than {MOST} networks of {at_least} to {at_most} of these "
+                f"{len(every)} reactions. Allow fewer reactions (at_most=...), or name some that "
+                "every network has (always=...)."
+            )
+    if not chosen:
+        raise ModelError(
+            f"No network of {at_least} to {at_most} of these reactions is connected and can run "
+            f"from {list(present)}. Allow more reactions, or name more species in present=..."
+        )
+    return chosen
+
+
+def _check(
+    every: Sequence[Reaction],
+    at_least: int,
+    at_most: int,
+    present: Sequence[str],
+    always: Sequence[str],
+) -> None:
+    """Raise ModelError for counts that are none, and names of nothing."""
+    counts = is_count(at_least) and is_count(at_most) and 1 <= at_least <= at_most
+    if not counts:
+        raise ModelError(
+            f"networks has at_least={shown(at_least)} and at_most={shown(at_most)}; give numbers "
+            "of reactions with 1 <= at_least <= at_most."
+        )
+    species = sorted({s for r in every for s in r.species})
+    texts = [r.text for r in every]
+    for role, given, known in (("present", present, species), ("always", always, texts)):
+        if isinstance(given, str) or not set(given) <= set(known):
+            raise ModelError(f"{role} is {shown(given)}; give a list of names out of {known}.")
+
+
+def _subsets(
+    every: Sequence[Reaction],
+    at_least: int,
+    at_most: int,
+    present: Sequence[str],
+    always: Sequence[str],
+) -> Iterator[tuple[Reaction, ...]]:
+    """The subsets that are networks, small ones first, each in the given order."""
+    for count in range(at_least, min(at_most, len(every)) + 1):
+        for some in combinations(every, count):
+            has_all = set(always) <= {r.text for r in some}
+            if has_all and _is_connected(some) and (not present or _can_run(some, present)):
+                yield some
+
+
+def _is_connected(some: Sequence[Reaction]) -> bool:
+    """Whether species in common lead from each reaction to each other one."""
+    first, *others = (set(r.species) for r in some)
+    reached, left = first, others
+    while near := [s for s in left if s & reached]:
+        reached = reached.union(*near)
+        left = [s for s in left if not s <= reached]
+    return not left
+
+
+def _can_run(some: Sequence[Reaction], present: Sequence[str]) -> bool:
+    """Whether every reaction finds its reactants, one after the other."""
+    there, left = set(present), list(some)
+    while ready := [r for r in left if _starts(r, there)]:
+        there |= {s for r in ready for s in r.equation.species}
+        left = [r for r in left if r not in ready]
+    return not left
+
+
+def _starts(reaction: Reaction, there: set[str]) -> bool:
+    """Whether a reaction runs with these species, forwards or, if it goes back, backwards."""
+    equation = reaction.equation
+    forwards = set(equation.left) <= there
+    return forwards or (equation.reversible and set(equation.right) <= there)

@@ -1,0 +1,299 @@
+"""The next experiment that tells rival models apart; `rival_design` has the criteria."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr
+
+from igpe.core.arguments import is_count, is_finite, require, require_mapping
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import finishing, session
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.status import Status
+from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.base import Integrator
+from igpe.numerics.statistics.evidence import FAR, akaike_weights
+from igpe.planning.design_problem import EMPTY, DesignProblem, Values, read_design
+from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiment
+from igpe.planning.design_variables import DesignVariable, Sampling
+from igpe.planning.information import DOptimal, determined
+from igpe.planning.plan import LaboratoryPlan, PlannedExperiment
+from igpe.planning.planned_model import PlannedSensitivities
+from igpe.planning.rival_design import BoxHill, Discriminating, RivalDesign
+from igpe.problem.noise.sigma import Deviation
+from igpe.problem.problem import Problem
+from igpe.results.plots.axes import Plot
+from igpe.results.plots.rivals import plot_rival_plan
+
+POINTS = 200  # of the predicted trajectories
+NOTHING = 1e-6  # of chi squared: predictions that are one
+LEAST_POWER = 0.8  # below it a note says so
+LARGEST_DELTA = 500.0  # of AICc, so that weights stay numbers
+INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
+
+
+@dataclass(frozen=True, repr=False)
+class RivalPlan(LaboratoryPlan, Shown):
+    """Planned experiments that tell rival models apart.
+
+    experiments  what to do, as in `Plan`;  bounds: setting -> its bounds
+    power        right, rival (indices), delta_before (AICc of the rival less that of the right one,
+                 today), expected (rise of the rival's sum of squares by the planned experiments, in
+                 which it is fitted again), power (chance that it has no support afterwards: AICc
+                 worse by 10)
+    criterion    that was asked for
+    efficiency   of the chosen samples: at least so much of what the best choice would give, with
+                 the same settings; NaN where nothing is proven
+    courses      rival, experiment, name, time, predicted, error (standard error of the prediction),
+                 sigma (of a measurement) on a fine grid
+    sigma_known, deviations, units, seed, notes  as in `Plan`
+    """
+
+    experiments: tuple[PlannedExperiment, ...]
+    bounds: Mapping[str, tuple[float, float]]
+    power: pd.DataFrame
+    criterion: Discriminating
+    efficiency: float
+    courses: pd.DataFrame = field(repr=False)
+    sigma_known: bool = True
+    deviations: Mapping[str, Deviation] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    def simulated(self, seed: int, right: str | None = None) -> pd.DataFrame:
+        """`table` filled with what would be measured if one of the rivals were right.
+
+        right   its name; None: the first
+        raises  ProblemError if there is no such rival
+        """
+        names = list(self.courses["rival"].unique())
+        if right is not None and right not in names:
+            raise ProblemError(f"There is no rival {right!r}; the plan has {names}.")
+        own = self.courses[self.courses["rival"] == (names[0] if right is None else right)]
+        return self._simulated(own, seed)
+
+    def plot(self, axes: Any = None) -> Plot:
+        """Predicted trajectories of all rivals with their errors, and the samples.
+
+        axes  matplotlib axes, one for each experiment and measured quantity; None makes a figure
+        """
+        return plot_rival_plan(self.experiments, self.courses, axes, units=self.units)
+
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        power = self.power.reset_index().set_index("right")
+        shown: list[Rows] = [frame_rows(self.settings)] if self.bounds else []
+        shown.append(frame_rows(power))
+        said = f"{type(self.criterion).__name__}: {self.criterion.meaning}."
+        return shown, [*self._samples, said, *self.notes]
+
+
+@session()
+def discriminate(
+    problems: Mapping[str, Problem],
+    parameters: Mapping[str, Values],
+    *,
+    deltas: Mapping[str, float] = EMPTY,
+    free: Mapping[str, DesignVariable] = EMPTY,
+    conditions: Mapping[str, Any] = EMPTY,
+    times: Sampling | Sequence[float] | FloatArray | None = None,
+    measure: Mapping[str, Deviation | float] | Sequence[str] | None = None,
+    criterion: Discriminating = BoxHill(),
+    experiments: int = 1,
+    existing: bool = True,
+    like: str | None = None,
+    pool: int = 128,
+    starts: int = 3,
+    seed: int = 0,
+    integrator: Integrator = Automatic(),
+) -> RivalPlan:
+    """Choose the conditions and samples of experiments that tell rival models apart.
+
+    problems    name -> problem, all of the same experiments; the first one's noise holds for all
+    parameters  name -> a result, an estimate, or unknown -> value, of each of the problems
+    deltas      name -> its AICc today less the least; {}: all are alike. `BoxHill` weighs by
+                exp(-delta/2), and the power counts from there
+    criterion   `igpe.planning.BoxHill()`, `BuzziFerraris()` or `HunterReiner()`
+    free, conditions, times, measure, experiments, existing, like, pool, starts, seed, integrator
+                as for `igpe.design`
+    returns     the best plan so far if it is interrupted (Ctrl-C), with a note
+    raises      ProblemError for settings that do not fit all models, or fewer than two of them;
+                EstimationFailed if no experiment could be integrated with all of them;
+                Unsupported as `igpe.design`
+    """
+    counts = (("experiments", experiments), ("pool", pool), ("starts", starts))
+    for name, count in counts:
+        require(is_count(count) and count > 0, "discriminate", name, count, "1 or more")
+    require(is_count(seed), "discriminate", "seed", seed, "a whole number of 0 or more")
+    expected = "igpe.planning.BoxHill(), BuzziFerraris() or HunterReiner()"
+    is_one = isinstance(criterion, Discriminating)
+    require(is_one, "discriminate", "criterion", criterion, expected)
+    shared: dict[str, Any] = {
+        "free": free, "conditions": conditions, "times": times, "criterion": DOptimal(),
+        "count": experiments, "existing": existing, "like": like, "integrator": integrator,
+    }  # fmt: skip
+    posed = _posed(problems, parameters, measure, shared)
+    known = _deltas(posed, deltas)
+    weights = akaike_weights(np.minimum(list(known.values()), LARGEST_DELTA))
+    probabilities = dict(zip(known, weights.tolist(), strict=True))
+    design = RivalDesign(posed, criterion.pairs(probabilities))
+    search = DesignSearch(design, design.pairs, pool, starts, seed)
+    best = search.run(design.first.as_before())
+    if best is None:
+        raise EstimationFailed(
+            f"None of {pool} experiments within the bounds of free={{...}} could be integrated "
+            "with all rivals; narrow the bounds to what is possible.",
+            Status.INTEGRATION_BROKE,
+        )
+    with finishing():
+        plan = _report(design, best, criterion, known, seed)
+    return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))
+
+
+def _posed(
+    problems: Mapping[str, Problem],
+    parameters: Mapping[str, Values],
+    measure: Any,
+    shared: Mapping[str, Any],
+) -> dict[str, DesignProblem]:
+    """Each rival's design problem, with the noise of the first.
+
+    raises  ProblemError if there are fewer than two, or they have different choices
+    """
+    example = "discriminate({'a': problem_a, 'b': problem_b}, {'a': result_a, 'b': result_b})"
+    require_mapping("problems", problems, example, ProblemError)
+    require_mapping("parameters", parameters, example, ProblemError)
+    missing = [n for n in problems if n not in parameters]
+    if len(problems) < 2 or missing:  # noqa: PLR2004
+        raise ProblemError(
+            f"A design between rivals has the models {list(problems)}"
+            + f" and no parameters of {missing}" * bool(missing)
+            + f". Give two or more models, and parameters of each: {example}."
+        )
+    posed: dict[str, DesignProblem] = {}
+    for name, problem in problems.items():
+        if not isinstance(problem, Problem):
+            raise ProblemError(
+                f"The rival '{name}' is a {type(problem).__name__}; give an igpe.Problem."
+            )
+        first = next(iter(posed.values()), None)
+        given = measure if first is None else dict(first.noise)
+        try:
+            posed[name] = read_design(problem, parameters[name], measure=given, **shared)
+        except ProblemError as error:
+            raise ProblemError(f"In the rival '{name}': {error}") from None
+    return posed
+
+
+def _deltas(posed: Mapping[str, DesignProblem], given: Mapping[str, float]) -> dict[str, float]:
+    require_mapping("deltas", given, "deltas={'a': 0.0, 'b': 1.3}", ProblemError)
+    lost = [n for n in posed if not is_finite(given.get(n))]
+    if given and lost:
+        raise ProblemError(f"deltas lacks finite numbers for {lost}; give one for each rival.")
+    known = {n: float(given.get(n, 0.0)) for n in posed}
+    least = min(known.values())
+    return {n: v - least for n, v in known.items()}
+
+
+def _report(
+    design: RivalDesign,
+    best: BestDesign,
+    criterion: Discriminating,
+    deltas: Mapping[str, float],
+    seed: int,
+) -> RivalPlan:
+    first = design.first
+    count = len(best.design)
+    experiments = tuple(planned_experiment(first, best, k) for k in range(count))
+    courses = [
+        _course(design, name, e, k, best.design[k])
+        for name in design.posed
+        for k, e in enumerate(experiments)
+    ]
+    power = _power(design, best, deltas)
+    names = (*first.noise, *(i for e in experiments for i in e.inputs))
+    return RivalPlan(
+        experiments=experiments,
+        bounds={c.label: (c.lower, c.upper) for c in first.plan.choices},
+        power=power,
+        criterion=criterion,
+        efficiency=best.chosen.efficiency,
+        courses=pd.concat(courses, ignore_index=True),
+        sigma_known=first.sigma_known,
+        deviations=first.deviations,
+        units={n: first.full.unit(n) for n in ("time", *dict.fromkeys(names))},
+        seed=seed,
+        notes=tuple(_notes(power)),
+    )
+
+
+def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -> pd.DataFrame:
+    """One row for each ordered pair: see `RivalPlan.power`.
+
+    Where i is right and j fitted again, the difference of their sums of squares is about normal
+    with mean lambda and variance 4 lambda.
+    """
+    rows = []
+    ordered = replace(design, pairs=BoxHill().pairs(dict.fromkeys(design.posed, 1.0)))
+    for pair in ordered.pairs:
+        gained = DesignSearch(ordered, [pair], 1, 1, 0).information(best.design)
+        assert gained is not None, "the search returns what can be integrated"
+        (taken,) = gained.taken_rows(best.chosen.taken)
+        all_rows = np.vstack([ordered.known(pair), taken])
+        variance = determined(all_rows).covariance[0, 0]
+        expected = 1 / variance if np.isfinite(variance) and variance > 0 else 0.0
+        expected = expected if expected > NOTHING else 0.0
+        before = deltas[pair.rival] - deltas[pair.right]
+        reached = (before + expected - FAR) / (2 * np.sqrt(expected)) if expected else -np.inf
+        rows.append((pair.right, pair.rival, before, expected, float(ndtr(reached))))
+    columns = ["right", "rival", "delta_before", "expected", "power"]
+    return pd.DataFrame(rows, columns=columns).set_index(["right", "rival"])
+
+
+def _course(
+    design: RivalDesign, name: str, planned: PlannedExperiment, k: int, numbers: FloatArray
+) -> pd.DataFrame:
+    """A rival's predictions in a planned experiment, with their errors, on a fine grid."""
+    posed = design.posed[name]
+    plan, sizes = posed.plan, dict(zip(posed.full.box.names, posed.sizes, strict=True))
+    ivp = plan.with_sensitivities(posed.values, sizes)
+    end = plan.conditions.end
+    grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
+    bounds = plan.lower, plan.lower + plan.width
+    noise = list(posed.noise.values())
+    run = PlannedSensitivities(ivp, grid, noise, posed.integrator, bounds).predicted(numbers)
+    if run is None:
+        raise EstimationFailed(
+            f"The planned experiment {planned.name} cannot be integrated with the rival '{name}'.",
+            Status.INTEGRATION_BROKE,
+        )
+    errors = design.errors(name, run.sensitivities, k)
+    tables = []
+    for i, quantity in enumerate(posed.noise):
+        columns = {
+            "rival": name, "experiment": planned.name, "name": quantity, "time": grid,
+            "predicted": run.value[:, i], "error": errors[:, i], "sigma": run.sigma[:, i],
+        }  # fmt: skip
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _notes(power: pd.DataFrame) -> list[str]:
+    """How likely the wrong models fall, and which pairs stay together."""
+    weak: Any = power["power"][power["power"] < LEAST_POWER]
+    notes = [
+        f"If {right} is right, {rival} keeps some support with a probability of "
+        f"{100 * (1 - value):.3g} %."
+        for (right, rival), value in weak.items()
+    ]
+    if not notes:
+        share = min(float(np.floor(1000 * power["power"].min())) / 10, 99.9)
+        notes = [
+            f"Whichever rival is right, each other one has no support afterwards (AICc worse by "
+            f"{FAR:g}) with a probability of at least {share:g} %."
+        ]
+    return [*notes, "Linearised at the rivals' estimates; one of them is taken to be right."]

@@ -1,0 +1,21 @@
+"""Log-normal errors: logarithms of measurements are compared with logarithms of predictions."""
+
+from dataclasses import dataclass
+
+from igpe.core.fields import Checked, Positive
+
+
+@dataclass(frozen=True)
+class LogNormal(Checked):
+    """Errors of a positive quantity whose logarithm has normal errors.
+
+    The measured quantity `A` is then `ln(A)`, in results and plots too: the logarithm of the
+    measurements beside an Expression with the logarithm of what the model says. All statements of a
+    result are about it, as about any other quantity.
+
+    deviation  standard deviation of the natural logarithm; about the relative error where it is
+               small. The median of the measurements is the true value, not their mean
+    raises     ProblemError unless it is a positive number
+    """
+
+    deviation: Positive

@@ -1,0 +1,1 @@
+from .rivals import Rivals as Rivals

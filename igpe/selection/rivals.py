@@ -1,0 +1,351 @@
+"""Rival models: fitted to the same measurements, ranked, and told apart."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arguments import SHORT, digest, require_mapping
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import finishing, session, stopped
+from igpe.core.errors import EstimationFailed, ProblemError
+from igpe.core.json_form import restored
+from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.progress import Progress, Share, teller, with_bar
+from igpe.core.status import Status
+from igpe.equations.fingerprint import fingerprint
+from igpe.estimation.settings import Settings
+from igpe.numerics.statistics.evidence import CLOSE, FAR
+from igpe.planning.discrimination import RivalPlan, discriminate
+from igpe.problem.problem import Problem
+from igpe.results.plots.axes import Plot
+from igpe.results.plots.rivals import plot_rivals
+from igpe.results.result import Result
+from igpe.selection.behaviour import Containment, compared
+from igpe.selection.fits import RivalJob, prepared
+from igpe.tasks.executors import Workers
+from igpe.tasks.run import Backend, run
+from igpe.tasks.workers import Item, Work
+from igpe.uncertainty.model_comparison import compare_models
+
+CHANCE = 0.05  # of a likelihood ratio
+SAME = 1e-6  # of an objective: fits that are one
+MOST_COMPARED = 6  # rivals whose behaviour is compared, the best ones
+TINY = float(np.finfo(float).tiny)
+COLUMNS = [
+    "unknowns", "objective", "AICc", "BIC", "delta", "weight", "within", "p",
+    "lack_of_fit", "left_out", "status",
+]  # fmt: skip
+BEHAVIOUR = ["right", "rival", "contained", "how"]
+
+
+@dataclass(frozen=True, repr=False)
+class Rivals(Shown):
+    """Rival models fitted to the same measurements, the best first.
+
+    table      indexed by rival: unknowns (an estimated sigma counts), objective, AICc, BIC, delta
+               (AICc less the least), weight (Akaike's), within (the smallest rival that has all
+               its unknowns and more), p (of the likelihood ratio to it), lack_of_fit (p of all
+               tests of the residuals), left_out (root mean square error of prediction of each
+               experiment by a fit to the others: in standard deviations, or where these are
+               unknown as a share of the spread of each quantity), status (of the fit)
+    results    rival -> its `Result`, the best first
+    behaviour  right, rival (the rivals that the measurements do not tell apart), contained (whether
+               the rival gives all outputs that the right one can give), how ("algebra": proved, by
+               the outputs' Taylor coefficients; "fits": by fits at a few points)
+    failures   rival -> why it has no fit
+    problems   rival -> its problem
+    complete   False if it was interrupted
+    notes      sentences worth reading
+    """
+
+    table: pd.DataFrame
+    results: Mapping[str, Result] = field(repr=False)
+    behaviour: pd.DataFrame
+    failures: Mapping[str, str]
+    problems: Mapping[str, Problem] = field(repr=False)
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Result:
+        """The fit of the best rival."""
+        return next(iter(self.results.values()))
+
+    @property
+    def contained(self) -> tuple[tuple[str, str], ...]:
+        """Pairs (right, rival) where the rival gives all outputs of the right one."""
+        return self._pairs(self.behaviour["contained"].astype(bool))
+
+    @property
+    def same(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of rivals with the same outputs, which no measurement of them tells apart."""
+        return self._mutual(self.contained)
+
+    @property
+    def separable(self) -> tuple[tuple[str, str], ...]:
+        """Pairs that are proved to differ, whichever of the two is right."""
+        return self._mutual(self._pairs(self.behaviour["how"] == "algebra"))
+
+    def _pairs(self, rows: Any) -> tuple[tuple[str, str], ...]:
+        chosen = self.behaviour[rows]
+        return tuple(zip(chosen["right"], chosen["rival"], strict=True))
+
+    def _mutual(self, known: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        order = list(self.results)
+        pairs = (sorted(pair, key=order.index) for pair in known if pair[::-1] in known)
+        return tuple(dict.fromkeys((one, other) for one, other in pairs))
+
+    @property
+    def indistinguishable(self) -> tuple[str, ...]:
+        """Rivals that these measurements do not tell from the best one.
+
+        Their AICc is worse by less than 2; or they are the best one with further unknowns, which
+        the likelihood ratio does not exclude (p of 0.05 or more); or they have the same outputs.
+        """
+        first = next(iter(self.results))
+        same = {n for pair in self.same if first in pair for n in pair}
+        near = {*_undecided(self.table.loc[list(self.results)]), *same}
+        return tuple(n for n in self.results if n != first and n in near)
+
+    @property
+    def deltas(self) -> dict[str, float]:
+        """Rival -> its AICc less the least."""
+        return {n: float(self.table["delta"][n]) for n in self.results}
+
+    def design(self, *names: str, **settings: Any) -> RivalPlan:
+        """The experiment that tells rivals apart: `igpe.planning.discriminate`.
+
+        names     of the rivals; none: those with some support (AICc worse by at most 10), but at
+                  least the best two. Those that fit exactly as a better one does are left out: a
+                  further reaction whose rate is 0 predicts nothing else
+        settings  free, conditions, times, measure, criterion, experiments, ...
+        raises    ProblemError for unknown names, and what `igpe.planning.discriminate` raises
+        """
+        if lost := [n for n in names if n not in self.results]:
+            raise ProblemError(f"{lost} are no fitted rivals; there are {list(self.results)}.")
+        different: dict[float, str] = {}
+        for name, result in self.results.items():
+            if not any(np.isclose(result.objective, other, rtol=SAME) for other in different):
+                different[result.objective] = name
+        apart = list(different.values()) if len(different) > 1 else list(self.results)
+        supported = [n for n in apart if self.deltas[n] <= FAR]
+        chosen = names or (supported if len(supported) > 1 else apart[:2])
+        problems = {n: self.problems[n] for n in chosen}
+        deltas = {n: self.deltas[n] for n in chosen}
+        if not all(np.isfinite(list(deltas.values()))):
+            deltas = {}
+        return discriminate(problems, self.results, **{"deltas": deltas, **settings})
+
+    def plot(self, axes: Any = None, *, most: int = 5) -> Plot:
+        """Measurements with the fits of the best rivals, `most` of them.
+
+        axes  matplotlib axes, one for each experiment and measured quantity; None makes a figure
+        """
+        best = dict(list(self.results.items())[:most])
+        return plot_rivals(best, axes)
+
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        shown = self.table.drop(columns=["objective", "weight"])
+        return [frame_rows(shown.fillna({"within": "", "status": ""}), 4)], list(self.notes)
+
+
+@with_bar
+@session()
+def rivals(
+    problems: Mapping[str, Problem],
+    settings: Settings | None = None,
+    *,
+    seed: int | None = None,
+    certify: bool | Literal["auto"] = False,
+    cross_validation: bool = True,
+    behaviour: bool = True,
+    nested: Mapping[str, str] | None = None,
+    executor: Workers = None,
+    store: str | Path | None = None,
+    timeout: float | None = None,
+    progress: Progress = None,
+) -> Rivals:
+    """Fit rival models to the same measurements, without start values, and rank them.
+
+    problems   name -> problem, all with the same measurements
+    settings, seed, certify  of each fit, as for `igpe.estimate`
+    cross_validation  whether each experiment is left out once and predicted by a fit to the others;
+               needs two experiments or more without unknowns of their own
+    behaviour  whether rivals that the measurements do not tell apart are compared further: could
+               any measurement of the same quantities under the same conditions?
+    nested     smaller rival -> larger one that contains it. None: taken from the unknowns' names
+    executor, store, timeout   where fits are made and kept, one rival an item, as for
+               `igpe.campaign`
+    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
+    returns    the rivals fitted until then if it is interrupted (Ctrl-C)
+    raises     ProblemError for fewer than two problems, DataError if their measurements differ,
+               EstimationFailed if none could be fitted; what `igpe.campaign` raises. A rival that
+               cannot be fitted is reported in `failures`
+    """
+    _check(problems)
+    tell, backend = teller(progress), Backend(executor, store, timeout)
+    job = RivalJob(dict(problems), settings, seed, certify, cross_validation)
+    rows, failures = _gathered(job, backend, tell)
+    if not rows:
+        said = " ".join(f"{n}: {why}" for n, why in failures.items())
+        raise EstimationFailed(f"None of the rivals could be fitted. {said}", Status.RAISED)
+    complete = len(rows) + len(failures) == len(problems)
+    results = {n: Result.from_dict(rows[n]["result"]) for n in problems if n in rows}
+    with finishing():
+        table, notes = _ranked(problems, results, rows, nested)
+    results = {str(n): results[str(n)] for n in table.index}
+    pairs: list[Containment] = []
+    if behaviour and complete:
+        tell("Rivals: what those can say that the measurements do not tell apart")
+        near = [str(table.index[0]), *_undecided(table)][:MOST_COMPARED]
+        pairs, complete = compared({n: (problems[n], results[n]) for n in near}, seed or 0)
+    failed = pd.DataFrame({"status": Status.RAISED.name}, index=list(failures))
+    every = pd.concat([table, failed]).reindex(columns=COLUMNS).rename_axis("rival")
+    found = pd.DataFrame(pairs, columns=BEHAVIOUR)
+    made = Rivals(every, results, found, failures, dict(problems), complete)
+    return replace(made, notes=(*_lines(made), *notes))
+
+
+def _gathered(
+    job: RivalJob, backend: Backend, tell: Callable[[str], None]
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Rival -> its row, and why others have none; what was done until Ctrl-C.
+
+    raises  KeyboardInterrupt if it comes before any is fitted
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    failures: dict[str, str] = {}
+    try:
+        for name, row, why in _fitted(job, backend):
+            if row:
+                rows[name] = row
+            else:
+                failures[name] = why
+            count, all_of_them = len(rows) + len(failures), len(job.problems)
+            tell(Share(f"Rivals: {count} of {all_of_them} are fitted", count / all_of_them))
+            if stopped():
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    return rows, failures
+
+
+def _check(problems: Mapping[str, Problem]) -> None:
+    """Raise ProblemError for what are no rivals."""
+    example = "igpe.rivals({'first order': problem_a, 'second order': problem_b})"
+    require_mapping("problems", problems, example, ProblemError)
+    others = {n: type(p).__name__ for n, p in problems.items() if not isinstance(p, Problem)}
+    if others:
+        raise ProblemError(
+            f"Rivals must be igpe.Problem; {others} are not. Give {example}. Networks become "
+            "problems so: igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)."
+        )
+    if len(problems) < 2:  # noqa: PLR2004
+        raise ProblemError(f"igpe.rivals needs two models or more; got {list(problems)}.")
+
+
+def _fitted(job: RivalJob, backend: Backend) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Each rival's name with its row, or an empty one and why, as they become known."""
+    keys = {}
+    for name, problem in job.problems.items():
+        content = fingerprint(problem) if backend.store is not None else ""
+        keys[digest(name, content)[:SHORT]] = name
+    series = "" if backend.store is None else digest("rivals", *job[1:])
+    items = (Item(key, name) for key, name in keys.items())
+    for outcome in run(Work(prepared, job, series), items, backend):
+        row: dict[str, Any] = outcome.row
+        why = outcome.message or str(row.get("why", ""))
+        yield keys[outcome.key], row if "result" in row else {}, why
+
+
+def _ranked(
+    problems: Mapping[str, Problem],
+    results: Mapping[str, Result],
+    rows: Mapping[str, Mapping[str, Any]],
+    nested: Mapping[str, str] | None,
+) -> tuple[pd.DataFrame, list[str]]:
+    """Criteria of each rival, the best first, and sentences on them."""
+    if len(results) > 1:
+        fitted = None if nested is None else _of(nested, problems, results)
+        comparison = compare_models(results, fitted)
+        table, notes = comparison.table.copy(), list(comparison.notes)
+    else:
+        table, notes = pd.DataFrame({"delta": 0.0, "weight": 1.0, "within": ""}, [*results]), []
+    names = [str(n) for n in table.index]
+    judged = {n: results[n].adequacy for n in names}
+    table["lack_of_fit"] = [np.nan if a is None else a.p for a in judged.values()]
+    table["left_out"] = [
+        _prediction_error(problems[n], restored(rows[n].get("left_out", {}))) for n in names
+    ]
+    table["status"] = [results[n].status.name for n in names]
+    return table, notes
+
+
+def _of(
+    nested: Mapping[str, str], problems: Mapping[str, Problem], results: Mapping[str, Result]
+) -> dict[str, str]:
+    """The pairs whose models were both fitted. Raises ProblemError for names of no rival."""
+    unknown = sorted({n for pair in nested.items() for n in pair} - set(problems))
+    if unknown:
+        raise ProblemError(f"nested names {unknown}, which are no rivals of {list(problems)}.")
+    return {a: b for a, b in nested.items() if a in results and b in results}
+
+
+def _prediction_error(
+    problem: Problem, left_out: Mapping[str, Mapping[str, tuple[float, float, float]]]
+) -> float:
+    """See `Rivals.table`; NaN unless every experiment was predicted."""
+    if len(left_out) < len(problem.experiments):
+        return np.nan
+    sums: dict[str, FloatArray] = {}
+    for quantities in left_out.values():
+        for name, squares in quantities.items():
+            sums[name] = sums.get(name, np.zeros(3)) + np.array(squares, dtype=float)
+    if problem.sigma_known:
+        total = sum(sums.values())
+        return float(np.sqrt(total[1] / total[2]))  # type: ignore[index]
+    values = {
+        n: np.concatenate([e.measurements.of(n)[1] for e in problem.experiments if n in e.measured])
+        for n in sums
+    }
+    shares = [s[0] / s[2] / max(np.var(values[n]), TINY) for n, s in sums.items()]
+    return float(np.sqrt(np.mean(shares)))
+
+
+def _undecided(table: pd.DataFrame) -> list[str]:
+    """Rivals whose measurements do not tell them from the first; the rows are fitted ones."""
+    near = {str(n) for n in table.index[1:] if table["delta"][n] < CLOSE}
+    best = table.iloc[0]
+    if best["within"] and best["p"] >= CHANCE:
+        near.add(str(best["within"]))
+    return [str(n) for n in table.index if n in near]
+
+
+def _lines(found: Rivals) -> Iterator[str]:
+    """Sentences on what was fitted, and on rivals that nothing or not much tells apart."""
+    if not found.complete:
+        yield f"Interrupted: {len(found.results)} of {len(found.problems)} rivals were fitted."
+    for name, why in found.failures.items():
+        yield f"{name} could not be fitted: {why}"
+    for one, other in found.same:
+        yield (
+            f"{one} and {other} have the same outputs, by fits of each to the other's at a few "
+            "points: no measurement of the same quantities under the same conditions tells them "
+            "apart."
+        )
+    both = {*found.same, *(pair[::-1] for pair in found.same)}
+    for right, rival in found.contained:
+        if (right, rival) not in both:
+            yield f"{rival} gives all outputs that {right} gives, by fits at a few points."
+    for right, rival in found.separable:
+        yield (
+            f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "
+            "parameters): better measurements would tell them apart."
+        )
+    if all(r.adequacy is not None and r.adequacy.lacks for r in found.results.values()):
+        yield "None of the rivals fits: each shows lack of fit. The right one is not among them."
