@@ -95,10 +95,8 @@ class BoxHill(Discriminating):
         """See `Discriminating`."""
         both = list(permutations(probabilities, 2))
         shares = [probabilities[i] * probabilities[j] for i, j in both]
-        return [
-            RivalPair(i, j, (j,), 1.0, s / max(shares))
-            for (i, j), s in zip(both, shares, strict=True)
-        ]
+        pairs = zip(both, shares, strict=True)
+        return [RivalPair(i, j, (j,), 1.0, share / max(shares)) for (i, j), share in pairs]
 
 
 class UnknownBlock(NamedTuple):
