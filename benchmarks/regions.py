@@ -53,7 +53,9 @@ def problems(_: Any) -> Iterator[Row]:
         began = time.process_time()
         verdict = igpe.verify(region, problem)
         yield at_least(name, "verified", float(bool(verdict)), "-", 1)
-        yield at_most(name, "verify, time : certify_region", (time.process_time() - began) / seconds)
+        yield at_most(
+            name, "verify, time : certify_region", (time.process_time() - began) / seconds
+        )
 
 
 def gap(region: igpe.proofs.CertifiedRegion) -> float:
