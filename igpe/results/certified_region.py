@@ -171,9 +171,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
                 "to hold a part of it (proved)"
             )
         if many == 1:
-            return "one box holds it, and no second region exists (proved)"
+            return "one region; outside of its box there is no second (proved)"
         nth = {2: "third", 3: "fourth", 4: "fifth"}.get(many, "further one")
-        return f"{_words(many)} separate regions; no {nth} exists (proved)"
+        return f"{_words(many)} separate regions; outside of their boxes there is no {nth} (proved)"
 
     def _verdicts(self) -> list[str]:
         by = self.intervals["identifiable"]
