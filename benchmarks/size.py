@@ -248,10 +248,10 @@ def drawn(answers: dict[str, Answer], path: Path) -> None:
         below.set_xlabel("states")
         above.grid(alpha=0.3)
         below.grid(alpha=0.3)
-        below.set_ylim(bottom=0)
         if k == 0:
             above.set_ylabel("processor time, s")
             below.set_ylabel("memory, MiB")
+    axes[1, 0].set_ylim(bottom=0)  # of all, which share it
     figure.legend(*axes[0, -1].get_legend_handles_labels(), loc="outside right upper")
     figure.savefig(path, metadata={"Date": None})
 
