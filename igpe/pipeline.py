@@ -55,7 +55,8 @@ from igpe.estimation.equally_good import (
 )
 from igpe.estimation.profiled import with_profiles
 from igpe.estimation.settings import Settings
-from igpe.estimation.summary import CandidatePath, Steps, summarise
+from igpe.estimation.steps import CandidatePath, Steps
+from igpe.estimation.summary import summarise
 from igpe.numerics.optima import has_same_values
 from igpe.problem.problem import Problem, takes_problem
 from igpe.results.result import Result

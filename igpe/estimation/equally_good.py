@@ -25,7 +25,8 @@ from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.estimation.predicted_sets import predicted
 from igpe.estimation.settings import Settings
-from igpe.estimation.summary import CandidatePath, Steps, alternatives, summarise
+from igpe.estimation.steps import CandidatePath, Steps
+from igpe.estimation.summary import alternatives, summarise
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.optima import first_of_each, has_same_values, is_near, is_same_objective
 from igpe.problem.problem import Problem

@@ -20,7 +20,8 @@ from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by
 from igpe.estimation.settings import Settings
-from igpe.estimation.summary import Steps, summarise
+from igpe.estimation.steps import Steps
+from igpe.estimation.summary import summarise
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.problem.problem import Problem

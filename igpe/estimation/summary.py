@@ -11,12 +11,10 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from igpe.algebraic.curves import Curves
 from igpe.algebraic.step import Algebraic
 from igpe.core.arrays import BoolArray, FloatArray, typical
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
-from igpe.core.estimates import Estimate
 from igpe.core.markup import listed
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Trajectory
@@ -34,6 +32,7 @@ from igpe.dynamics.shooting.residuals import Residuals, deviations, fine_grid, s
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, spectral_summary
+from igpe.estimation.steps import Steps
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
 from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability, root
@@ -189,43 +188,6 @@ def _smallest(jacobian: FloatArray) -> float:
         return 0.0
     singular = np.linalg.svd(jacobian / size, compute_uv=False)
     return float(singular[-1] / singular[0])
-
-
-class CandidatePath(NamedTuple):
-    """One candidate of step 3, and what steps 4 and 5 made of it."""
-
-    algebraic: Algebraic
-    complete: Estimate
-    corrected: Estimate
-
-    @property
-    def usable(self) -> bool:
-        """Whether step 5 gave parameters."""
-        return self.corrected.status.usable
-
-
-class Steps(NamedTuple):
-    """Everything the five steps found.
-
-    problem  with unreachable unknowns held
-    ladder   step 1;  structure: step 2
-    first    the paper's path of posing step 3, the one that is solved with a proof
-    paths     steps 3 to 5, best first
-    best     the best path's estimate, refined, with residuals and derivative
-    seconds  wall time of each step
-    others   further optima within the statistical threshold
-    several  `alternatives(problem)`, once they are known
-    """
-
-    problem: Problem
-    ladder: Sequence[Curves]
-    structure: Structure
-    first: Algebraic
-    paths: Sequence[CandidatePath]
-    best: Refined
-    seconds: dict[str, float]
-    others: tuple[Refined, ...] = ()
-    several: tuple[Alternatives, ...] | None = None
 
 
 def summarise(steps: Steps, settings: Settings) -> Result:

@@ -21,7 +21,7 @@ Sum = dict[Monomial, Fraction]
 Term = tuple[Fraction, Counter[int]]
 
 
-class TooLong(Exception):
+class TooManyTerms(Exception):
     """Multiplied out, the expression has too many terms."""
 
 
@@ -32,7 +32,7 @@ def factored(tape: OpTape) -> OpTape:
     rewriter = Rewriter(tape)
     try:
         results = [rewriter.emitted(rewriter.expanded(int(r))) for r in tape.results]
-    except TooLong:
+    except TooManyTerms:
         return tape
     return rewriter.writer.needed_only(results)
 
@@ -53,7 +53,7 @@ class Rewriter:
         if place not in self.sums:
             terms = {m: c for m, c in self._expanded(place).items() if c}
             if len(terms) > MOST_TERMS:
-                raise TooLong
+                raise TooManyTerms
             self.sums[place] = terms
         return self.sums[place]
 
@@ -72,7 +72,7 @@ class Rewriter:
             return {m: one.get(m, Fraction(0)) + sign * two.get(m, Fraction(0)) for m in one | two}
         if op == ops.DIV:
             if not two:
-                raise TooLong
+                raise TooManyTerms
             if list(two) == [()]:
                 two = {(): 1 / two[()]}
             else:
@@ -80,7 +80,7 @@ class Rewriter:
                 self.inverses += [] if key in self.inverses else [key]
                 two = {((-1 - self.inverses.index(key), 1),): Fraction(1)}
         if len(one) * len(two) > MOST_TERMS**2:
-            raise TooLong
+            raise TooManyTerms
         product: Sum = {}
         for m, c in one.items():
             for n, d in two.items():
@@ -155,7 +155,7 @@ class Rewriter:
             return self.writer.put(ops.CONST, number=float(c))
         parts = Fraction(c.numerator), Fraction(c.denominator)
         if not all(map(_is_double, parts)):
-            raise TooLong
+            raise TooManyTerms
         return self.writer.put(ops.DIV, *map(self._constant, parts))
 
     def _place(self, atom: int) -> int:

@@ -418,6 +418,7 @@ def certify_region(
     region) and from inside (points that belong to it), so that practical identifiability within the
     bounds (Raue et al., Bioinformatics 25 (2009) 1923) is proved or refuted.
 
+    problem       with bounds of all unknowns
     estimate      a Result, an Estimate, or unknown -> value: the best parameters known. Better ones
                   are taken up. None: they are looked for
     level         of confidence, between 0 and 1

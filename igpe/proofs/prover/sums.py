@@ -12,7 +12,7 @@ from math import gcd, lcm
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.factoring import KNOWN, Monomial, Rewriter, Sum, TooLong
+from igpe.proofs.prover.factoring import KNOWN, Monomial, Rewriter, Sum, TooManyTerms
 from igpe.proofs.prover.kernels.mueller import Schedule, tube
 from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, tube_rows
 from igpe.proofs.prover.kernels.tape import OpTape
@@ -83,7 +83,7 @@ def sharpened(
         for one in left:
             try:
                 tried[one] = with_sums(tapes[0], [*kept, one]), np.array([*kept, one], float)
-            except TooLong:
+            except TooManyTerms:
                 continue
         scores = {one: _known(given, tapes, schedule, boxes) for one, given in tried.items()}
         chosen = max(scores, key=lambda one: scores[one], default=None)
@@ -133,7 +133,7 @@ def _expanded(tape: OpTape) -> list[Sum]:
     rewriter = Rewriter(tape)
     try:
         return [dict(rewriter.expanded(int(r))) for r in tape.results]
-    except TooLong:
+    except TooManyTerms:
         return []
 
 

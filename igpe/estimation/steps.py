@@ -1,0 +1,49 @@
+"""The candidates of the five steps, and all that is known of them, for the result."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from igpe.algebraic.curves import Curves
+from igpe.algebraic.step import Algebraic
+from igpe.core.estimates import Estimate
+from igpe.dynamics.shooting.refine import Refined
+from igpe.problem.problem import Problem
+from igpe.structure.identifiability.solutions import Alternatives
+from igpe.structure.structure import Structure
+
+
+class CandidatePath(NamedTuple):
+    """One candidate of step 3, and what steps 4 and 5 made of it."""
+
+    algebraic: Algebraic
+    complete: Estimate
+    corrected: Estimate
+
+    @property
+    def usable(self) -> bool:
+        """Whether step 5 gave parameters."""
+        return self.corrected.status.usable
+
+
+class Steps(NamedTuple):
+    """What the five steps have led to.
+
+    problem  with unreachable unknowns held
+    ladder   step 1;  structure: step 2
+    first    the paper's path of posing step 3, the one that is solved with a proof
+    paths    steps 3 to 5, best first
+    best     the best path's estimate, refined, with residuals and derivative
+    seconds  wall time of each step
+    others   further optima within the statistical threshold
+    several  `alternatives(problem)`, once they are known
+    """
+
+    problem: Problem
+    ladder: Sequence[Curves]
+    structure: Structure
+    first: Algebraic
+    paths: Sequence[CandidatePath]
+    best: Refined
+    seconds: dict[str, float]
+    others: tuple[Refined, ...] = ()
+    several: tuple[Alternatives, ...] | None = None
