@@ -32,6 +32,7 @@ from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
+from igpe.proofs.prover.sums import with_sums
 from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
 from igpe.results.dynamic_certificate import TreeBox
 from igpe.tasks.executors import Workers
@@ -133,7 +134,7 @@ def _parallel_round(
 
 def _prepared(task: SearchTask) -> Function:
     dynamic = posed(task.problem)
-    enclosure = BoxEnclosure(dynamic, task.degree)
+    enclosure = BoxEnclosure(with_sums(dynamic), task.degree)
     best = Incumbent(task.problem, dynamic, task.gap)
 
     def one(given: Any) -> Row:
@@ -225,7 +226,7 @@ class BranchAndBound(Checked):
 
         def first_search() -> BoxSearch:
             cut = best.first(point)  # compiles all there is to be
-            enclosure = BoxEnclosure(dynamic, degree)
+            enclosure = BoxEnclosure(with_sums(dynamic), degree)
             return BoxSearch(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
 
         search = if_in_time(first_search)

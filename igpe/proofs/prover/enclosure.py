@@ -158,7 +158,7 @@ class BoxEnclosure:
         n, given = len(self.dynamic.lower), self.dynamic.experiments
         sizes = [self.dynamic.unmeasured.size, *(len(run.labels) for run in given)]
         self.size = sum(sizes)
-        algebras = [algebra(n, len(run.tapes[0].results), self.degree) for run in given]
+        algebras = [algebra(n, len(run.sharp.results), self.degree) for run in given]
         self.algebra = algebras[0]
         self.rows = rows(self.size, self.algebra)
         self.tubes, self.models = [], []

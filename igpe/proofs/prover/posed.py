@@ -1,7 +1,6 @@
 """A dynamic least-squares problem as the tapes and tables that the enclosures read.
 
-Tubes over large boxes read slopes that are rewritten (`factoring`), and those of some sums of
-states beside them (`sums`).
+Tubes over large boxes read slopes that are rewritten (`factoring`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,6 @@ from igpe.proofs.prover.factoring import factored
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.mueller import Schedule
 from igpe.proofs.prover.kernels.tape import OpTape, Writer
-from igpe.proofs.prover.sums import sharpened
 
 
 class TapeSymbols(NamedTuple):
@@ -84,8 +82,8 @@ _RULES: Mapping[str, Callable[..., int]] = {
 class PosedExperiment(NamedTuple):
     """One experiment: tapes of slopes, measured quantities and start values, and what is measured.
 
-    sharp   the slopes again, as interval arithmetic likes them, and those of sums of states
-    sums    (n_sums, n_x) their coefficients
+    sharp   the slopes again, as interval arithmetic likes them
+    sums    (n_sums, n_x) whole numbers: conserved sums of states that tubes heed
     labels  one for each row: (experiment, time, quantity)
     """
 
@@ -173,9 +171,6 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
         np.array(inputs).reshape(len(stops), len(ivp.tables), 2),
         np.asarray(ivp.largest, dtype=float),
     )
-    three, bounds = (
-        (tapes[0], tapes[1], tapes[2]),
-        (problem.box.lower.astype(float), problem.box.upper.astype(float)),
-    )
-    sharp, sums = sharpened(three, factored(tapes[0]), schedule, *bounds)
-    return PosedExperiment(three, sharp, sums, schedule, labels)
+    slope, measured, begin = tapes
+    none = np.zeros((0, len(slope.results)))
+    return PosedExperiment((slope, measured, begin), factored(slope), none, schedule, labels)

@@ -3,10 +3,7 @@
 The upper bound of a state rises at least as fast as the state does anywhere on the tube's face
 where it has this value; its slope over a step is the worst value on the face's whole path. First
 order, but hard to break (Mueller 1927; Walter, Differential and Integral Inequalities, 1970,
-section 12).
-
-Some sums of states are bounded as states are (`sums`): z = A x has the slope A f(x), and on a face,
-of a state or of a sum, all states are where the sums leave them.
+section 12). On each face, and after each step, states are only where conserved sums leave them.
 """
 
 from typing import NamedTuple
@@ -28,8 +25,8 @@ FALLS = 3  # attempts, each with a smaller fall
 class Slopes(NamedTuple):
     """Slopes over ranges: their tape, ranges of parameters and inputs, and room (n, 2) for all.
 
-    The tape's results are the slopes of states, then those of sums, which hold z = sums x.
-    sums (n_sums, n_x);  scale (n_x + n_sums,) positive: how large each is;  near: room for ranges
+    sums (n_sums, n_x) of states whose slope is zero;  held (n_sums, 2): what they are;  near (n_x,
+    2): room for states
     """
 
     tape: OpTape
@@ -37,18 +34,19 @@ class Slopes(NamedTuple):
     u: FloatArray
     out: FloatArray
     sums: FloatArray
-    scale: FloatArray
+    held: FloatArray
     near: FloatArray
 
 
 @kernel
 def face_slope(of: Slopes, i: int, side: int, path: FloatArray, x: FloatArray) -> float:
-    """Worst slope of state or sum i on its face's path (2,) while the others are anywhere in x."""
+    """Worst slope of state i on its face's path (2,) while the others are anywhere in x."""
     tape, p, u, out = of.tape, of.p, of.u, of.out
     if len(of.sums):
-        of.near[:] = x
-        of.near[i] = path
-        narrow_states(of.sums, of.near)
+        for j in range(len(x)):
+            of.near[j, 0], of.near[j, 1] = x[j, 0], x[j, 1]
+        of.near[i, 0], of.near[i, 1] = path[0], path[1]
+        narrow_states(of.sums, of.held, of.near, i)
         enclose(tape, i, of.near, p, u, out)
         return float(out[tape.results[i], side])
     low, high = x[i, 0], x[i, 1]
@@ -67,12 +65,12 @@ def _keep_positive(
     A solution that is not negative in these states remains so (Nagumo), as right-hand sides without
     broken powers are locally Lipschitz. With such powers the slope must not be negative below zero
     either: what falls below zero cannot have fallen there. What does not have the property is found
-    out one by one. Sums are never negative for their own sake.
+    out one by one.
     """
     n, below, tape = len(now), np.zeros(2), of.tape
     broken = (tape.function == ops.POWER).any() or (tape.op == ops.GENERAL_POWER).any()
     for i in range(n):
-        positive[i] = now[i, 0] >= 0.0 and i < of.sums.shape[1]
+        positive[i] = now[i, 0] >= 0.0
     wrong = True
     while wrong:
         wrong = False
@@ -122,6 +120,7 @@ def try_step(
             paths[i, s, 1] = max(now[i, s], end) + room
         x[i, 0], x[i, 1] = paths[i, 0, 0], paths[i, 1, 1]
     _keep_positive(of, now, paths, x, positive)
+    narrow_states(of.sums, of.held, x, -1)
     good = True
     for i in range(n):
         for s in range(2):
@@ -242,7 +241,7 @@ def mueller(
 ) -> bool:
     """Go on with the tube to the next stop; whether it came there.
 
-    now   (n_x + n_sums, 2) its bounds;  clock (2,) the time, and the next step
+    now   (n_x, 2) its bounds;  clock (2,) the time, and the next step
     fine  how far slopes may change over a step, relative to the states' scale; more at last
     most  steps at most, of the whole tube
     """
@@ -284,7 +283,7 @@ def mueller(
             worst = 0.0
             for i in range(n):
                 for s in range(2):
-                    size = of.scale[i] + now[i, 1] - now[i, 0]
+                    size = schedule.scale[i] + now[i, 1] - now[i, 0]
                     change = abs(slope[i, s] - first[i, s]) * step / size
                     if change < np.inf:  # ends of infinite slopes are known otherwise
                         worst = max(worst, change)
@@ -307,10 +306,8 @@ def mueller(
                 slope[:], positive[:] = before, kept
         if not done or k >= min(most, MOST_STEPS):
             return False
-        wide, states = 0, of.sums.shape[1]
+        wide = 0
         for i in range(n):
-            if i >= states and slope[i, 0] == 0.0 and slope[i, 1] == 0.0:
-                continue  # a constant, exactly
             ends = now[i] + step * slope[i]
             now[i, 0], now[i, 1] = outward(ends[0], ends[1])
             now[i, 0] -= 4.0 * ROUND * abs(step * slope[i, 0])
@@ -319,16 +316,15 @@ def mueller(
                 now[i, 0] = max(now[i, 0], 0.0)
         # Between two times the tube is linear only to where its faces lead: what sums cut off
         # at the end is not cut off before it.
-        tube.time[k], tube.bounds[k], tube.steps[0] = following, now[:states], k + 1
-        if len(of.sums):
-            narrow_states(of.sums, now)
-            narrow_sums(of.sums, now)
-        for i in range(states):
-            width = (now[i, 1] - now[i, 0]) / of.scale[i]
+        tube.time[k], tube.bounds[k], tube.steps[0] = following, now, k + 1
+        narrow_states(of.sums, of.held, now, -1)
+        narrow_sums(of.sums, of.held, now)
+        for i in range(n):
+            width = (now[i, 1] - now[i, 0]) / schedule.scale[i]
             if not (width < WIDEST):
                 wide += 1 if width < EXPLODED else n  # as many as there are: too wide to go on
         clock[0], clock[1] = following, step * (2.0 if worst < 0.3 * rough else 1.2)
-        if wide >= states:
+        if wide >= n:
             return False
     return True
 

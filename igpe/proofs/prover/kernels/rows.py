@@ -180,8 +180,8 @@ def left(rows: BoxRows) -> float:
 class TubeRun(NamedTuple):
     """One experiment: tapes of slopes, measured quantities and start values, and results.
 
-    slope   as interval arithmetic likes it, of states and of sums
-    sums    (n_sums, n_x) whole numbers: their coefficients
+    slope   as interval arithmetic likes it
+    sums    (n_sums, n_x) whole numbers: coefficients of conserved sums of states
     offset  where the experiment's rows begin
     """
 
@@ -202,22 +202,19 @@ def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -
     returns  the number of stops reached
     """
     slope, sums, outputs, begin, schedule, tube, rows, offset = run
-    n, states = len(slope.results), len(begin.results)
+    n = len(slope.results)
     x, u = np.zeros((n, 2)), np.zeros((schedule.inputs.shape[1] + 1, 2))
     out = np.zeros((len(begin.op), 2))
     enclose(begin, -1, x, p, u, out)
-    for i in range(states):
+    for i in range(n):
         x[i] = out[begin.results[i]]
-    x[states:, 0], x[states:, 1] = -np.inf, np.inf
-    narrow_sums(sums, x)
-    tube.time[0], tube.bounds[0], tube.steps[0] = schedule.start, x[:states], 1
+    held = np.empty((len(sums), 2))
+    held[:, 0], held[:, 1] = -np.inf, np.inf
+    narrow_sums(sums, held, x)
+    tube.time[0], tube.bounds[0], tube.steps[0] = schedule.start, x, 1
     clock = np.array([schedule.start, schedule.stops[-1] - schedule.start])
-    scale = np.ones(n)
-    scale[:states] = schedule.scale
-    for k in range(states, n):
-        scale[k] = (np.abs(sums[k - states]) * schedule.scale).sum()
-    room = np.empty((len(slope.op), 2))
-    of = Slopes(slope, p, np.empty_like(u), room, sums, scale, np.empty((n, 2)))
+    ranges = np.empty((len(slope.op), 2))
+    of = Slopes(slope, p, np.empty_like(u), ranges, sums, held, np.empty((n, 2)))
     out = np.zeros((len(outputs.op), 2))
     for stop in range(len(schedule.stops)):
         if not mueller(of, schedule, stop, x, clock, fine, most, tube):
@@ -235,11 +232,11 @@ def tube_rows(run: TubeRun, p: FloatArray, fine: float, most: int, cut: float) -
             if total(rows) > cut:
                 return stop + 1
             if _within_reach(run, stop, cut, x) or len(sums):
-                narrow_states(sums, x)
-                narrow_sums(sums, x)
+                narrow_states(sums, held, x, -1)
+                narrow_sums(sums, held, x)
                 k = tube.steps[0]
                 if k < MOST_STEPS:  # a second point at the same time
-                    tube.time[k], tube.bounds[k], tube.steps[0] = clock[0], x[:states], k + 1
+                    tube.time[k], tube.bounds[k], tube.steps[0] = clock[0], x, k + 1
     return len(schedule.stops)
 
 
@@ -249,7 +246,7 @@ def _within_reach(run: TubeRun, stop: int, cut: float, now: FloatArray) -> bool:
 
     What goes on in the tube are the solutions that can still be below it: |r_i| <= sqrt(cut -
     the least of the others).
-    returns  whether the bounds now (n_x + n_sums, 2) have changed
+    returns  whether the bounds now (n_x, 2) have changed
     """
     outputs, schedule, rows, offset = run.outputs, run.schedule, run.rows, run.offset
     changed = False

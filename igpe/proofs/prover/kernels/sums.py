@@ -1,8 +1,8 @@
-"""Sums of states z = A x, bounded beside the states: what each says of the other.
+"""Conserved sums of states z = A x: what each says of its states, and these of it.
 
-The right-hand side of a sum is simpler than those of its terms where what one state loses another
-one gains ("manufactured invariants": Scott & Barton, Automatica 49 (2013) 93; Shen & Scott, Comput.
-Chem. Eng. 107 (2017) 12). Coefficients are whole numbers, so that A x is exact but for rounding.
+What is conserved is bounded by its start, and cuts what states can be ("invariants": Scott &
+Barton, Automatica 49 (2013) 93; Shen & Scott, Comput. Chem. Eng. 107 (2017) 12). Coefficients are
+whole numbers, so that A x is exact but for rounding.
 """
 
 import math
@@ -13,23 +13,34 @@ from igpe.proofs.prover.kernels.intervals import TINY, UNIT, outward
 
 
 @kernel
-def narrow_states(sums: FloatArray, x: FloatArray) -> bool:
-    """Cut off what states cannot be, given their sums, x (n_x + n_sums, 2); whether that is any.
+def _terms(c: FloatArray, x: FloatArray) -> tuple[float, float, float]:
+    """Least and largest sum of c_j x_j, not rounded, and its size; that is no number if x is not.
 
+    What is infinite may make the size infinite or no number.
+    """
+    least = most = size = 0.0
+    for j in range(len(c)):
+        if c[j] != 0.0:
+            a, b = c[j] * x[j, 0], c[j] * x[j, 1]
+            least, most = least + min(a, b), most + max(a, b)
+            size += abs(a) + abs(b)
+    return least, most, size
+
+
+@kernel
+def narrow_states(sums: FloatArray, held: FloatArray, x: FloatArray, only: int) -> None:
+    """Cut off what states x (n_x, 2) cannot be, given sums' ranges held (n_sums, 2).
+
+    only  sums that hold this state; all of them: -1
     A range that would be left empty, or is no number, is left as it is.
     """
     count, n = sums.shape
-    changed = False
     for k in range(count):
-        low, high = x[n + k, 0], x[n + k, 1]
-        least = most = 0.0
-        size = abs(low) + abs(high)
-        for j in range(n):
-            a, b = sums[k, j] * x[j, 0], sums[k, j] * x[j, 1]
-            if sums[k, j] != 0.0:
-                least, most = least + min(a, b), most + max(a, b)
-                size += abs(a) + abs(b)  # infinite, or no number, if an end is
-        room = 4.0 * (n + 4.0) * UNIT * size + TINY
+        if only >= 0 and sums[k, only] == 0.0:
+            continue
+        low, high = held[k]
+        least, most, size = _terms(sums[k], x)
+        room = 4.0 * (n + 4.0) * UNIT * (size + abs(low) + abs(high)) + TINY
         if not (math.isfinite(room) and low <= high):
             continue
         for j in range(n):
@@ -41,26 +52,19 @@ def narrow_states(sums: FloatArray, x: FloatArray) -> bool:
             one, two = (low - most + b - room) / c, (high - least + a + room) / c
             one, two = outward(min(one, two), max(one, two))
             one, two = max(one, x[j, 0]), min(two, x[j, 1])
-            if one <= two and (one > x[j, 0] or two < x[j, 1]):
+            if one <= two:
                 x[j, 0], x[j, 1] = one, two
-                changed = True
-    return changed
 
 
 @kernel
-def narrow_sums(sums: FloatArray, x: FloatArray) -> None:
-    """Cut off what sums cannot be, given their states, x (n_x + n_sums, 2)."""
+def narrow_sums(sums: FloatArray, held: FloatArray, x: FloatArray) -> None:
+    """Cut off what sums, held (n_sums, 2), cannot be, given their states x (n_x, 2)."""
     count, n = sums.shape
     for k in range(count):
-        least = most = size = 0.0
-        for j in range(n):
-            if sums[k, j] != 0.0:
-                a, b = sums[k, j] * x[j, 0], sums[k, j] * x[j, 1]
-                least, most = least + min(a, b), most + max(a, b)
-                size += abs(a) + abs(b)  # infinite, or no number, if an end is
+        least, most, size = _terms(sums[k], x)
         room = 4.0 * (n + 4.0) * UNIT * size + TINY
         if not math.isfinite(room):
             continue
-        low, high = max(least - room, x[n + k, 0]), min(most + room, x[n + k, 1])
+        low, high = max(least - room, held[k, 0]), min(most + room, held[k, 1])
         if low <= high:
-            x[n + k, 0], x[n + k, 1] = low, high
+            held[k, 0], held[k, 1] = low, high
