@@ -32,7 +32,6 @@ from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
-from igpe.proofs.prover.sums import with_sums
 from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
 from igpe.results.dynamic_certificate import TreeBox
 from igpe.tasks.executors import Workers
@@ -46,11 +45,15 @@ GROWTH = 1.5
 
 
 class SearchTask(NamedTuple):
-    """Everything that a worker needs to search a part of the tree."""
+    """Everything that a worker needs to search a part of the tree.
+
+    sums  of each experiment that tubes heed, as the first search has chosen
+    """
 
     problem: Problem
     gap: float
     degree: int
+    sums: tuple[FloatArray, ...] = ()
 
 
 def parallel_search(
@@ -70,6 +73,8 @@ def parallel_search(
     raises  as `igpe.tasks.run`
     """
     status = search.run(deadline, tell, lambda: len(search.open) >= FIRST_BOXES)
+    search.weigh()
+    task = task._replace(sums=search.enclosure.sums)
     work, most, threads = Work(_prepared, task), float(ROUND), None
     if isinstance(backend.executor, int):
         threads = Threads(backend.executor)
@@ -134,12 +139,14 @@ def _parallel_round(
 
 def _prepared(task: SearchTask) -> Function:
     dynamic = posed(task.problem)
-    enclosure = BoxEnclosure(with_sums(dynamic), task.degree)
+    enclosure = BoxEnclosure(dynamic, task.degree)
+    enclosure.heed(task.sums)
     best = Incumbent(task.problem, dynamic, task.gap)
 
     def one(given: Any) -> Row:
         best.point, best.objective = given["best"]
         search = BoxSearch(enclosure, given["cut"], dynamic.lower, dynamic.upper, best.better)
+        search.is_weighed = True
         search.resume(deepcopy(given["nodes"]))  # in this process they are those of the whole tree
         deadline = time.perf_counter() + given["until"] - time.time()
         search.run(deadline, enough=lambda: search.examined >= given["most"])
@@ -226,7 +233,7 @@ class BranchAndBound(Checked):
 
         def first_search() -> BoxSearch:
             cut = best.first(point)  # compiles all there is to be
-            enclosure = BoxEnclosure(with_sums(dynamic), degree)
+            enclosure = BoxEnclosure(dynamic, degree)
             return BoxSearch(enclosure, cut, dynamic.lower, dynamic.upper, best.better)
 
         search = if_in_time(first_search)

@@ -7,6 +7,7 @@ as functions of k only up to where the denominator vanishes.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,10 +170,19 @@ class BoxEnclosure:
             f, h, start = (taylor_model(part, a, order_in_time) for part, order_in_time in parts)
             room, first = tube(a.states), sum(sizes[: k + 1])
             results = run.schedule, room, self.rows, first
-            self.tubes.append(TubeRun(run.sharp, run.sums, outputs, begin, *results))
+            self.tubes.append(TubeRun(run.sharp, np.zeros((0, a.states)), outputs, begin, *results))
             self.models.append(TaylorRun(f, h, start, *results))
         self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)
         self.multipliers = np.zeros(self.size)
+
+    def heed(self, sums: Sequence[FloatArray]) -> None:
+        """Let the tubes of each experiment heed these conserved sums (n_sums, n_x)."""
+        self.tubes[:] = [run._replace(sums=one) for run, one in zip(self.tubes, sums, strict=True)]
+
+    @property
+    def sums(self) -> tuple[FloatArray, ...]:
+        """The conserved sums that tubes heed."""
+        return tuple(run.sums for run in self.tubes)
 
     def examine(
         self,

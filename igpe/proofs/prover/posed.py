@@ -83,13 +83,11 @@ class PosedExperiment(NamedTuple):
     """One experiment: tapes of slopes, measured quantities and start values, and what is measured.
 
     sharp   the slopes again, as interval arithmetic likes them
-    sums    (n_sums, n_x) whole numbers: conserved sums of states that tubes heed
     labels  one for each row: (experiment, time, quantity)
     """
 
     tapes: tuple[OpTape, OpTape, OpTape]
     sharp: OpTape
-    sums: FloatArray
     schedule: Schedule
     labels: tuple[tuple[str, float, str], ...]
 
@@ -171,6 +169,5 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
         np.array(inputs).reshape(len(stops), len(ivp.tables), 2),
         np.asarray(ivp.largest, dtype=float),
     )
-    slope, measured, begin = tapes
-    none = np.zeros((0, len(slope.results)))
-    return PosedExperiment((slope, measured, begin), factored(slope), none, schedule, labels)
+    three = tapes[0], tapes[1], tapes[2]
+    return PosedExperiment(three, factored(tapes[0]), schedule, labels)

@@ -35,7 +35,6 @@ from igpe.proofs.prover.extent import Extents, RegionPoint
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Halves, Incumbent, proved_objective
-from igpe.proofs.prover.sums import with_sums
 from igpe.results.certified_region import CertifiedRegion as CertifiedRegion  # noqa: PLC0414 - exported
 from igpe.results.certified_region import SeparateRegion
 
@@ -285,7 +284,7 @@ class RegionProof:
         _require_errors(best)
         top = levels.above(best.objective) * (1 + TINY)
         inner = levels.above(best.objective) - self.precision * rise
-        enclosure = BoxEnclosure(with_sums(dynamic), 3 if len(point) <= FEW else 2)
+        enclosure = BoxEnclosure(dynamic, 3 if len(point) <= FEW else 2)
         search = RegionSearch(
             enclosure, top, dynamic.lower, dynamic.upper,
             least=levels.least(inner), margin=MARGIN * self.precision,

@@ -18,6 +18,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.posed import Dynamic
+from igpe.proofs.prover.sums import choose_sums
 
 SHRUNK = 0.5  # share of a box that contraction may leave for it to be examined again unsplit
 WORTH_NOTING = 0.999  # share of a box above which a contraction is forgotten
@@ -28,6 +29,7 @@ STEPS, STEPS_DEEPER = 1000, 100  # of a box; small stiff boxes deep in the tree 
 PREFERENCE = 0.5  # of wide axes where trial splits choose, against gains relative to the cut
 ALIKE = 0.7  # score of the second best axis: its halves are split along that without trials
 NARROWEST = 0.05  # of the widest axis: narrower ones are not tried
+WEIGHED, SOME = 40, 12  # after so many boxes sums are tried, on so many open ones
 NEAR_ZERO = 0.01  # of the whole range: less than this is small
 
 
@@ -73,6 +75,7 @@ class BoxSearch:
     cut        what a box must exceed to be done with
     better     (point) -> a better cut, or None; called with the middle of promising boxes
     tree       the root first
+    is_weighed  whether it is known which conserved sums pay
     """
 
     enclosure: BoxEnclosure
@@ -82,6 +85,7 @@ class BoxSearch:
     better: Callable[[FloatArray], float | None] = lambda point: None
     tree: list[BoxNode] = field(init=False)
     examined: int = 0
+    is_weighed: bool = False
 
     def __post_init__(self) -> None:
         self.tree = [BoxNode(self.lower, self.upper)]
@@ -129,6 +133,8 @@ class BoxSearch:
                     return Status.TIME_LIMIT
                 self._next()
                 tell()
+                if self.examined >= WEIGHED:
+                    self.weigh()
         except KeyboardInterrupt:
             return Status.INTERRUPTED
         return Status.INTEGRATION_BROKE if self.open else Status.OPTIMAL_WITHIN_GAP
@@ -158,6 +164,15 @@ class BoxSearch:
         heapq.heappop(self._open)
         for child in children:
             heapq.heappush(self._open, (self.tree[child].bound, -child))
+
+    def weigh(self) -> None:
+        """Let tubes heed conserved sums if they pay on some of the open boxes; once."""
+        if self.is_weighed:
+            return
+        self.is_weighed = True
+        nodes = sorted((self.tree[k] for k in self.open), key=lambda node: node.bound)
+        some = nodes[:: max(1, len(nodes) // SOME)][:SOME]
+        choose_sums(self.enclosure, [(n.lower, n.upper, self._goal(n)[0]) for n in some])
 
     def _goal(self, node: BoxNode) -> tuple[float, str]:
         """What the sum of squares must exceed for a box to be done with, and the reason then."""

@@ -1,7 +1,7 @@
 """Conserved sums of states, which cut what states can be where that makes tubes narrower.
 
-Total mass, atoms, a population: sums with whole coefficients whose slope is zero. Tubes over some
-boxes tell whether they pay: they must tell more, for no more work.
+Total mass, atoms, a population: sums with whole coefficients whose slope is zero. Some boxes of the
+search tell whether they pay: tubes must prove more, for no more work.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.factoring import KNOWN, Monomial, Rewriter, Sum, TooManyTerms
-from igpe.proofs.prover.kernels.mueller import tube
-from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, tube_rows
 from igpe.proofs.prover.kernels.tape import OpTape
-from igpe.proofs.prover.posed import Dynamic, PosedExperiment
 
 LARGEST = 1000  # coefficient
-GAIN = 0.1  # share by which sums must add to what tubes tell
-ENOUGH = 0.9  # of what there is to tell: nothing is left to gain
-CUT = 4.0  # operations of a tape that take as long as one state of a sum
-SHARES = (0.5, 0.2, 0.1, 0.05)  # of the bounds' ranges: boxes on which sums are tried
-FINE, STEPS = 0.05, 100  # their tubes
+GAIN = 0.1  # of the boxes' cuts: what sums must add to the bounds of tubes
+CUT = 0.5  # operations of a tape that take as long as one state of a sum
 
 
 def conserved(tape: OpTape) -> FloatArray:
@@ -44,58 +39,43 @@ def conserved(tape: OpTape) -> FloatArray:
     return np.array(found, dtype=float).reshape(len(found), n)
 
 
-def with_sums(dynamic: Dynamic) -> Dynamic:
-    """The problem with the conserved sums of each experiment that pay."""
-    boxes = _boxes(dynamic.lower, dynamic.upper)
-    return dynamic._replace(experiments=tuple(_chosen(run, boxes) for run in dynamic.experiments))
+def choose_sums(
+    enclosure: BoxEnclosure, boxes: Sequence[tuple[FloatArray, FloatArray, float]]
+) -> None:
+    """Let tubes heed the conserved sums of all experiments if they pay on boxes.
 
-
-def _chosen(run: PosedExperiment, boxes: Sequence[FloatArray]) -> PosedExperiment:
-    found = conserved(run.tapes[0])
-    if not len(found):
-        return run
-    before = _tried(run, boxes)
-    if before.known > ENOUGH * len(boxes) * len(run.labels):
-        return run
-    after = _tried(run._replace(sums=found), boxes)
-    pays = after.known > (1 + GAIN) * before.known and after.work <= before.work
-    return run._replace(sums=found) if pays else run
+    boxes  of a search that goes on: lower and upper ends, and the cut
+    """
+    none = enclosure.sums
+    found = [conserved(run.tapes[0]) for run in enclosure.dynamic.experiments]
+    if not any(map(len, found)) or not boxes:
+        return
+    before = _tried(enclosure, boxes)
+    enclosure.heed(found)
+    after = _tried(enclosure, boxes)
+    if not (after.proved > before.proved + GAIN * len(boxes) and after.work <= before.work):
+        enclosure.heed(none)
 
 
 class _Trial(NamedTuple):
-    """What tubes tell: sum over boxes and measurements of 1 - width / size; and operations."""
+    """What coarse tubes prove: sum over boxes of bound / cut, at most 1 each; and operations."""
 
-    known: float
+    proved: float
     work: float
 
 
-def _tried(run: PosedExperiment, boxes: Sequence[FloatArray]) -> _Trial:
-    size, schedule, room = len(run.labels), run.schedule, tube(len(run.sharp.results))
-    shapes = (size, 1), *[(size,)] * 4, (len(boxes[0]), 2), (1,)
-    rows = BoxRows(*map(np.zeros, shapes))
-    tubes = TubeRun(run.sharp, run.sums, *run.tapes[1:], schedule, room, rows, 0)
-    large = np.zeros(int(schedule.column.max(initial=0)) + 1)
-    np.maximum.at(large, schedule.column, np.abs(schedule.value))
-    whole = np.where(large > 0, large, 1.0)[schedule.column] * schedule.weight
-    held = run.sums != 0  # a face is cut by the sums that hold its state
-    cuts = float((held.sum(axis=1) ** 2).sum())
-    known = steps = 0.0
-    for box in boxes:
-        clear(rows)
-        tube_rows(tubes, box, FINE, STEPS, np.inf)
-        width = np.nan_to_num((rows.high - rows.low) / whole, nan=np.inf)
-        known += float(np.maximum(1 - width, 0.0).sum())
-        steps += float(room.steps[0])
-    return _Trial(known, steps * (float(run.sharp.needed.sum()) + CUT * cuts))
-
-
-def _boxes(lower: FloatArray, upper: FloatArray) -> list[FloatArray]:
-    """Boxes about the middle, the geometric one of positive bounds, each (n_p, 2)."""
-    positive = lower > 0
-    low, high = (np.where(positive, np.log(np.where(positive, v, 1.0)), v) for v in (lower, upper))
-    middle, half = 0.5 * (low + high), 0.5 * (high - low)
-    boxes = [np.stack([middle - share * half, middle + share * half], axis=1) for share in SHARES]
-    return [np.where(positive[:, None], np.exp(box), box) for box in boxes]
+def _tried(
+    enclosure: BoxEnclosure, boxes: Sequence[tuple[FloatArray, FloatArray, float]]
+) -> _Trial:
+    proved = work = 0.0
+    for low, high, cut in boxes:
+        bound = enclosure.coarse(low, high, cut)
+        proved += 1.0 if bound > cut else bound / cut
+        for run in enclosure.tubes:
+            held = (run.sums != 0).sum(axis=1)  # a face is cut by the sums that hold its state
+            step = float(run.slope.needed.sum()) + CUT * float((held**2).sum())
+            work += step * float(run.tube.steps[0])
+    return _Trial(proved, work)
 
 
 def _null_space(slopes: Sequence[Sum]) -> list[tuple[int, ...] | None]:
