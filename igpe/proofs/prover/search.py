@@ -170,7 +170,10 @@ class BoxSearch:
         if self.is_weighed:
             return
         self.is_weighed = True
-        nodes = sorted((self.tree[k] for k in self.open), key=lambda node: node.bound)
+        every = [self.tree[k] for k in self.open]
+        nodes = sorted((n for n in every if not n.skips_tube), key=lambda n: n.bound)
+        if 2 * len(nodes) < len(every):  # mostly done by Taylor models
+            return
         some = nodes[:: max(1, len(nodes) // SOME)][:SOME]
         choose_sums(self.enclosure, [(n.lower, n.upper, self._goal(n)[0]) for n in some])
 

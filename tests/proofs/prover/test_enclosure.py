@@ -1,7 +1,7 @@
 """Whatever is claimed of a box holds at points of it, integrated by other means."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -13,6 +13,7 @@ from cases import Integrated, everything
 from repeated import statistical
 from zoo import ZOO
 
+from igpe.core.arrays import FloatArray
 from igpe.proofs.prover import enclosure as enclosing
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels import rows
@@ -44,9 +45,19 @@ def random_boxes(problem: Any, count: int, seed: int) -> Any:
         yield box, [box[0] + s * (box[1] - box[0]) for s in (*corners, *inside)]
 
 
-def violations(problem: Any, dynamic: Dynamic, boxes: int, seed: int, degree: int = 2) -> list[str]:
+def violations(
+    problem: Any,
+    dynamic: Dynamic,
+    boxes: int,
+    seed: int,
+    *,
+    degree: int = 2,
+    sums: Sequence[FloatArray] = (),
+) -> list[str]:
     """What is claimed of random boxes and does not hold."""
     enclosure, truth = BoxEnclosure(dynamic, degree), Integrated(problem, posed(problem))
+    if sums:
+        enclosure.heed(sums)
     weight = np.concatenate([
         np.ones(dynamic.unmeasured.size),
         *(r.schedule.weight * np.maximum(1, abs(r.schedule.value)) for r in dynamic.experiments),

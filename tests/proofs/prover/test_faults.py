@@ -210,7 +210,7 @@ def test_no_step_is_accepted_with_what_is_no_number(where: str) -> None:
         }
         given[where][0, k] = bad
         positive, out = np.empty(1, bool), np.empty((4, 2))
-        no_sums = np.zeros((0, 1)), np.ones(1), np.empty((1, 2))
+        no_sums = np.zeros((0, 1)), np.zeros((0, 2)), np.empty((1, 2))
         slopes_of = K["mueller"].Slopes(tape, given["p"], np.zeros((1, 2)), out, *no_sums)
         good = K["mueller"].try_step(
             slopes_of, given["now"], np.float64(0.01), given["slope"], 0.05, falling, positive
@@ -229,8 +229,8 @@ def test_a_sum_that_is_no_number_tells_nothing_of_its_states() -> None:
         x = np.array([[0.0, 1.0], [0.0, 1.0], [0.5, 0.6]])
         x[place] = bad
         before = x.copy()
-        K["sums"].narrow_states(sums, x)
-        K["sums"].narrow_sums(sums, x)
+        K["sums"].narrow_states(sums, x[2:], x[:2], -1)
+        K["sums"].narrow_sums(sums, x[2:], x[:2])
         if place[0] == 2 or not math.isfinite(bad):
             np.testing.assert_array_equal(x[:2], before[:2])
         if place[0] < 2:
@@ -248,8 +248,8 @@ def test_states_and_sums_narrow_each_other_and_lose_no_point() -> None:
         width = np.abs(ends) * rng.choice((0.0, 1e-16, 0.1, 2.0), 5) + error
         x = np.stack([ends - width * rng.random(5) - error, ends + width + error], axis=1)
         before = x.copy()
-        K["sums"].narrow_states(sums, x)
-        K["sums"].narrow_sums(sums, x)
+        K["sums"].narrow_states(sums, x[3:], x[:3], int(rng.integers(-1, 3)))
+        K["sums"].narrow_sums(sums, x[3:], x[:3])
         assert (x[:3, 0] <= point).all()
         assert (point <= x[:3, 1]).all()
         assert (x[3:, 0] <= ends[3:] + error[3:]).all()

@@ -1,6 +1,6 @@
-"""Sums of states beside the states: which there are, which are kept, and that their tubes hold."""
+"""Conserved sums of states: which there are, when tubes heed them, and that such tubes hold."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,13 +8,15 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
+from scipy.integrate import solve_ivp
 from test_enclosure import violations
 
 import igpe
-from igpe.proofs.prover import posed as posing
-from igpe.proofs.prover import sums
+from igpe.proofs.prover import search
+from igpe.proofs.prover import sums as choosing
 from igpe.proofs.prover.enclosure import BoxEnclosure
-from igpe.proofs.prover.posed import Dynamic, posed
+from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.sums import choose_sums, conserved
 
 
 def problem(
@@ -62,73 +64,94 @@ def pairs(share: float) -> igpe.Problem:
     return problem(slopes, {"B": [0.1, 0.2], "C": [0.1, 0.2]}, {"A": 1.0, "B": 0.0, "C": 0.0})
 
 
-def test_what_is_conserved_comes_first_and_sums_in_which_terms_cancel_after_it() -> None:
-    found = sums.candidates(posed(epidemic()).experiments[0].tapes[0])
-    assert found[0] == (1, 1, 1)
-    assert set(found[1:]) == {(1, 1, 0), (0, 1, 1)}
+def found(given: igpe.Problem) -> list[list[float]]:
+    return conserved(posed(given).experiments[0].tapes[0]).tolist()
 
 
-def test_coefficients_are_whole_numbers_or_the_sum_is_none() -> None:
-    assert sums.candidates(posed(pairs(0.75)).experiments[0].tapes[0])[0] == (3, 4, 3)
-    # a tenth is no double: 10 B would not be conserved exactly
-    found = sums.candidates(posed(pairs(0.1)).experiments[0].tapes[0])
-    assert found == [(1, 0, 1)]
+def test_what_is_conserved_exactly_is_found_in_whole_numbers() -> None:
+    assert found(epidemic()) == [[1, 1, 1]]
+    assert found(pairs(0.75)) == [[3, 4, 3]]
+    # a tenth is no double: A + 10 B + C is not conserved exactly
+    assert found(pairs(0.1)) == []
 
 
-def test_a_sum_is_kept_where_it_narrows_tubes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "GAIN", 0.02)
-    kept = posed(epidemic()).experiments[0].sums
-    assert [1, 1, 1] in kept.tolist()
-    monkeypatch.setattr(sums, "GAIN", 1e9)
-    assert not len(posed(epidemic()).experiments[0].sums)
+def heeding(given: igpe.Problem, sums: Sequence[Sequence[float]]) -> BoxEnclosure:
+    enclosure = BoxEnclosure(posed(given), 3)
+    enclosure.heed([np.array(sums, dtype=float).reshape(-1, 3)])
+    return enclosure
 
 
-def test_tubes_with_sums_know_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    low, high = np.array([0.8, 0.2, 0.8]), np.array([1.2, 0.4, 0.9])
+BOXES = [(np.array([0.8, 0.2, 0.8]), np.array([1.2, 0.4, 0.9]))]
+
+
+def test_tubes_with_sums_know_more() -> None:
     widths = []
-    for gain in (0.02, 1e9):
-        monkeypatch.setattr(sums, "GAIN", gain)
-        enclosure = BoxEnclosure(posed(epidemic()))
-        enclosure.coarse(low, high, np.inf)
+    for sums in ([[1, 1, 1]], []):
+        enclosure = heeding(epidemic(), sums)
+        enclosure.coarse(*BOXES[0], np.inf)
         widths.append((enclosure.rows.high - enclosure.rows.low).sum())
     assert widths[0] < 0.95 * widths[1]
 
 
-@pytest.fixture
-def all_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "GAIN", -1.0)
+def returning() -> igpe.Problem:
+    """S -> I -> R -> S: slopes of three states that depend on all of them."""
+
+    def slopes(x: Any) -> tuple[Any, ...]:
+        new, back, lost = x["k"] * x["S"] * x["I"], x["l"] * x["I"], 0.1 * x["R"]
+        return lost - new, new - back, back - lost
+
+    def rates(_: float, y: Any) -> tuple[Any, ...]:
+        return slopes({"S": y[0], "I": y[1], "R": y[2], "k": 1.5, "l": 0.5})
+
+    times = np.arange(1.0, 13.0)
+    y = solve_ivp(rates, (0, 12), [0.9, 0.1, 0.0], t_eval=times, rtol=1e-10).y.round(3)
+    start = {"S": 0.9, "I": 0.1, "R": 0.0}
+    return problem(slopes, {"I": y[1].tolist(), "R": y[2].tolist()}, start)
 
 
-@pytest.mark.usefixtures("all_sums")
-@pytest.mark.parametrize("given", [epidemic, lambda: pairs(0.75)])
-def test_claims_with_sums_hold(given: Callable[[], igpe.Problem]) -> None:
-    dynamic = posed(given())
-    assert len(dynamic.experiments[0].sums) >= 2
-    assert violations(given(), dynamic, boxes=15, seed=11) == []
+@pytest.mark.parametrize(("cut", "count"), [(5.0, 1), (100.0, 0)])
+def test_sums_are_heeded_where_they_prove_more(cut: float, count: int) -> None:
+    enclosure = heeding(returning(), [])
+    choose_sums(enclosure, [(np.array([1.4, 0.2]), np.array([1.7, 0.3]), cut)])
+    assert len(enclosure.sums[0]) == count
 
 
-def _other_coefficients(run: Any) -> Any:
-    return run._replace(sums=run.sums * np.array([1.0, 0.9, 1.0]))
+def test_sums_are_not_heeded_for_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "CUT", 50.0)
+    enclosure = heeding(returning(), [])
+    choose_sums(enclosure, [(np.array([1.4, 0.2]), np.array([1.7, 0.3]), 5.0)])
+    assert not len(enclosure.sums[0])
 
 
-def _other_slopes(run: Any) -> Any:
-    results = run.sharp.results.copy()
-    results[3:] = results[1]
-    needed = run.sharp.needed.copy()
-    needed[3:] = needed[1]
-    return run._replace(sharp=run.sharp._replace(results=results, needed=needed))
+@pytest.mark.parametrize(
+    ("given", "sums"), [(epidemic, [[1, 1, 1]]), (lambda: pairs(0.75), [[3, 4, 3]])]
+)
+def test_claims_with_sums_hold(
+    given: Callable[[], igpe.Problem], sums: Sequence[Sequence[float]]
+) -> None:
+    held = [np.array(sums, dtype=float)]
+    assert violations(given(), posed(given()), boxes=15, seed=11, sums=held) == []
 
 
-@pytest.mark.usefixtures("all_sums")
-@pytest.mark.parametrize("spoilt", [_other_coefficients, _other_slopes])
-def test_broken_sums_are_caught(spoilt: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("wrong", [[1, 0.9, 1], [1, 1, 0]])
+def test_what_is_not_conserved_is_caught(wrong: Sequence[float]) -> None:
+    held = [np.array([wrong], dtype=float)]
     given = epidemic()
-    whole: Dynamic = posing.posed(given)
-    broken = whole._replace(experiments=tuple(map(spoilt, whole.experiments)))
-    assert violations(given, broken, boxes=15, seed=11) != []
+    assert violations(given, posed(given), boxes=15, seed=11, sums=held) != []
 
 
-def test_a_proof_with_sums_is_confirmed() -> None:
+def test_a_search_begins_without_sums_and_confirms_what_it_proves_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "WEIGHED", 1)
+    chosen = []
+
+    def all_of_them(enclosure: BoxEnclosure, boxes: Any) -> None:
+        enclosure.heed([np.array([[1.0, 1.0, 1.0]])])
+        chosen.append(len(boxes))
+
+    monkeypatch.setattr(search, "choose_sums", all_of_them)
     proof = igpe.certify(epidemic(), gap=1e-2)
+    assert len(chosen) == 1
     assert proof.closed
     assert igpe.verify(proof, epidemic())
