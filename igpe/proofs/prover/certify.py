@@ -73,13 +73,13 @@ def parallel_search(
     raises  as `igpe.tasks.run`
     """
     status = search.run(deadline, tell, lambda: len(search.open) >= FIRST_BOXES)
-    search.weigh()
-    task = task._replace(sums=search.enclosure.sums)
-    work, most, threads = Work(_prepared, task), float(ROUND), None
+    most, threads = float(ROUND), None
     if isinstance(backend.executor, int):
         threads = Threads(backend.executor)
         backend = replace(backend, executor=threads)
     try:
+        search.weigh()
+        work = Work(_prepared, task._replace(sums=search.enclosure.sums))
         while search.open and status is Status.TIME_LIMIT and time.perf_counter() < deadline:
             lost = _parallel_round(search, best, work, backend, (int(most), deadline), tell=tell)
             status, most = lost or Status.TIME_LIMIT, GROWTH * most

@@ -70,7 +70,7 @@ def _tried(
     proved = work = 0.0
     for low, high, cut in boxes:
         bound = enclosure.coarse(low, high, cut)
-        proved += 1.0 if bound > cut else bound / cut
+        proved += 1.0 if bound >= cut else bound / cut
         for run in enclosure.tubes:
             held = (run.sums != 0).sum(axis=1)  # a face is cut by the sums that hold its state
             step = float(run.slope.needed.sum()) + CUT * float((held**2).sum())
