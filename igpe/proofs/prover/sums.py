@@ -124,7 +124,8 @@ def _boxes(lower: FloatArray, upper: FloatArray) -> list[FloatArray]:
     low, high = (np.where(positive, np.log(np.where(positive, v, 1.0)), v) for v in (lower, upper))
     middle, half = 0.5 * (low + high), 0.5 * (high - low)
     boxes = [np.stack([middle - share * half, middle + share * half], axis=1) for share in SHARES]
-    return [np.where(positive[:, None], np.exp(box), box) for box in boxes]
+    is_log = positive[:, None]
+    return [np.where(is_log, np.exp(np.where(is_log, box, 0.0)), box) for box in boxes]
 
 
 def _expanded(tape: OpTape) -> list[Sum]:

@@ -109,7 +109,7 @@ def test_perfect_data() -> None:
     case = CASES["consecutive"]
     found = igpe.certify(case.problem(), case.truth, time_limit=100)
     assert found.closed
-    assert "0 but for rounding" in found.sentence
+    assert "0 up to rounding" in found.sentence
 
 
 def test_time_limit_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
