@@ -34,8 +34,8 @@ integration at its parameters. [All comparisons](benchmarks.md) has every figure
 The column "fastest other" has the total time of all starts of the fastest method that reaches the
 optimum: this is the time that a user waits. Translation and compilation count for igpe only (AMICI
 takes some 20 s). After the optimum, `igpe.estimate` also searches for other sets of values that fit
-equally well, and computes intervals. The other methods return the optimum alone. Measurements have
-different dates, see below.
+equally well, and computes intervals. The other methods return the optimum alone. No
+proof is tried (`certify=False`). Measurements have different dates, see below.
 
 """
 WINNERS = """

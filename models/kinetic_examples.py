@@ -415,3 +415,8 @@ EXAMPLES: dict[str, Example] = {
     ),
 }
 """What is shown -> the example."""
+
+
+def problem(name: str = "Monod, maintenance", seed: int = 0) -> igpe.Problem:
+    """One of the examples, simulated with normal errors."""
+    return EXAMPLES[name].problem(seed)

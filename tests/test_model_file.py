@@ -42,7 +42,7 @@ def test_a_model_file_may_import_its_neighbour(tmp_path):
 
 REFUSED = {
     "raise OSError('no disk')": (ProblemError, "failed in line 1: OSError: no disk"),
-    "import igpe\ndef problem(): igpe.Experiment('nowhere.csv')": (DataError, "There is no file"),
+    "import igpe\ndef problem(): igpe.Experiment('nowhere.csv')": (DataError, "No such file"),
     "def problem(data): pass": (ProblemError, "missing 1 required positional argument"),
 }
 

@@ -76,9 +76,9 @@ def test_mirror_minima_of_measured_data_are_in_everything_a_result_writes(twins)
     for p in other.estimates:
         assert p.lower == pytest.approx(of[mirrored[p.name]].lower, rel=1e-3)
     for written in (str(twins), twins._repr_html_(), twins.report(), twins.to_json()):
-        assert "2 sets of values explain the data alike" in written
+        assert "2 sets of values explain the data equally well" in written
     for written in (twins.details.text, twins._repr_html_(), twins.report()):
-        assert "Set 2 of 2 that explain the data alike: sum of squares 34.3765" in written
+        assert "Set 2 of 2 that explain the data equally well: sum of squares 34.3765" in written
 
 
 def _squared(constrained):
@@ -108,7 +108,7 @@ def test_candidates_that_are_other_optima_are_reported_where_constraints_forbid_
     assert other.parameters["a"] == pytest.approx(-result.parameters["a"], rel=1e-4)
     assert other.estimates[0].found_by == "another candidate of step 3"
     assert np.isfinite(other.estimates[0].lower)
-    assert "2 sets of values explain the data alike" in str(result)
+    assert "2 sets of values explain the data equally well" in str(result)
 
 
 def test_a_real_certificate_and_all_that_is_written_agree():
@@ -118,7 +118,7 @@ def test_a_real_certificate_and_all_that_is_written_agree():
     assert len(result.other_optima) == 1
     for written in (str(result), result.to_json(), result.report()):
         assert "proved best within the bounds" in written
-        assert "2 sets of values explain the data alike" in written
+        assert "2 sets of values explain the data equally well" in written
         assert "ot proved" not in written
         assert "Nothing is proved" not in written
     for known in (result.objective, result.other_optima[0].objective):
@@ -297,9 +297,11 @@ def test_without_a_proof_the_verdict_says_so(proved):
     stopped = replace(proved.proof, status=igpe.Status.TIME_LIMIT)
     assert "not proved" in replace(proved, proof=stopped).verdict["optimum"]
     better = replace(proved, proof=replace(stopped, objective=0.5 * proved.objective))
-    assert better.verdict["optimum"].startswith("not the best: igpe.certify met")
-    assert "igpe.certify met better values; see result.details" in str(better)
-    assert any(s.startswith("igpe.certify met sum of squares") for s in better.details.sentences)
+    assert better.verdict["optimum"].startswith("not the best: igpe.certify reached")
+    assert "igpe.certify reached better values. See result.details" in str(better)
+    assert any(
+        s.startswith("igpe.certify reached sum of squares") for s in better.details.sentences
+    )
 
 
 def test_a_bound_that_is_no_number_proves_nothing(proved):

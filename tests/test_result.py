@@ -85,6 +85,13 @@ def product():
 KINDS = ["chain", "known_sigma", "on_bound", "unreachable", "product"]
 
 
+def test_what_collocation_alone_fits_is_not_judged(known_sigma):
+    """As where a slope is infinite at the start: the optimum cannot be integrated."""
+    result = replace(known_sigma, points=known_sigma.points.assign(fitted=np.nan))
+    assert result.verdict["parameters"].startswith("not judged")
+    assert result.verdict["optimum"].startswith("of the discretised model only")
+
+
 def test_the_printed_result(chain):
     """Three lines of verdict, then the estimates; no line is longer than 80 characters."""
     lines = str(chain).splitlines()

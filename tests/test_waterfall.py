@@ -110,6 +110,6 @@ def test_restarts_keep_where_they_ended():
 def test_one_start_is_no_waterfall():
     problem = consecutive.problem()
     found = igpe.SingleShooting().estimate(problem, dict.fromkeys(problem.box.names, 1.0))
-    says = r"one start; give one of several.*igpe\.compare"
+    says = r"one start\. Pass the estimate.*igpe\.estimation\.compare"
     with pytest.raises(igpe.errors.ProblemError, match=says):
         plot_waterfall(found)

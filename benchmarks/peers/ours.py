@@ -8,10 +8,13 @@ from peers.task import Found, Search, Task
 
 
 def igpe_estimate(task: Task) -> Search:
-    """Everything is search: reading the equations and compiling belong to it."""
+    """Everything is search: reading the equations and compiling belong to it.
+
+    Without the proof, which no other method gives.
+    """
 
     def search() -> Iterator[Found]:
-        yield estimate(task.problem, seed=task.seed).parameters
+        yield estimate(task.problem, seed=task.seed, certify=False).parameters
 
     return search
 

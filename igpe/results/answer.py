@@ -226,6 +226,8 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
         if result.measurements > len(free):
             why = "the model could not be integrated at the estimate"
         return f"{sets}errors unknown: {why}", "bad"
+    if _is_discretised(result):
+        return f"{sets}not judged: the intervals are those of the discretised model", "bad"
     shared, told = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
     uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
     known = [p.name for p in plain if p.name not in uncertain]
@@ -246,6 +248,11 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     parts += _correlated(result, known)
     grade: Grade = "good" if len(known) == len(free) and not sets else "fair"
     return sets + "; ".join(parts), "bad" if not known and not held else grade
+
+
+def _is_discretised(result: ResultData) -> bool:
+    """Whether collocation alone stands behind the estimate: its integration failed."""
+    return bool(result.points["fitted"].isna().any())
 
 
 def _named(names: Sequence[str], count: int, what: str) -> str:
@@ -361,6 +368,8 @@ def _optimum(result: ResultData, prove: str) -> Line:
             words, grade = f"proved best within the bounds ({exact})", "good"
         else:
             words, grade = f"{_agreement(result)}{_unproved(result, prove)}", "fair"
+            if _is_discretised(result):
+                words, grade = f"of the discretised model only: {words}", "bad"
     elif status is Status.NOTHING_TO_DO:
         grade = "good"
     return Line("Optimum", words, grade)  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_without_horizons_there_is_nothing_to_draw():
     single = igpe.SingleShooting().estimate(PROBLEM, lotka.TRUTH)
     held = igpe.IncrementalShooting().estimate(PROBLEM.fixing(lotka.TRUTH), {})
     for other in (single, held):
-        with pytest.raises(igpe.errors.ProblemError, match="has no horizons to draw"):
+        with pytest.raises(igpe.errors.ProblemError, match="contains no horizons"):
             igpe.plots.plot_film_strip(PROBLEM, other)
 
 

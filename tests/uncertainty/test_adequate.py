@@ -80,7 +80,7 @@ def test_the_verdict_survives_json_and_older_results_have_none(pooled):
     assert "Fit         not judged" in str(older)
     unjudged = replace(pooled, adequacy=Adequacy("cannot be judged", reasons=("Why.",)))
     again = igpe.Result.from_json(unjudged.to_json()).adequacy
-    assert again.sentence == "Whether the model fits cannot be judged. Why."
+    assert again.sentence == "The fit cannot be judged. Why."
 
 
 def test_standard_deviations_that_are_too_small_are_named():

@@ -97,7 +97,7 @@ def test_starts_are_spread_over_decades():
 
 @pytest.mark.parametrize(
     ("names", "lower", "says"),
-    [(["a"], 0.0, "not positive and finite"), (["c"], 1.0, "not among the unknowns")],
+    [(["a"], 0.0, "needs positive, finite bounds"), (["c"], 1.0, "not among the unknowns")],
 )
 def test_bounds_and_names_that_do_not_fit(names, lower, says):
     with pytest.raises(ProblemError, match=says):
