@@ -1,4 +1,4 @@
-"""Spectra: systems like those of KIPET's tutorials, a large case, coverage, and SciPy with an inner NNLS.
+"""Spectra: systems as in KIPET's tutorials, a large case, coverage, SciPy with an inner NNLS.
 
     python benchmarks/toolbox/spectra.py [SECTION ...] [--draws N] [--signs free] [--json FILE]
 

@@ -2,9 +2,10 @@
 
 The kinds of systems are those of KIPET's tutorials: consecutive reactions, several experiments,
 unwanted contributions, species that do not absorb, complementary concentrations. The Michael
-reaction has the rate constants and amounts of KIPET's example, by Chen, Biegler & Garcia Munoz; all
-other constants, bounds, times and errors are our own, or from memory of the tutorials. All spectra
-are our own: pure ones are seeded sums of Gaussians, from 190 to 490 nm, with seeded normal errors.
+reaction (Chen, Biegler & Garcia Munoz) has the rate constants, and first amounts of AH and B, of
+KIPET's example. All other constants, amounts, bounds, times and errors are our own or from memory
+of the tutorials. All spectra are our own: pure ones are seeded sums of Gaussians, from 190 to 490
+nm, with seeded normal errors.
 """
 
 from collections.abc import Mapping, Sequence
