@@ -1,6 +1,6 @@
 """Incremental global parameter estimation: the five steps of the paper, top-down."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -296,7 +296,21 @@ def _complemented(
     pairs = zip(algebraic, complete, strict=True)
     paths = [CandidatePath(a, c, c) for a, c in pairs if c is not None]
     is_cut = len(paths) < len(algebraic) or paths[-1].complete.status is Status.INTERRUPTED
+    if problem.has_spectra and not is_cut:
+        paths = [end for path in paths for end in _ends(path)]
     return Complemented(paths, is_cut or stopped())
+
+
+def _ends(path: CandidatePath) -> Iterator[CandidatePath]:
+    """The candidate, and one for each other optimum that its search met.
+
+    Of spectra that search knows neither signs nor digits beyond the singular vectors: what is best
+    there need not be best by the exact residuals.
+    """
+    yield path
+    for end in path.complete.trail:
+        if isinstance(end, Estimate) and end.status.usable:
+            yield CandidatePath(replace(path.algebraic), end, end)
 
 
 class Fitted(NamedTuple):

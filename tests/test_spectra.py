@@ -12,7 +12,10 @@ from scipy.optimize import least_squares
 
 import igpe
 from igpe.core.arrays import FloatArray
+from igpe.dynamics.search.complement import complement
+from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.residuals import Residuals
+from igpe.estimation.equally_good import searched_for
 
 TRUE = {"k1": 0.9, "k2": 0.3}
 WAVELENGTHS = np.linspace(400, 700, 40)
@@ -344,3 +347,61 @@ def test_spectra_that_cannot_be_shared_are_refused() -> None:
     other = igpe.Spectra(frame().iloc[:, ::2])
     with pytest.raises(igpe.errors.ProblemError, match="shared=False"):
         igpe.estimate(problem(run(igpe.Spectra(frame())), run(other)), progress=False)
+
+
+STEPS = [
+    ("k1", {"AH": 1, "B": 1}, {"Am": 1, "BH": 1}),
+    ("k2", {"Am": 1, "C": 1}, {"ACm": 1}),
+    ("k3", {"ACm": 1}, {"Am": 1, "C": 1}),
+    ("k4", {"ACm": 1, "AH": 1}, {"Am": 1, "P": 1}),
+    ("k5", {"ACm": 1, "BH": 1}, {"P": 1, "B": 1}),
+]
+RATES = {"k1": 49.7796, "k2": 8.93156, "k3": 1.31765, "k4": 0.31087, "k5": 3.87809}
+START = {"AH": 0.395555, "B": 0.0351202, "C": 0.3, "Am": 0.0, "BH": 0.0, "ACm": 0.0, "P": 0.0}
+
+
+def michael(times: Any) -> Any:
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    for name in RATES:
+        m.add_component(name, pyo.Var(bounds=(0.05, 200)))
+    change = {name: [] for name in START}
+    for name in START:
+        m.add_component(name, pyo.Var(m.t))
+        m.add_component(f"d{name}", dae.DerivativeVar(m.component(name), wrt=m.t))
+    for k, used, made in STEPS:
+        for name, sign in [*((n, -1) for n in used), *((n, 1) for n in made)]:
+            change[name].append((sign, k, tuple(used)))
+
+    def slope(m: Any, t: float, name: str) -> Any:
+        terms = [
+            sign * m.component(k) * np.prod([m.component(n)[t] for n in used])
+            for sign, k, used in change[name]
+        ]
+        return m.component(f"d{name}")[t] == sum(terms)
+
+    for name in START:
+        rule = pyo.Constraint(m.t, rule=lambda m, t, name=name: slope(m, t, name))
+        m.add_component(f"balance_{name}", rule)
+    return m
+
+
+def michael_problem() -> igpe.Problem:
+    times, absorbing = np.linspace(0, 20, 76)[1:], ["AH", "Am", "ACm", "P"]
+    plan = pd.DataFrame({"time": times, **{n: 0.0 for n in absorbing}})
+    there = igpe.Experiment(plan, start=START, start_time=0.0, sigma=1.0)
+    known = igpe.Problem(michael, parameters=list(RATES), experiments=[there])
+    c = igpe.simulate(known, RATES, times)[absorbing].to_numpy()
+    centres = np.array([[430.0], [510.0], [570.0], [650.0]])
+    d = c @ np.exp(-0.5 * ((WAVELENGTHS - centres) / 25) ** 2)
+    d = d + np.random.default_rng(0).normal(0, 5e-4 * d.max(), d.shape)
+    spectra = igpe.Spectra(pd.DataFrame(d, index=times, columns=WAVELENGTHS), species=absorbing)
+    one = igpe.Experiment(spectra=spectra, start=START, start_time=0.0)
+    return igpe.Problem(michael, parameters=list(RATES), experiments=[one])
+
+
+def test_step_4_meets_what_the_best_of_random_points_do_not() -> None:
+    posed = searched_for(michael_problem())
+    best = igpe.SingleShooting().estimate(posed, RATES)
+    met = complement(posed, {}, MultiStart())
+    assert met.objective == pytest.approx(best.objective, rel=1e-6)

@@ -1,9 +1,11 @@
-"""Systems of `toolbox/spectra.py`: KIPET's tutorial systems rebuilt, with seeded data.
+"""Systems of `toolbox/spectra.py`: systems like those of KIPET's tutorials, with seeded data.
 
-Reactions and values follow KIPET's examples (Sawall's consecutive reactions, the Michael reaction
-of Chen, Biegler & Garcia Munoz, several experiments, unwanted contributions, species that do not
-absorb, complementary concentrations). Pure spectra are sums of Gaussians, seeded: KIPET's own files
-are under another licence. Spectra over 190 to 490 nm or so, normal errors.
+The kinds of systems are those of KIPET's tutorials: consecutive reactions, several experiments,
+unwanted contributions, species that do not absorb, complementary concentrations. The Michael
+reaction (Chen, Biegler & Garcia Munoz) has the rate constants, and first amounts of AH and B, of
+KIPET's example. All other constants, amounts, bounds, times and errors are our own or from memory
+of the tutorials. All spectra are our own: pure ones are seeded sums of Gaussians, from 190 to 490
+nm, with seeded normal errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,6 +99,7 @@ class Case(NamedTuple):
     absorbing  species;  starts: one for each experiment;  end, times, wavelengths: of the spectra
     noise      of the absorbances, relative to the largest
     options    of `igpe.Spectra`;  unwanted: what is added to the spectra
+    sets       of values that explain the data: first-order steps can be exchanged
     measured   species whose concentrations are measured too, at other times
     """
 
@@ -113,6 +116,7 @@ class Case(NamedTuple):
     bounds: tuple[float, float] = (1e-2, 10.0)
     options: Mapping[str, Any] = {}
     unwanted: str = ""
+    sets: int = 1
     measured: str = ""
     known: str = ""
     seed: int = 0
@@ -184,7 +188,7 @@ SECOND: Sequence[Reaction] = [
 SLOW = {"k1": 2.0, "k2": 0.2}
 THREE = "A", "B", "C"
 CASES = (
-    Case("Sawall", THREE, CONSECUTIVE, SLOW, [{"A": 1e-3}], THREE, 10.0, seed=1),
+    Case("Sawall", THREE, CONSECUTIVE, SLOW, [{"A": 1e-3}], THREE, 10.0, sets=2, seed=1),
     Case(
         "second order", ("A", "B", "C", "D"), SECOND, {"k1": 2.0, "k2": 0.5},
         [{"A": 1.0, "B": 0.8}], ("A", "C", "D"), 8.0, seed=2,
@@ -201,15 +205,15 @@ CASES = (
     ),
     Case(
         "complementary", THREE, CONSECUTIVE, SLOW, [{"A": 1e-3}], ("A", "B"), 10.0,
-        measured="C", seed=5,
+        measured="C", sets=2, seed=5,
     ),
     Case(
         "constant unwanted", THREE, CONSECUTIVE, SLOW, [{"A": 1e-3}], ("A", "B"), 10.0,
-        options={"unwanted": "constant"}, unwanted="constant", seed=6,
+        options={"unwanted": "constant"}, unwanted="constant", sets=2, seed=6,
     ),
     Case(
         "varying unwanted", THREE, CONSECUTIVE, SLOW, [{"A": 1e-3}], THREE, 10.0,
-        options={"unwanted": 1}, unwanted="varying", seed=7,
+        options={"unwanted": 1}, unwanted="varying", sets=2, seed=7,
     ),
     Case(
         "known spectrum", THREE, CONSECUTIVE, SLOW, [{"A": 1e-3}], THREE, 10.0,

@@ -16,7 +16,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
-from igpe.dynamics.search.complement import chosen_search
+from igpe.dynamics.search.complement import BRIEFLY, chosen_search
 from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
 from igpe.dynamics.shooting.base import is_large, is_plain
@@ -40,16 +40,17 @@ SWITCH = "IGPE_PROOFS"
 MOST_WORK = 1_000_000_000  # to confirm other optima: some 25 s of a processor
 FEW = 4  # unknowns of which a proof may be had in seconds
 MOST = 12  # unknowns of which a proof is worth trying at all
+LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
 WIDE = 1e2  # ratio of positive bounds
-FURTHER = IteratedSearch(starts=40, most=80, patience=40)
 NOTHING_BETTER = (
     "The data refute the fit, so all unknowns were searched for again from {} scattered starts: "
     "nothing better was met. The model may be wrong."
 )
-SEARCHED_ALREADY = (
+REFUTED = (
     "The data refute the fit, though all unknowns were searched for from scattered starts. The "
-    "model may be wrong. Other sets of values that fit alike were not searched for."
+    "model may be wrong."
 )
+SEARCHED_ALREADY = f"{REFUTED} Other sets of values that fit alike were not searched for."
 NOTHING_AT_ALL = (
     "All unknowns were searched for again from {} scattered starts, without success. Narrow the "
     "bounds, and simulate the model at plausible parameters: igpe.simulate(problem, {{...}})."
@@ -98,7 +99,7 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     why = end.why or INTERRUPTED * stopped()
     if not why and len(exact) < len(end.values):
         why = UNCONFIRMED.format(len(end.values), len(end.values) - len(exact))
-    if not (end.is_passed and exact):
+    if problem.has_spectra or not (end.is_passed and exact):  # its residuals are not those of best
         exact.insert(0, best)
     return _ordered(steps, exact, settings, (why,) if why else (), BETTER)
 
@@ -170,9 +171,9 @@ def _ordered(
     """The steps led by the best of some optima, and with those that are as good as it."""
     problem, best, paths = steps.problem, steps.best, steps.paths
     none, least = rounding(problem), min(exact, key=_objective)
-    is_kept = any(one is best for one in exact) and _is_level(least, best, none)
+    is_kept = any(one is best for one in exact) and _is_level(problem, least, best)
     if problem.has_spectra:  # exchanged rate constants: the set with the least negative spectra
-        level_ones = [one for one in exact if _is_level(one, least, none)]
+        level_ones = [one for one in exact if _is_level(problem, one, least)]
         spectra = Residuals(problem, settings.compiled)
         least = min(level_ones, key=lambda one: _negative_part(spectra, one, problem.box))
         is_kept = least is best
@@ -225,10 +226,12 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
         return steps, ""
     if steps.best.at is not None and was_searched_everywhere(steps, settings):
         return steps, SEARCHED_ALREADY
-    search, found = replace(FURTHER, seed=settings.seed), None
+    if steps.best.at is not None and problem.has_spectra and _searches_roughly(steps, settings):
+        return steps, REFUTED
+    search, found = replace(BRIEFLY, seed=settings.seed), None
     with suppress(IgpeError):
         wide = compress(box.names, _wide(box))
-        found = search.estimate(problem.in_logarithms(wide), {})
+        found = search.estimate(problem.compressed().in_logarithms(wide), {})
     return (steps, "") if found is None else _compared(steps, found, settings)
 
 
@@ -265,23 +268,35 @@ def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Ste
     problem, best, box = steps.problem, steps.best, steps.problem.box
     ends = [estimate.parameters, *(e.parameters for e in estimate.trail if isinstance(e, Estimate))]
     exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
-    none = rounding(problem)
     if best.at is None:
         if not exact:
-            return steps, NOTHING_AT_ALL.format(FURTHER.starts)
+            return steps, NOTHING_AT_ALL.format(BRIEFLY.starts)
         return _ordered(steps, exact, settings, (), BY_FURTHER), ""
-    if any(_objective(one) < _objective(best) and not _is_level(one, best, none) for one in exact):
+    if any(
+        _objective(one) < _objective(best) and not _is_level(problem, one, best) for one in exact
+    ):
         every = [best, *exact, *steps.others]
         return _ordered(steps, every, settings, (), BY_FURTHER), ""
-    return steps, NOTHING_BETTER.format(FURTHER.starts)
+    return steps, NOTHING_BETTER.format(BRIEFLY.starts)
 
 
 def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
-    """Whether step 4 was the further search itself: of all unknowns, wide ones in logarithms."""
+    """Whether step 4 was the further search itself: of all unknowns, wide ones in logarithms.
+
+    Not of spectra: other optima are the rule there, and an evaluation of their search is cheap.
+    """
     box = steps.problem.box
     is_linear = (_wide(box) & ~box.in_logarithms).any()
-    if is_linear or any(path.algebraic.parameters for path in steps.paths):
+    if (
+        steps.problem.has_spectra
+        or is_linear
+        or any(path.algebraic.parameters for path in steps.paths)
+    ):
         return False
+    return _searches_roughly(steps, settings)
+
+
+def _searches_roughly(steps: Steps, settings: Settings) -> bool:
     return isinstance(chosen_search(steps.problem, {}, settings.complement), IteratedSearch)
 
 
@@ -297,8 +312,15 @@ def _wide(box: Box) -> BoolArray:
     return (box.lower > 0) & (box.upper >= WIDE * box.lower)
 
 
-def _is_level(one: Refined, other: Refined, none: float) -> bool:
-    return is_same_objective(_objective(one), _objective(other), none)
+def _is_level(problem: Problem, one: Refined, other: Refined) -> bool:
+    """Whether two optima have one objective.
+
+    That of spectra is a sum of so many squares that what is refuted may differ by a small share.
+    """
+    a, b, none = _objective(one), _objective(other), rounding(problem)
+    if problem.has_spectra and np.isfinite([a, b]).all():
+        return abs(a - b) <= LEVEL * max(abs(a), abs(b)) + none
+    return is_same_objective(a, b, none)
 
 
 def is_small(problem: Problem) -> bool:

@@ -34,6 +34,7 @@ from igpe.tasks.workers import Function, Item, Work
 
 SOON, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
+BRIEFLY = IteratedSearch(starts=40, most=80, patience=40)
 MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum
 
 
@@ -113,7 +114,8 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     A problem with constraints is searched from few starts by collocation, which keeps them, or by
     multiple shooting where the loss is not least squares. The default integrates many states
     roughly. `IteratedSearch` replaces it where step 3 estimated nothing and many unknowns are left,
-    as in most PEtab problems.
+    as in most PEtab problems; and, with fewer starts, of spectra, whose objective has wells that
+    the best of random points miss: there nothing comes from algebra, and an evaluation is quick.
     """
     if not isinstance(search, MultiStart):
         return search
@@ -123,6 +125,8 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     is_default = search == MultiStart(seed=search.seed)
     if is_default and not found and len(problem.box) >= MANY:
         return IteratedSearch(seed=search.seed)
+    if is_default and not found and problem.has_spectra:
+        return replace(BRIEFLY, seed=search.seed)
     if is_default and is_large(problem):
         return replace(search, local=SingleShooting(ROUGHLY))
     return search
