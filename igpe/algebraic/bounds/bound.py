@@ -214,6 +214,8 @@ def minimum(
     rows       (m, n) of constraints
     low, high  (n + m,) of x, then of rows x; infinite where there is none
     """
+    if not len(linear):  # daqp 0.7 reads beyond empty matrices
+        return linear
     high, low = np.minimum(high, FREE), np.maximum(low, -FREE)
     answer = daqp.solve(square, linear, rows, high, low, np.zeros(len(low), dtype=np.int32))
     return np.asarray(answer[0]) if answer[2] > 0 else None
