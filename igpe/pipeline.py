@@ -310,7 +310,8 @@ def _ends(path: CandidatePath) -> Iterator[CandidatePath]:
     yield path
     for end in path.complete.trail:
         if isinstance(end, Estimate) and end.status.usable:
-            yield CandidatePath(replace(path.algebraic), end, end)
+            own = replace(path.algebraic)  # step 5 tells candidates apart by identity
+            yield CandidatePath(own, end, end)
 
 
 class Fitted(NamedTuple):

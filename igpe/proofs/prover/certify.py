@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor as Threads
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -242,7 +243,7 @@ class BranchAndBound(Checked):
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
         tell("Proving that no others fit better")
         deadline = time.perf_counter() + self.time_limit
-        report = _progress_report(tell, search, best)
+        report = progress_report(tell, search, partial(_bound, search, best))
         if executor is None:
             most = boxes(dynamic)
             status = search.run(deadline, report, lambda: search.examined >= most)
@@ -316,20 +317,24 @@ def certify(
     return BranchAndBound(gap, time_limit).certify(problem, given, progress, executor)
 
 
-def _progress_report(tell: Tell, search: BoxSearch, best: Incumbent) -> Callable[[], None]:
-    """Return a function that says about once a second how far the search is."""
+def _bound(search: BoxSearch, best: Incumbent) -> str:
+    return f"bound {max(search.lower_bound, 0.0):.6g} of {best.objective:.6g}"
+
+
+def progress_report(tell: Tell, search: BoxSearch, state: Callable[[], str]) -> Callable[[], None]:
+    """Return a function that says about once a second how far the search is.
+
+    state  what else is known, in words
+    """
     last = time.perf_counter()
 
     def report() -> None:
         nonlocal last
         if time.perf_counter() - last < EVERY:
             return
-        last = time.perf_counter()
-        words = (
-            f"{search.examined} boxes, {100 * search.open_share:.3g} % of the box left, "
-            f"bound {max(search.lower_bound, 0.0):.6g} of {best.objective:.6g}"
-        )
-        tell(Share(words, 1 - search.open_share, steady=False))
+        last, share = time.perf_counter(), search.open_share
+        words = f"{search.examined} boxes, {100 * share:.3g} % of the box left, {state()}"
+        tell(Share(words, 1 - share, steady=False))
 
     return report
 

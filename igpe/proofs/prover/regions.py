@@ -11,7 +11,7 @@ from the best parameters it is an upper bound of the true one, from the lower bo
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,13 +23,18 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import if_in_time, session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.fields import FLAG, FRACTION, POSITIVE
-from igpe.core.progress import Progress, Share, Tell, teller, with_bar
+from igpe.core.progress import Progress, Tell, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.problem.problem import Problem, takes_problem
-from igpe.proofs.prover.certify import EVERY, FEW, NOTHING_PROVED, certificate_fields
+from igpe.proofs.prover.certify import (
+    FEW,
+    NOTHING_PROVED,
+    certificate_fields,
+    progress_report,
+)
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.extent import Extents, RegionPoint
 from igpe.proofs.prover.kernels.compiled import require_numba
@@ -114,6 +119,10 @@ class RegionSearch(BoxSearch):
     def boxes(self) -> list[tuple[FloatArray, FloatArray]]:
         """The allowed boxes, with their margins."""
         return [self._box(one) for one in self.allowed]
+
+    def counted(self) -> str:
+        """How many regions are known so far, in words."""
+        return f"{len(self.allowed)} region{'s' * (len(self.allowed) > 1)}"
 
     def _box(self, one: Allowed) -> tuple[FloatArray, FloatArray]:
         width = one.upper - one.lower
@@ -242,7 +251,7 @@ class RegionProof:
                 deadline = time.perf_counter() + self.time_limit
                 tell("Proving that the region ends where it seems to")
             try:
-                status = search.run(deadline, _progress_report(tell, search))
+                status = search.run(deadline, progress_report(tell, search, search.counted))
                 return self._certificate(best, search, status, began)
             except _BetterFound as found:
                 before = best.objective
@@ -438,22 +447,3 @@ def certify_region(
         require_start(given, problem.box, "igpe.certify_region")
     proof = RegionProof(level, precision, simultaneous, time_limit)
     return proof.certify(held_weights(problem, estimate), given, teller(progress))
-
-
-def _progress_report(tell: Tell, search: RegionSearch) -> Callable[[], None]:
-    """Return a function that says about once a second how far the search is."""
-    last = time.perf_counter()
-
-    def report() -> None:
-        nonlocal last
-        if time.perf_counter() - last < EVERY:
-            return
-        last = time.perf_counter()
-        share, many = search.open_share, len(search.allowed)
-        words = (
-            f"{search.examined} boxes, {100 * share:.3g} % of the box left, "
-            f"{many} region{'s' * (many > 1)}"
-        )
-        tell(Share(words, 1 - share, steady=False))
-
-    return report
