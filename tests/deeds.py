@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from igpe.core.errors import Unsupported
@@ -113,6 +115,15 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def kept(store):
+    """The keys in a store, while another process writes."""
+    try:
+        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as file:
+            return {key for (key,) in file.execute("SELECT key FROM outcomes")}
+    except sqlite3.OperationalError:
+        return set()  # there is no file or no table yet
 
 
 def soon(told, seconds=10.0):

@@ -1,12 +1,16 @@
 """Models distributed in space: against SciPy on lines written by hand, and refusals."""
 
 import copy
+import os
 import pickle
+import signal
+import threading
 
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from deeds import kept, soon
 from pyomo import dae
 from scipy.integrate import solve_ivp
 
@@ -448,3 +452,36 @@ def test_it_is_refused_with_a_helpful_sentence(name):
     message = str(caught.value)
     assert type(caught.value) is error, message
     assert [part for part in says.split(" | ") if part not in message] == [], message
+
+
+def test_starts_on_a_cluster_with_little_memory_one_of_whose_workers_is_killed(tmp_path):
+    """A nanny ends workers above their limit, and three ends of a start in a row are recorded."""
+    distributed = pytest.importorskip("distributed")
+    names = ["c[0.25]", "c[0.5]", "c[1]"]
+    problem = posed(tube, *names, space={"x": 100})
+    exact = igpe.simulate(problem, TRUTH)
+    problem = problem.with_data(exact[exact["time"].isin(TIMES)][["time", *names]])
+    store, killed = tmp_path / "starts.sqlite", []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="640MiB", dashboard_address=":0",
+            silence_logs=50,
+        ) as workers,
+        distributed.Client(workers) as client,
+    ):  # fmt: skip
+        victim = min(client.run(os.getpid).values())
+
+        def kill():
+            if soon(lambda: kept(store), 60):
+                os.kill(victim, signal.SIGKILL)
+                killed.append(victim)
+
+        watch = threading.Thread(target=kill)
+        watch.start()
+        found = igpe.campaign(problem, starts=12, executor=client.get_executor(), store=store)
+        watch.join()
+        assert victim not in client.run(os.getpid).values()
+    assert killed
+    assert len(found.table) == 12
+    assert found.table["arrived"].all()
+    assert found.best.parameters == pytest.approx(TRUTH, rel=1e-4)

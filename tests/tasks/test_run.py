@@ -2,18 +2,18 @@
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 from deeds import (
     alive,
     begun,
     items,
+    kept,
     lack,
     make_at_last,
     make_but_not_first,
@@ -182,15 +182,6 @@ def driver(folder, store, count=30):
             yield process
         finally:  # a test that fails must not wait for it
             process.kill()
-
-
-def kept(store):
-    """The keys in a store, while another process writes."""
-    try:
-        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as file:
-            return {key for (key,) in file.execute("SELECT key FROM outcomes")}
-    except sqlite3.OperationalError:
-        return set()  # there is no file or no table yet
 
 
 def test_kill_9_of_the_driver_loses_and_repeats_nothing(tmp_path):
