@@ -7,7 +7,7 @@ which share of the work is done.
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from html import escape
@@ -22,7 +22,7 @@ Progress: TypeAlias = Tell | bool | None
 SOON = 0.02  # share below which the time left is not known
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
-_open: ContextVar[bool] = ContextVar("igpe_progress", default=False)
+_told: ContextVar[Tell | None] = ContextVar("igpe_progress", default=None)
 
 
 class Share(str):
@@ -63,18 +63,28 @@ def with_bar(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answe
 @contextmanager
 def reported(progress: Progress) -> Iterator[Tell]:
     """What is called with sentences inside; of computations within each other, one has the bar."""
-    is_inner, token = _open.get(), _open.set(True)
-    try:
-        if callable(progress) or progress is False or is_inner:
-            yield teller(progress)
-        elif _in_notebook():
-            yield from _notebook()
-        elif progress:
-            yield from _terminal()
-        else:
-            yield teller(None)
-    finally:
-        _open.reset(token)
+    outer = _told.get()
+    if callable(progress) or progress is False or outer is not None:
+        shown: AbstractContextManager[Tell] = nullcontext(teller(progress))
+    elif _in_notebook():
+        shown = _notebook()
+    else:
+        shown = _terminal() if progress else nullcontext(teller(None))
+    with shown as tell:
+        token = _told.set(tell if callable(progress) or outer is None else outer)
+        try:
+            yield tell
+        finally:
+            _told.reset(token)
+
+
+def say(sentence: str) -> None:
+    """Tell whoever shows the progress of the public call that this is a part of, if anybody does.
+
+    For what lies too deep to be handed a function.
+    """
+    if (tell := _told.get()) is not None:
+        tell(sentence)
 
 
 def _in_notebook() -> bool:
@@ -84,6 +94,7 @@ def _in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
+@contextmanager
 def _notebook() -> Iterator[Tell]:
     from IPython import display  # noqa: PLC0415 - not needed elsewhere
 
@@ -104,6 +115,7 @@ def _notebook() -> Iterator[Tell]:
         handle.update(shown, raw=True)
 
 
+@contextmanager
 def _terminal() -> Iterator[Tell]:
     from rich.console import Console  # noqa: PLC0415 - slow to import
     from rich.progress import (  # noqa: PLC0415

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from igpe.core.errors import SolverMissing
 from igpe.core.files import is_own
+from igpe.core.progress import say
 
 LOG = logging.getLogger(__name__)
 FLAGS = ("-std=c11", "-fPIC", "-shared", "-fno-math-errno")
@@ -32,7 +33,14 @@ COMPILERS = ("cc", "gcc", "clang")
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 UNUSED = 90 * 86_400.0  # s after which a library that nobody used is removed from the cache
 MOST_KEPT = 500  # libraries
+LONG = 10.0  # s after which users are told what they wait for
 HUNG = 1_800.0  # s after which a compiler hangs: the longest text it is given takes half a minute
+
+
+WAITS = (
+    "The C compiler is at work on the equations, once for each model. The environment variable "
+    "CC=false integrates without one, which is slower."
+)
 
 
 class Built(NamedTuple):
@@ -131,11 +139,17 @@ def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
 def _ran(words: list[str]) -> "subprocess.CompletedProcess[bytes]":
     """A command that ended; one that hangs, or is left, ends with all that it started.
 
+    Users are told of it after `LONG`.
+
     raises TimeoutExpired after `HUNG`
     """
-    pipe = subprocess.PIPE
+    pipe, began = subprocess.PIPE, time.perf_counter()
     with subprocess.Popen(words, stdout=pipe, stderr=pipe, start_new_session=True) as process:
         try:
+            with suppress(subprocess.TimeoutExpired):
+                said = process.communicate(timeout=min(LONG, HUNG))
+                return subprocess.CompletedProcess(words, process.returncode, *said)
+            say(WAITS)
             said = process.communicate(timeout=HUNG)
         except BaseException:
             if hasattr(os, "killpg"):  # not on Windows
@@ -143,6 +157,7 @@ def _ran(words: list[str]) -> "subprocess.CompletedProcess[bytes]":
                     os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             raise
+    say(f"The C compiler took {time.perf_counter() - began:.0f} s.")
     return subprocess.CompletedProcess(words, process.returncode, *said)
 
 

@@ -12,6 +12,7 @@ import pytest
 from initial_values import needs_compiler, one_state, simulation
 
 from igpe.core.errors import SolverMissing
+from igpe.core.progress import reported
 from igpe.core.status import Status
 from igpe.dynamics.integrators import compiler as compiling
 from igpe.dynamics.integrators.automatic import Automatic
@@ -83,6 +84,20 @@ def test_a_compiler_that_hangs_is_an_error_and_nothing_of_it_stays(tmp_path, mon
     assert not state.exists() or state.read_text().split()[2] == "Z"
     monkeypatch.setenv("CC", "false")
     assert "failed" in built(source(1)).why
+
+
+@needs_compiler
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+def test_users_are_told_that_they_wait_for_the_compiler(tmp_path, monkeypatch, cache):
+    slow = program(tmp_path / "slow-cc", ["sleep 1", f'exec {compiler()[0]} "$@"'])
+    monkeypatch.setenv("CC", str(slow))
+    monkeypatch.setattr("igpe.dynamics.integrators.compiler.LONG", 0.1)
+    said = []
+    with reported(said.append), reported(None):
+        simulation(decay(), TIMES, method=RungeKutta()).run(Q)
+    assert any("CC=false integrates without one" in s for s in said)
+    assert any(s.startswith("The C compiler took ") for s in said)
+    assert built(source(7)).why == ""  # nobody listens
 
 
 @needs_compiler
