@@ -61,6 +61,10 @@ class Rises(NamedTuple):
         """The level of a least sum of squares."""
         return least * (1 + self.factor) + self.term
 
+    def of(self, least: float) -> float:
+        """The rise itself."""
+        return least * self.factor + self.term
+
     def least(self, level: float) -> float:
         """The least sum of squares that has the level; not negative."""
         return max((level - self.term) / (1 + self.factor), 0.0)
@@ -278,9 +282,9 @@ class RegionProof:
         dynamic = best.dynamic
         if not np.isfinite(best.objective):
             best.first(point)
-        levels, _ = self._levels(dynamic, best.problem, best.point)
         for _ in range(2):  # the optimum next to the best parameters may be a little better
-            rise = levels.above(best.objective) - best.objective
+            levels, _ = self._levels(dynamic, best.problem, best.point)
+            rise = levels.of(best.objective)
             aim = levels.above(best.objective) - (1 + SHORT) * self.precision * rise
             extents = Extents(dynamic, aim, rise, 0.05 * self.precision)
             first = extents.at(best.point)
@@ -291,6 +295,8 @@ class RegionProof:
                 break
             best.take(near.x, proved_objective(dynamic, near.x))
         _require_errors(best)
+        levels, _ = self._levels(dynamic, best.problem, best.point)  # it may have left a bound
+        rise = levels.of(best.objective)
         top = levels.above(best.objective) * (1 + TINY)
         inner = levels.above(best.objective) - self.precision * rise
         enclosure = BoxEnclosure(dynamic, 3 if len(point) <= FEW else 2)
@@ -314,7 +320,7 @@ class RegionProof:
             level=self.level,
             simultaneous=self.simultaneous,
             degrees=degrees,
-            rise=search.cut - best.objective,
+            rise=levels.of(best.objective),
             precision=self.precision,
             regions=regions,
             undecided=undecided,
