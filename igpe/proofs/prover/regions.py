@@ -35,11 +35,18 @@ from igpe.proofs.prover.certify import (
     certificate_fields,
     progress_report,
 )
-from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.extent import Extents, RegionPoint
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
-from igpe.proofs.prover.search import BoxNode, BoxSearch, Halves, Incumbent, proved_objective
+from igpe.proofs.prover.search import (
+    NO_BOUNDS,
+    BoxNode,
+    BoxSearch,
+    Halves,
+    Incumbent,
+    proved_objective,
+)
 from igpe.results.certified_region import CertifiedRegion as CertifiedRegion  # noqa: PLC0414 - exported
 from igpe.results.certified_region import SeparateRegion
 
@@ -183,7 +190,14 @@ class RegionSearch(BoxSearch):
         if is_outside and start.cost < self.cut:
             self.add(start)
 
-    def _halves(self, node: BoxNode, axis: int) -> Halves | None:
+    def _halves(
+        self, node: BoxNode, bounds: BoxBounds
+    ) -> tuple[Halves | None, tuple[float, float], int]:
+        # bounds of trial halves are those of other boxes
+        face = self._along_face(node)
+        return super()._halves(node, bounds) if face is None else (face, NO_BOUNDS, -1)
+
+    def _along_face(self, node: BoxNode) -> Halves | None:
         """Cut along a face of an allowed box where one is near: what lies outside is soon gone."""
         lower, upper = node.lower, node.upper
         for low, high in self.boxes():
@@ -195,7 +209,7 @@ class RegionSearch(BoxSearch):
                 continue
             side, axis = (int(k) for k in np.unravel_index(np.argmax(excess), excess.shape))
             return _cut_at(lower, upper, axis, float((low, high)[side][axis]))
-        return super()._halves(node, axis)
+        return None
 
 
 def _meets(one: tuple[FloatArray, FloatArray], other: tuple[FloatArray, FloatArray]) -> bool:
