@@ -255,3 +255,16 @@ def test_an_optimum_that_leaves_the_bound_of_the_start_has_its_own_degrees() -> 
     cost = squares(points, known=False)
     assert (cost[~is_in(found, points)] > level).all()
     assert igpe.verify(found, problem)
+
+
+def test_bounds_of_trial_halves_are_not_those_of_halves_along_faces() -> None:
+    """The first box is cut along a face; its trial halves were excluded with the optimum in one."""
+    module = importlib.import_module("regional")
+    problem, squares_of = module.saturated()
+    found = igpe.certify_region(problem, {"V": 1.0, "K": 0.5}, precision=0.05, time_limit=300)
+    assert found.closed
+    assert is_in(found, np.array([found.parameters])).all()
+    points = random_points(found, SAMPLES)
+    outside = ~is_in(found, points)
+    assert (squares_of(points[outside]) > found.objective + special.chdtri(1, 0.05)).all()
+    assert igpe.verify(found, problem)
