@@ -159,15 +159,16 @@ class RegionSearch(BoxSearch):
                 points += self.extents.edge(start if known else best, axis, sign, widths[axis])
         values = np.array([p.x for p in points])
         new = Allowed(values.min(axis=0), values.max(axis=0), best, points)
+        others = list(self.allowed)
         while True:  # a box that grows may meet others
             box = self._box(new)
-            near = [one for one in self.allowed if _meets(self._box(one), box)]
+            near = [one for one in others if _meets(self._box(one), box)]
             if not near:
                 break
-            self.allowed = [one for one in self.allowed if one not in near]
+            others = [one for one in others if not any(one is n for n in near)]
             for one in near:
                 new = new.joined(one)
-        self.allowed.append(new)
+        self.allowed = [*others, new]  # at once: Ctrl-C leaves no box of the tree without its own
 
     def _is_allowed(self, lower: FloatArray, upper: FloatArray) -> bool:
         return any((a <= lower).all() and (upper <= b).all() for a, b in self.boxes())

@@ -12,7 +12,11 @@ from scipy import special
 
 import igpe
 from igpe.proofs import CertifiedRegion
+from igpe.proofs.prover.certify import _tree_box
 from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.regions import RegionProof
+from igpe.proofs.prover.search import BoxNode, Incumbent
 
 SAMPLES = 4000
 
@@ -235,6 +239,21 @@ def test_the_paving_is_true(two: CertifiedRegion) -> None:
     assert size == pytest.approx(full, rel=1e-9)
     assert paving.area("in") > 0.5 * SIGMA**2
     assert not math.isnan(paving.area("edge"))
+
+
+def test_a_box_that_grows_joins_the_one_it_meets_and_leaves_others_alone() -> None:
+    dynamic = posed(mirrored())
+    search = RegionProof()._search(Incumbent(mirrored(), dynamic, 0.01), np.array([0.4, 2.0]))
+    for k1, k2 in ((2.0, 0.4), (2.001, 0.4), (0.4, 2.001)):
+        point = search.extents.at(np.array([k1, k2]))
+        assert point is not None
+        search.add(point)
+        assert len(search.allowed) == 2
+
+
+def test_an_open_box_that_has_children_already_is_stored_without() -> None:
+    node = BoxNode(np.zeros(1), np.ones(1), children=[1, 2])
+    assert _tree_box(node).children == ()
 
 
 def test_a_paving_of_another_problem_is_refused(two: CertifiedRegion) -> None:
