@@ -333,7 +333,7 @@ def verify(given: argparse.Namespace) -> Iterator[Row]:
         middle = time.process_time()
         if not proof.closed:
             continue
-        found = igpe.verify(proof, problem, time_limit=given.patience)
+        found = igpe.verify(proof, problem, seconds=given.patience)
         seconds = time.process_time() - middle
         yield at_least(name, "verified", float(bool(found)), "-", 1)
         yield at_most(name, "verify : search, time", seconds / (middle - began), "-", 3)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 from pyomo import dae
+from scipy import special
 
 import igpe
 
@@ -75,3 +76,31 @@ def squares(points: Any, *, known: bool = True) -> Any:
     data = measured(of_two(**TRUTH))["y"].to_numpy()
     residual = (of_two(points[:, 0], points[:, 1]) - data) / (SIGMA if known else 1.0)
     return (residual**2).sum(axis=1)
+
+
+@cache
+def saturated() -> tuple[igpe.Problem, Any]:
+    """Michaelis-Menten from S = 2, and its sum of squares at points (k, 2) by Lambert's W."""
+    y = _substrate(1.0, 0.5) + 0.05 * np.random.default_rng(5).standard_normal(len(TIMES))
+
+    def model(times: Any) -> Any:
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.y = pyo.Var(m.t)
+        m.dy = dae.DerivativeVar(m.y)
+        m.V, m.K = pyo.Var(bounds=(0.1, 3)), pyo.Var(bounds=(0.05, 4))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dy[t] == -m.V * m.y[t] / (m.K + m.y[t]))
+        return m
+
+    run = igpe.Experiment(
+        pd.DataFrame({"time": TIMES, "y": y}), start={"y": 2.0}, start_time=0.0, sigma=0.05
+    )
+
+    def squares_of(points: Any) -> Any:
+        return (((_substrate(points[:, :1], points[:, 1:]) - y) / 0.05) ** 2).sum(axis=1)
+
+    return igpe.Problem(model, parameters=["V", "K"], experiments=[run]), squares_of
+
+
+def _substrate(rate: Any, half: Any) -> Any:
+    return half * special.lambertw(2 / half * np.exp((2 - rate * TIMES) / half)).real

@@ -16,7 +16,7 @@ from igpe.results.dynamic_certificate import STOPPED, DynamicCertificate
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.certified_region import plot_certified_intervals
 
-ROUNDED = 1e-6  # of the rise, which is rounded up
+ROUNDED = 1e-6  # of the rise: more than its rounding
 LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"
 
 
@@ -57,7 +57,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     level         of confidence, 0.95
     simultaneous  whether for all unknowns together, else for each one by itself
     degrees       of freedom of the residuals, where standard deviations are unknown; else 0
-    rise          allowed rise of the sum of squares above `objective`, rounded up
+    rise          allowed rise of the sum of squares above `objective`
     precision     that was asked for, as a share of each interval's width
     regions       separate boxes that hold the region
     undecided     (lower, upper) of the smallest box around all boxes that are not decided and

@@ -67,7 +67,8 @@ class Verified(Shown):
     leaves       parts of the box the certificate speaks of: leaves, and slabs that were cut off
     subdivided   how many of them the checker had to cut further;  boxes  how many it integrated
     seconds      it took
-    region       what is shown of a likelihood region, if the certificate is about one
+    region       what is shown of a likelihood region, if the certificate is about one; empty unless
+                 it is verified
     """
 
     verdict: Verdict
@@ -378,7 +379,7 @@ def verify(
         if not (open_ or objective[1] <= tree.objective):
             open_ = [tree.region(tree.point, tree.point, why)]
     proved = ""
-    if tree.likelihood is not None and threshold is not None:
+    if tree.likelihood is not None and threshold is not None and not (refuted or open_):
         is_open = tree.open_share > 0
         proved = tree.likelihood.sentence(tree.unknowns, threshold.degrees, is_open=is_open)
     return Verified(

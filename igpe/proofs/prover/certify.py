@@ -346,4 +346,6 @@ def _numbers(values: FloatArray) -> tuple[float, ...]:
 def _tree_box(node: BoxNode) -> TreeBox:
     ends = _numbers(node.lower), _numbers(node.upper)
     multipliers = () if node.multipliers is None else _numbers(node.multipliers)
-    return TreeBox(*ends, node.reason, tuple(node.children), node.bound, node.rows, multipliers)
+    # Ctrl-C may come when a box has its children, and is not yet said to be split
+    children = () if node.reason == "open" else tuple(node.children)
+    return TreeBox(*ends, node.reason, children, node.bound, node.rows, multipliers)

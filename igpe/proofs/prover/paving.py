@@ -19,7 +19,7 @@ from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.extent import Extents
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import posed
-from igpe.proofs.prover.search import split
+from igpe.proofs.prover.search import proved_objective, split
 from igpe.results.certified_region import CertifiedRegion
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.certified_region import plot_paving
@@ -27,6 +27,7 @@ from igpe.results.plots.certified_region import plot_paving
 PLANE, DEGREE, STEPS = 2, 3, 20_000
 ROOM = 0.15  # of the regions' width, around them
 POINTS = 200  # of an ellipse
+ALIKE = 1e-6  # relative, of the same sum of squares on two machines
 ROUNDING = 1e-11  # relative, of sums over some thousand residuals
 
 
@@ -91,6 +92,12 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
             f"A paving is of two unknowns; the region has {', '.join(region.unknowns)}, the "
             f"problem {', '.join(problem.box.names)}. Hold the others: problem.fixing({{...}})."
         )
+    bounds = tuple(problem.box.lower.tolist()), tuple(problem.box.upper.tolist())
+    if bounds != (region.lower, region.upper):
+        raise ProblemError(
+            f"The region was certified from {region.lower} to {region.upper}, but the problem's "
+            f"bounds are {bounds[0]} and {bounds[1]}. Give the problem that was certified."
+        )
     if not region.closed or not region.regions:
         raise ProblemError(
             "The region is not finished, so that its surroundings are not known. Run "
@@ -100,6 +107,7 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
     values = dict(zip(region.unknowns, region.parameters, strict=True))
     problem = held_weights(problem, region if region.relative_sigma else values)
     dynamic = posed(problem)
+    _require_same(region, proved_objective(dynamic, np.array(region.parameters)))
     parts = [(np.array(r.lower), np.array(r.upper)) for r in region.regions]
     low, high = np.min([a for a, _ in parts], axis=0), np.max([b for _, b in parts], axis=0)
     room = ROOM * (high - low)
@@ -135,6 +143,16 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
         best,
         tuple(_ellipse(extents, x) for x in best),
     )
+
+
+def _require_same(region: CertifiedRegion, objective: float) -> None:
+    """Refuse other data, or another model, by the sum of squares at the best parameters."""
+    if not abs(objective - region.objective) <= ALIKE * region.objective:
+        raise ProblemError(
+            f"The sum of squares at the region's best parameters is {objective:.9g} here; the "
+            f"region was certified with {region.objective:.9g}. Give the problem that was "
+            "certified."
+        )
 
 
 def _kind(

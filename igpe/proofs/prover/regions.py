@@ -35,11 +35,18 @@ from igpe.proofs.prover.certify import (
     certificate_fields,
     progress_report,
 )
-from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.extent import Extents, RegionPoint
 from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
-from igpe.proofs.prover.search import BoxNode, BoxSearch, Halves, Incumbent, proved_objective
+from igpe.proofs.prover.search import (
+    NO_BOUNDS,
+    BoxNode,
+    BoxSearch,
+    Halves,
+    Incumbent,
+    proved_objective,
+)
 from igpe.results.certified_region import CertifiedRegion as CertifiedRegion  # noqa: PLC0414 - exported
 from igpe.results.certified_region import SeparateRegion
 
@@ -60,6 +67,10 @@ class Rises(NamedTuple):
     def above(self, least: float) -> float:
         """The level of a least sum of squares."""
         return least * (1 + self.factor) + self.term
+
+    def of(self, least: float) -> float:
+        """The rise itself."""
+        return least * self.factor + self.term
 
     def least(self, level: float) -> float:
         """The least sum of squares that has the level; not negative."""
@@ -148,15 +159,16 @@ class RegionSearch(BoxSearch):
                 points += self.extents.edge(start if known else best, axis, sign, widths[axis])
         values = np.array([p.x for p in points])
         new = Allowed(values.min(axis=0), values.max(axis=0), best, points)
+        others = list(self.allowed)
         while True:  # a box that grows may meet others
             box = self._box(new)
-            near = [one for one in self.allowed if _meets(self._box(one), box)]
+            near = [one for one in others if _meets(self._box(one), box)]
             if not near:
                 break
-            self.allowed = [one for one in self.allowed if one not in near]
+            others = [one for one in others if not any(one is n for n in near)]
             for one in near:
                 new = new.joined(one)
-        self.allowed.append(new)
+        self.allowed = [*others, new]  # at once: Ctrl-C leaves no box of the tree without its own
 
     def _is_allowed(self, lower: FloatArray, upper: FloatArray) -> bool:
         return any((a <= lower).all() and (upper <= b).all() for a, b in self.boxes())
@@ -179,7 +191,14 @@ class RegionSearch(BoxSearch):
         if is_outside and start.cost < self.cut:
             self.add(start)
 
-    def _halves(self, node: BoxNode, axis: int) -> Halves | None:
+    def _halves(
+        self, node: BoxNode, bounds: BoxBounds
+    ) -> tuple[Halves | None, tuple[float, float], int]:
+        # bounds of trial halves are those of other boxes
+        face = self._along_face(node)
+        return super()._halves(node, bounds) if face is None else (face, NO_BOUNDS, -1)
+
+    def _along_face(self, node: BoxNode) -> Halves | None:
         """Cut along a face of an allowed box where one is near: what lies outside is soon gone."""
         lower, upper = node.lower, node.upper
         for low, high in self.boxes():
@@ -191,7 +210,7 @@ class RegionSearch(BoxSearch):
                 continue
             side, axis = (int(k) for k in np.unravel_index(np.argmax(excess), excess.shape))
             return _cut_at(lower, upper, axis, float((low, high)[side][axis]))
-        return super()._halves(node, axis)
+        return None
 
 
 def _meets(one: tuple[FloatArray, FloatArray], other: tuple[FloatArray, FloatArray]) -> bool:
@@ -278,9 +297,9 @@ class RegionProof:
         dynamic = best.dynamic
         if not np.isfinite(best.objective):
             best.first(point)
-        levels, _ = self._levels(dynamic, best.problem, best.point)
         for _ in range(2):  # the optimum next to the best parameters may be a little better
-            rise = levels.above(best.objective) - best.objective
+            levels, _ = self._levels(dynamic, best.problem, best.point)
+            rise = levels.of(best.objective)
             aim = levels.above(best.objective) - (1 + SHORT) * self.precision * rise
             extents = Extents(dynamic, aim, rise, 0.05 * self.precision)
             first = extents.at(best.point)
@@ -291,6 +310,8 @@ class RegionProof:
                 break
             best.take(near.x, proved_objective(dynamic, near.x))
         _require_errors(best)
+        levels, _ = self._levels(dynamic, best.problem, best.point)  # it may have left a bound
+        rise = levels.of(best.objective)
         top = levels.above(best.objective) * (1 + TINY)
         inner = levels.above(best.objective) - self.precision * rise
         enclosure = BoxEnclosure(dynamic, 3 if len(point) <= FEW else 2)
@@ -314,7 +335,7 @@ class RegionProof:
             level=self.level,
             simultaneous=self.simultaneous,
             degrees=degrees,
-            rise=search.cut - best.objective,
+            rise=levels.of(best.objective),
             precision=self.precision,
             regions=regions,
             undecided=undecided,

@@ -187,8 +187,12 @@ class BoxSearch:
             cut = self.better(0.5 * (node.lower + node.upper))
             self.cut = self.cut if cut is None else min(cut, self.cut)
 
-    def _halves(self, node: BoxNode, axis: int) -> Halves | None:
-        return split(node.lower, node.upper, axis)
+    def _halves(
+        self, node: BoxNode, bounds: BoxBounds
+    ) -> tuple[Halves | None, tuple[float, float], int]:
+        """The halves of a box, if it has any, what is known of these, and their axis (or -1)."""
+        axis, known, following = self._where(node, bounds)
+        return split(node.lower, node.upper, axis), known, following
 
     def _decided(self, k: int, bounds: BoxBounds) -> list[int]:
         """Enter the bounds of node k into the tree; return its open children."""
@@ -212,8 +216,7 @@ class BoxSearch:
             if share < SHRUNK:
                 return [child]
             k, node = child, self.tree[child]
-        axis, known, following = self._where(node, bounds)
-        halves = self._halves(node, axis)
+        halves, known, following = self._halves(node, bounds)
         if halves is None:
             return []
         node.children = [

@@ -128,6 +128,17 @@ def _smaller_level(given: Certificate) -> None:
     given["cut"], given["rise"] = given["objective"] + rise, rise
 
 
+def _wider_rise(given: Certificate) -> None:
+    """All bounds called one region, up to a level that is not that of 95 %."""
+    root, best = given["tree"][0], given["regions"][0]
+    given["cut"] *= 2
+    given["rise"] = given["cut"] - given["objective"]
+    given["lower_bound"] = 0.0
+    given["tree"] = [root | {"reason": "within", "children": []}]
+    ends = {"lower": root["lower"], "upper": root["upper"], "inside": []}
+    given["regions"] = [best | ends]
+
+
 def _open_hidden(given: Certificate) -> None:
     leaves(given, "bound")[0]["reason"] = "open"
     given["status"] = "OPTIMAL_WITHIN_GAP"
@@ -193,6 +204,7 @@ REGIONS: dict[str, Forgery] = {
     "rise too small": setting("rise", to=lambda v: 0.5 * v),
     "rise too large": setting("rise", to=lambda v: 2 * v),
     "cut and rise of another level": _smaller_level,
+    "cut and rise of a higher level, with all of the bounds": _wider_rise,
     "level raised": setting("level", to=0.99),
     "all unknowns together, with the cut of one": setting("simultaneous", to=True),
     "degrees of freedom invented": setting("degrees", to=100),
@@ -270,6 +282,11 @@ def test_the_true_ones_are_verified(region: Any, unknown_errors: Any, point: Any
 def test_forged_regions_are_not_verified(kind: str, region: CertifiedRegion) -> None:
     forged = forged_from(region, REGIONS[kind])
     assert outcome(forged, mirrored()) in ("refuted", "not confirmed", "refused")
+
+
+def test_what_is_refuted_states_no_region(region: CertifiedRegion) -> None:
+    forged = forged_from(region, REGIONS["cut too low"])
+    assert not igpe.verify(json.dumps(forged), mirrored(), seconds=6.0).region
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,11 @@ from scipy import special
 
 import igpe
 from igpe.proofs import CertifiedRegion
+from igpe.proofs.prover.certify import _tree_box
 from igpe.proofs.prover.enclosure import BoxEnclosure
+from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.regions import RegionProof
+from igpe.proofs.prover.search import BoxNode, Incumbent
 
 SAMPLES = 4000
 
@@ -60,7 +64,8 @@ def test_no_sampled_parameters_of_the_region_lie_outside(two: CertifiedRegion) -
 
 def test_inner_ends_belong_to_the_region_and_are_near_the_outer_ones(two: CertifiedRegion) -> None:
     rise = special.chdtri(1, 0.05)
-    assert two.rise == pytest.approx(rise, rel=1e-6)
+    assert two.rise == pytest.approx(rise, rel=1e-12)
+    assert two.inner_level <= two.lower_bound + rise
     for one in two.regions:
         assert (squares(np.array(one.inside)) <= two.lower_bound + rise).all()
         gap = np.stack([one.inner[0] - one.lower, one.upper - one.inner[1]])
@@ -234,3 +239,51 @@ def test_the_paving_is_true(two: CertifiedRegion) -> None:
     assert size == pytest.approx(full, rel=1e-9)
     assert paving.area("in") > 0.5 * SIGMA**2
     assert not math.isnan(paving.area("edge"))
+
+
+def test_a_box_that_grows_joins_the_one_it_meets_and_leaves_others_alone() -> None:
+    dynamic = posed(mirrored())
+    search = RegionProof()._search(Incumbent(mirrored(), dynamic, 0.01), np.array([0.4, 2.0]))
+    for k1, k2 in ((2.0, 0.4), (2.001, 0.4), (0.4, 2.001)):
+        point = search.extents.at(np.array([k1, k2]))
+        assert point is not None
+        search.add(point)
+        assert len(search.allowed) == 2
+
+
+def test_an_open_box_that_has_children_already_is_stored_without() -> None:
+    node = BoxNode(np.zeros(1), np.ones(1), children=[1, 2])
+    assert _tree_box(node).children == ()
+
+
+def test_a_paving_of_another_problem_is_refused(two: CertifiedRegion) -> None:
+    with pytest.raises(igpe.errors.ProblemError, match="bounds are"):
+        igpe.proofs.pave(mirrored(k1=(0.0, 7.0)), two)
+    with pytest.raises(igpe.errors.ProblemError, match="here; the region was certified"):
+        igpe.proofs.pave(mirrored(known=False), two)
+
+
+def test_an_optimum_that_leaves_the_bound_of_the_start_has_its_own_degrees() -> None:
+    """At (0, 2) one unknown is free, at the optimum two: the level is higher by 15 %."""
+    problem = mirrored(known=False)
+    found = igpe.certify_region(problem, {"k1": 0.0, "k2": 2.0}, time_limit=300)
+    assert found.degrees == 4
+    level = found.objective * (1 + special.fdtri(1, 4, 0.95) / 4)
+    assert found.cut >= level
+    points = random_points(found, SAMPLES)
+    cost = squares(points, known=False)
+    assert (cost[~is_in(found, points)] > level).all()
+    assert igpe.verify(found, problem)
+
+
+def test_bounds_of_trial_halves_are_not_those_of_halves_along_faces() -> None:
+    """The first box is cut along a face; its trial halves were excluded with the optimum in one."""
+    module = importlib.import_module("regional")
+    problem, squares_of = module.saturated()
+    found = igpe.certify_region(problem, {"V": 1.0, "K": 0.5}, precision=0.05, time_limit=300)
+    assert found.closed
+    assert is_in(found, np.array([found.parameters])).all()
+    points = random_points(found, SAMPLES)
+    outside = ~is_in(found, points)
+    assert (squares_of(points[outside]) > found.objective + special.chdtri(1, 0.05)).all()
+    assert igpe.verify(found, problem)
