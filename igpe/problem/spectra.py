@@ -33,12 +33,12 @@ class Spectra(Suggesting):
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
                  names of the columns, or the path of such a table (CSV, Excel, Parquet). In the
                  unit of the experiment's times
-    sigma        standard deviation of the numbers: one number, or one for each wavelength (an array
-                 or a Series). None: the noise level, from the singular values beyond as many as
-                 there are contributions
+    sigma        standard deviation of the numbers: one number, or one for each wavelength (a
+                 Series, or an array in the order of the columns). None: the noise level, from the
+                 singular values beyond as many as there are contributions
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
-                 array of one number for each wavelength
+                 array of one number for each wavelength, in the order of the columns
     nonnegative  whether unknown spectra must not be negative. It decides between sets of rate
                  constants of which one asks for negative spectra. Where spectra are zero at many
                  wavelengths it biases rate constants; the result says how far they moved
@@ -410,7 +410,7 @@ def _smaller_gram(part: FloatArray) -> FloatArray:
 
 
 def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
-    """Times (N,), wavelengths (M,), both increasing, numbers (N, M), and the columns' order (M,)."""
+    """Times (N,) and wavelengths (M,), increasing, numbers (N, M), order of the columns (M,)."""
     if not isinstance(frame, pd.DataFrame):
         frame = read_table(frame)
     if "time" in frame.columns:
@@ -486,7 +486,8 @@ def _species(given: Any) -> tuple[str, ...] | None:
 def _sigma(given: Any, wavelengths: FloatArray, order: IntArray) -> FloatArray:
     """(M,) by increasing wavelength; an array has the order of the frame's columns."""
     if isinstance(given, pd.Series):
-        given, order = given.reindex(wavelengths), np.arange(len(wavelengths))
+        axis = _axis(given.index, "wavelengths of sigma")
+        given, order = given.set_axis(axis).reindex(wavelengths), np.arange(len(wavelengths))
     try:
         sigma = np.broadcast_to(np.asarray(given, dtype=float), wavelengths.shape)[order]
     except (TypeError, ValueError):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arrays import FloatArray
+from igpe.core.markup import listed
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class SpectralFit:
                   instrument scatters
     is_scattered  whether that is so small that standard errors were taken from the scatter
     rank          how many contributions the measurements hold above the noise
+    lost          names of the spectra that are not determined, as the amounts are dependent
     """
 
     experiments: tuple[str, ...]
@@ -48,6 +50,7 @@ class SpectralFit:
     probability: float
     is_scattered: bool
     rank: int
+    lost: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """Pure spectra by wavelength: columns (species, value) and (species, standard_error)."""
@@ -75,6 +78,12 @@ class SpectralFit:
             f"{len(self.times)} times of {', '.join(self.experiments)}: lack of fit "
             f"{self.lack_of_fit:.3g} %, {self.rank} contributions above the noise."
         ]
+        if self.lost:
+            lines.append(
+                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so their "
+                "pure spectra are not determined: only what they add up to is. A known spectrum, "
+                "pure={...}, or a run with another start frees them."
+            )
         if self.is_scattered:
             each = zip(self.species, self.deviations, strict=False)
             lines.append(

@@ -65,8 +65,8 @@ def combinations(
 ) -> tuple[IdentifiableCombination, ...]:
     """The parts of the null space, of unknowns that are not `nuisance`."""
     if nuisance:
-        own = [i for i, n in enumerate(names) if n not in nuisance]
-        rows, names = _eliminated(rows, own), [names[i] for i in own]
+        places = [i for i, n in enumerate(names) if n not in nuisance]
+        rows, names = _eliminated(rows, places), [n for n in names if n not in nuisance]
     k = rows.best[0]
     form = rows.measured[k]
     links = (np.flatnonzero(r).tolist() for r in null_space(form, rows.primes[k]))

@@ -297,9 +297,7 @@ def identifiability(
     else:
         try:
             experiments = expand(problem, posed, slopes)
-            result = _exact(
-                problem, experiments, seed, most_work, count=count, nuisance=nuisance
-            )
+            result = _exact(problem, experiments, seed, most_work, count=count, nuisance=nuisance)
         except tuple(REASONS) as error:
             result = undecided(names, REASONS[type(error)].format(error))
     if result.why and np.isinf(most_work) and not problem.time_varying:
