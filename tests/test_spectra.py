@@ -398,6 +398,29 @@ def test_spectra_of_dependent_amounts_are_told_and_the_fit_is_judged() -> None:
             assert abs(near_k1.value - 2) < 4 * near_k1.standard_error
 
 
+def rival(*reactions: str) -> igpe.Problem:
+    bounds = {f"k{i}": (0.01, 10) for i in range(1, len(reactions) + 1)}
+    reactor = igpe.kinetics.Batch(list(reactions), bounds=bounds)
+    runs = [run(igpe.Spectra(frame(k, a0=a0)), a0=a0) for k, a0 in enumerate((1.0, 2.0))]
+    return igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)
+
+
+def test_rivals_with_spectra_are_ranked_by_what_their_pure_spectra_leave() -> None:
+    """Parallel reactions have two contributions, so they have fewer unknowns, but do not fit."""
+    problems = {"series": rival("A -> B", "B -> C"), "parallel": rival("A -> B", "A -> C")}
+    problems["both"] = rival("A -> B", "B -> C", "A -> C")
+    made = igpe.rivals(problems, seed=0, progress=False)
+    assert [*made.table.index] == ["series", "both", "parallel"]
+    assert made.table["unknowns"].tolist() == [2 + 120 + 2, 3 + 120 + 2, 2 + 80 + 2]
+    assert made.table["p"]["series"] > 0.05
+    assert made.table["p"]["parallel"] < 1e-6
+    assert made.results["parallel"].degrees == 2 * 40 * len(TIMES) - 80 - 1
+    other = igpe.Spectra(frame(5))
+    strange = problems["series"].of_experiments([problems["series"].experiments[0].name])
+    with pytest.raises(igpe.errors.DataError, match="different measurements"):
+        igpe.rivals({"one": strange, "other": problem(run(other))}, progress=False)
+
+
 def test_spectra_that_cannot_be_shared_are_refused() -> None:
     other = igpe.Spectra(frame().iloc[:, ::2])
     with pytest.raises(igpe.errors.ProblemError, match="shared=False"):

@@ -195,7 +195,9 @@ def _solved(
     free = max(count - one.patterns[0].basis.shape[1], 1)
     scatter = residual.T @ residual / free
     every = int((~block.mixture.is_known).sum()) + block.mixture.extra.shape[1]
-    degrees = block.degrees + sum((every - len(k.free)) * len(k.columns) for k in one.patterns)
+    rank = [k.basis.shape[1] - block.mixture.varying for k in one.patterns]  # below len(k.free)
+    held = sum((every - r) * len(k.columns) for r, k in zip(rank, one.patterns, strict=True))
+    degrees = block.degrees + held
     return _Solved(block, one, amounts, slopes, residual, by, degrees, noise, scatter, p)
 
 
@@ -240,6 +242,9 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
         fitted = (block.mixture.data - error) @ first.basis.T
         error, values = measured / noise - fitted, values @ first.basis.T
     residual = error * noise
+    own = [1.0 if m.spectra.sigma is None else m.spectra.sigma for m in members]
+    parts = np.split(residual, np.cumsum([len(m.rows) for m in members])[:-1])
+    squares = [((r / o) ** 2).sum() for r, o in zip(parts, own, strict=True)]
     found = np.sqrt(_variance(s, errors)) * first.noise
     found[one.lost] = np.inf
     names = [problem.experiments[m.number].name for m in members]
@@ -262,6 +267,9 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
         is_scattered=s.p < SCATTERED,
         rank=max(m.spectra.rank().number for m in members),
         lost=tuple(name for name, gone in zip(every, one.lost, strict=True) if gone),
+        cost=one.cost + block.outside,
+        eliminated=block.numbers - s.degrees,
+        squares=tuple(map(float, squares)),
     )
 
 

@@ -33,6 +33,10 @@ class SpectralFit:
     is_scattered  whether that is so small that standard errors were taken from the scatter
     rank          how many contributions the measurements hold above the noise
     lost          names of the spectra that are not determined, as the amounts are dependent
+    cost          their share of the objective
+    eliminated    how many linear unknowns were eliminated, and are determined
+    squares       of each experiment, sum of squares of residuals: in the sigma that was given, else
+                  in the unit of the measurements
     """
 
     experiments: tuple[str, ...]
@@ -51,6 +55,21 @@ class SpectralFit:
     is_scattered: bool
     rank: int
     lost: tuple[str, ...] = ()
+    cost: float = float("nan")
+    eliminated: int = 0
+    squares: tuple[float, ...] = ()
+
+    @property
+    def measured(self) -> float:
+        """Square root of the sum of squares of what was measured."""
+        return float(np.linalg.norm(self.residuals)) / max(self.lack_of_fit / 100, 1e-300)
+
+    @property
+    def log_likelihood(self) -> float:
+        """At its maximum over the size of each experiment's errors; relative to given sigma."""
+        size = np.bincount(self.owner.astype(int)) * len(self.wavelengths)
+        variance = np.maximum(self.squares, 1e-300) / size
+        return float(-0.5 * (size * (np.log(2 * np.pi * variance) + 1)).sum())
 
     def to_frame(self) -> pd.DataFrame:
         """Pure spectra by wavelength: columns (species, value) and (species, standard_error)."""
