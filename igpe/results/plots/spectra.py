@@ -42,9 +42,8 @@ def _pure(ax: Any, one: SpectralFit) -> None:
     ax.set_xlabel("wavelength")
     where = f" ({listed(one.experiments)})" if len(one.experiments) > 1 else ""
     ax.set_ylabel(f"pure spectrum{where}")
-    ax.legend(
-        frameon=False, ncols=2 if one.lost else 4, loc="lower center", bbox_to_anchor=(0.5, 1.0)
-    )
+    columns = 2 if one.lost else 4
+    ax.legend(frameon=False, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _residuals(ax: Any, one: SpectralFit, time_unit: str) -> None:
