@@ -370,7 +370,6 @@ def equilibrium() -> igpe.Problem:
 
 
 def test_what_spectra_determine_of_two_rate_constants_is_their_sum() -> None:
-    """Also where the search ends on a bound, which no residual shows."""
     assert "the data can determine only k1f + k1r" in str(igpe.check(equilibrium()))
     result = igpe.estimate(equilibrium(), progress=False)
     assert "k1f and k1r only as k1f + k1r" in str(result)
