@@ -312,8 +312,14 @@ def bad(**options: Any) -> Any:
 
 holes = frame()
 holes.iloc[3, 4] = np.nan
+rowless = frame().T.assign(hole=np.nan).T.set_axis([*TIMES, 99.0])
+numbered = frame().reset_index(drop=True)
+dated = frame().set_axis(pd.Timestamp("2024-01-01") + pd.to_timedelta(TIMES, unit="min"))
 MISTAKES = {
-    "no numbers": (lambda: igpe.Spectra(holes), "dropna"),
+    "no numbers": (lambda: igpe.Spectra(holes), r"wavelengths \[.*axis='columns'"),
+    "a row of none": (lambda: igpe.Spectra(rowless), r"times \['99'\].*axis='index'"),
+    "row numbers for times": (lambda: igpe.Spectra(numbered), "set_axis"),
+    "dates": (lambda: igpe.Spectra(dated), "total_seconds"),
     "wavelengths": (lambda: igpe.Spectra(frame().assign(x=1.0)), "wavelengths"),
     "sigma": (bad(sigma=-1.0), "one positive number"),
     "species": (bad(species="A"), r"species=\['A', 'B'\]"),
@@ -341,6 +347,77 @@ def test_mistakes_are_answered(name: str) -> None:
     make, said = MISTAKES[name]
     with pytest.raises(igpe.errors.DataError, match=said):
         make()
+
+
+def test_arrays_have_the_order_of_the_columns() -> None:
+    falling = frame().iloc[:, ::-1]
+    one = igpe.Spectra(falling, sigma=range(1, 41), species=["B"], pure={"B": pure()[1][::-1]})
+    assert one.sigma.tolist() == [*range(40, 0, -1)]
+    assert one.pure["B"] == pytest.approx(pure()[1])
+    shown = pd.Series(range(1, 41), index=falling.columns.astype(str))
+    assert igpe.Spectra(falling, sigma=shown).sigma.tolist() == [*range(40, 0, -1)]
+
+
+def equilibrium() -> igpe.Problem:
+    """A <-> B with 0.6 and 0.3, of which spectra determine the sum alone."""
+    reactor = igpe.kinetics.Batch(["A <-> B"], bounds={"k1f": (0.01, 10), "k1r": (0.01, 10)})
+    a = (1 + 2 * np.exp(-0.9 * TIMES)) / 3
+    d = np.column_stack([a, 1 - a]) @ pure()[:2]
+    d = d + np.random.default_rng(2).normal(0, 5e-3, d.shape)
+    spectra = igpe.Spectra(pd.DataFrame(d, index=TIMES, columns=WAVELENGTHS))
+    one = igpe.Experiment(spectra=spectra, start={"A": 1.0, "B": 0.0}, start_time=0.0)
+    return igpe.Problem(reactor, parameters=reactor.parameters, experiments=one)
+
+
+def test_what_spectra_determine_of_two_rate_constants_is_their_sum() -> None:
+    assert "the data can determine only k1f + k1r" in str(igpe.check(equilibrium()))
+    result = igpe.estimate(equilibrium(), progress=False)
+    assert "k1f and k1r only as k1f + k1r" in str(result)
+    assert sum(result.parameters.values()) == pytest.approx(0.9, rel=0.02)
+    assert {p.remark for p in result.estimates} == {"not determined by the data"}
+
+
+def test_spectra_of_dependent_amounts_are_told_and_the_fit_is_judged() -> None:
+    """A + B -> C: two contributions, three spectra."""
+    reactor = igpe.kinetics.Batch(["A + B -> C"], bounds={"k1": (0.001, 100)})
+    c = 1.3 * np.expm1(0.3 * 2 * TIMES) / (1.3 * np.exp(0.3 * 2 * TIMES) - 1)
+    for wrong, words in ((0.0, "consistent with noise"), (0.1, "A combination of A, B and C")):
+        d = np.column_stack([1 - c, 1.3 - c, c + wrong * np.sin(TIMES)]) @ pure()
+        d = d + np.random.default_rng(0).normal(0, 5e-3, d.shape)
+        spectra = igpe.Spectra(pd.DataFrame(d, index=TIMES, columns=WAVELENGTHS))
+        one = igpe.Experiment(spectra=spectra, start={"A": 1, "B": 1.3, "C": 0}, start_time=0.0)
+        result = igpe.estimate(
+            igpe.Problem(reactor, parameters=["k1"], experiments=one), progress=False
+        )
+        assert words in str(result)
+        assert result.spectral[0].lost == ("A", "B", "C")
+        assert "linearly dependent" in " ".join(result.notes)
+        if not wrong:
+            near_k1 = result.estimates[0]
+            assert abs(near_k1.value - 2) < 4 * near_k1.standard_error
+
+
+def rival(*reactions: str) -> igpe.Problem:
+    bounds = {f"k{i}": (0.01, 10) for i in range(1, len(reactions) + 1)}
+    reactor = igpe.kinetics.Batch(list(reactions), bounds=bounds)
+    runs = [run(igpe.Spectra(frame(k, a0=a0)), a0=a0) for k, a0 in enumerate((1.0, 2.0))]
+    return igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)
+
+
+def test_rivals_with_spectra_are_ranked_by_what_their_pure_spectra_leave() -> None:
+    """Parallel reactions have two contributions, so they have fewer unknowns, but do not fit."""
+    problems = {"series": rival("A -> B", "B -> C"), "parallel": rival("A -> B", "A -> C")}
+    problems["both"] = rival("A -> B", "B -> C", "A -> C")
+    made = igpe.rivals(problems, seed=0, progress=False)
+    assert [*made.table.index] == ["series", "both", "parallel"]
+    assert made.table["unknowns"].tolist() == [2 + 120 + 2, 3 + 120 + 2, 2 + 80 + 2]
+    assert made.table["p"]["series"] > 0.05
+    assert made.table["p"]["parallel"] < 1e-6
+    assert made.results["parallel"].degrees == 2 * 40 * len(TIMES) - 80 - 1
+    other = igpe.Spectra(frame(5))
+    strange = problems["series"].of_experiments([problems["series"].experiments[0].name])
+    with pytest.raises(igpe.errors.DataError, match="different measurements"):
+        igpe.rivals({"one": strange, "other": problem(run(other))}, progress=False)
 
 
 def test_spectra_that_cannot_be_shared_are_refused() -> None:

@@ -37,7 +37,8 @@ sys.path.append(str(Path(__file__).resolve().parent))
 import numpy as np
 from figures import Row, at_least, at_most, command
 from scipy.optimize import least_squares, nnls
-from scipy.special import bdtrik, chdtri
+from scipy.special import chdtri
+from scipy.stats import binom
 from spectra_cases import BIG, CASES, Case, amounts, pure
 
 import igpe
@@ -158,8 +159,7 @@ def coverage(arguments: argparse.Namespace) -> Iterator[Row]:
             n = len(hits)
             if not n:
                 continue
-            low = float(bdtrik((1 - BAND) / 2, n, LEVEL)) / n
-            high = float(bdtrik((1 + BAND) / 2, n, LEVEL)) / n
+            low, high = binom.interval(BAND, n, LEVEL) / np.array(n)
             share = float(np.mean(hits))
             where = f"[{low:.3f}, {high:.3f}]"
             yield Row(

@@ -15,6 +15,7 @@ J_t' W_c J_t) V, V = (J'J)^-1.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ import pandas as pd
 from scipy import special
 
 from igpe.core.arrays import FloatArray
+from igpe.core.markup import listed
 from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -41,6 +43,7 @@ from igpe.results.residual_table import (
 from igpe.results.spectral import SpectralFit
 
 NEGATIVE = 0.05  # of a spectrum's largest value
+RANK = 1e-8  # of the largest: a singular value of the pure spectra below it is none
 CLEARLY = 0.5  # standard errors: a bias that intervals feel
 SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrument
 TOO_FEW = "No absorbing species has enough times, and standard deviations are not known."
@@ -192,7 +195,9 @@ def _solved(
     free = max(count - one.patterns[0].basis.shape[1], 1)
     scatter = residual.T @ residual / free
     every = int((~block.mixture.is_known).sum()) + block.mixture.extra.shape[1]
-    degrees = block.degrees + sum((every - len(k.free)) * len(k.columns) for k in one.patterns)
+    rank = [k.basis.shape[1] - block.mixture.varying for k in one.patterns]  # below len(k.free)
+    held = sum((every - r) * len(k.columns) for r, k in zip(rank, one.patterns, strict=True))
+    degrees = block.degrees + held
     return _Solved(block, one, amounts, slopes, residual, by, degrees, noise, scatter, p)
 
 
@@ -237,13 +242,17 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
         fitted = (block.mixture.data - error) @ first.basis.T
         error, values = measured / noise - fitted, values @ first.basis.T
     residual = error * noise
+    own = [1.0 if m.spectra.sigma is None else m.spectra.sigma for m in members]
+    parts = np.split(residual, np.cumsum([len(m.rows) for m in members])[:-1])
+    squares = [((r / o) ** 2).sum() for r, o in zip(parts, own, strict=True)]
     found = np.sqrt(_variance(s, errors)) * first.noise
     found[one.lost] = np.inf
     names = [problem.experiments[m.number].name for m in members]
     extra = [f"constant in {name}" if len(names) > 1 else "constant" for name in names]
+    every = (*block.species, *extra[: len(values) - n])
     return SpectralFit(
         experiments=tuple(names),
-        species=(*block.species, *extra[: len(values) - n]),
+        species=every,
         wavelengths=first.wavelengths,
         values=values * first.noise,
         errors=found,
@@ -257,6 +266,10 @@ def _fit(problem: Problem, s: _Solved, errors: Uncertainty) -> SpectralFit:
         probability=s.p,
         is_scattered=s.p < SCATTERED,
         rank=max(m.spectra.rank().number for m in members),
+        lost=tuple(name for name, gone in zip(every, one.lost, strict=True) if gone),
+        cost=one.cost + block.outside,
+        eliminated=block.numbers - s.degrees,
+        squares=tuple(map(float, squares)),
     )
 
 
@@ -318,6 +331,18 @@ def _points(problem: Problem, s: _Solved, fit: SpectralFit) -> Iterator[pd.DataF
             yield pd.DataFrame(table)
 
 
+def _combined(s: _Solved) -> Iterator[tuple[str, FloatArray]]:
+    """Name and standard residuals, in each experiment, of what spectra that are lost add up to."""
+    n = len(s.block.species)
+    lost = [name for name, gone in zip(s.block.species, s.one.lost, strict=False) if gone]
+    if lost:
+        _, size, axes = np.linalg.svd(s.one.spectra[:n], full_matrices=False)
+        scores = s.one.error @ axes[size > RANK * size.max()].T
+        ends = np.cumsum([len(m.rows) for m in s.block.members])[:-1]
+        for rows in np.split(scores, ends):
+            yield from ((f"A combination of {listed(lost)}", one) for one in rows.T)
+
+
 def _adequacy(solved: Sequence[_Solved], points: pd.DataFrame, errors: Uncertainty) -> Adequacy:
     """The verdict on the spectra: size where sigma was given, and trends over time."""
     reasons: list[str] = []
@@ -328,7 +353,7 @@ def _adequacy(solved: Sequence[_Solved], points: pd.DataFrame, errors: Uncertain
             p = float(special.chdtrc(left, s.one.cost + s.block.outside))
             tests["size"] = min(p, tests.get("size", 1.0))
             reasons += [TOO_LARGE.format(p=probability(p))] * (p < ALARM)
-    trends = list(_trends(points))
+    trends = list(_trends(solved, points))
     if trends:
         name, least = min(trends, key=lambda one: one[1].p)
         tests["trend"] = min(1.0, len(trends) * least.p)
@@ -341,9 +366,9 @@ def _adequacy(solved: Sequence[_Solved], points: pd.DataFrame, errors: Uncertain
     return Adequacy(LACK if p < ALARM else ADEQUATE, p, tuple(reasons) if p < ALARM else (), tests)
 
 
-def _trends(points: pd.DataFrame) -> Iterator[tuple[str, Tested]]:
+def _trends(solved: Sequence[_Solved], points: pd.DataFrame) -> Iterator[tuple[str, Tested]]:
     """Tests for trends of each species in each experiment, with its name."""
     groups = points.groupby(["experiment", "name"], sort=False) if len(points) else ()
-    for (_, name), rows in groups:
-        standard = (rows["residual"] / rows["sigma"]).to_numpy()
-        yield from ((str(name), test) for test in all_tests(standard) if test.test in TRENDS)
+    every = [(str(n), (g["residual"] / g["sigma"]).to_numpy()) for (_, n), g in groups]
+    for name, standard in (*every, *chain.from_iterable(map(_combined, solved))):
+        yield from ((name, test) for test in all_tests(standard) if test.test in TRENDS)

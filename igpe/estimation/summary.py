@@ -51,6 +51,7 @@ from igpe.structure.identifiability.identifiability import (
 from igpe.structure.identifiability.posed import of_errors_alone, pose
 from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.report import either, sentence
+from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
 from igpe.uncertainty.adequacy import with_findings
 
@@ -94,8 +95,10 @@ def rank_notes(
               not compared with the number of sets that `igpe.check` counts
     several   `alternatives(problem)`, if they are known
     """
-    if not np.isfinite(jacobian).all() or problem.time_varying or problem.has_spectra:
+    if not np.isfinite(jacobian).all() or problem.time_varying:
         return Ranked()
+    if problem.has_spectra and not free.undetermined.any():
+        return Ranked()  # the analysis of spectra takes longer
     exact = _exact(problem, count=False)
 
     def those(chosen: BoolArray, verdict: Identifiable | None = None) -> str:
@@ -140,6 +143,8 @@ def rank_notes(
 
 def _exact(problem: Problem, *, count: bool) -> Identifiability:
     """The verdicts on the unknowns that were estimated, the others being held."""
+    if problem.has_spectra:
+        return analyse_any(problem, most_work=MOST_WORK).exact
     estimated = problem.fixing(dict.fromkeys(of_errors_alone(problem), 1.0))
     posed = [pose(estimated, i) for i in range(len(estimated.experiments))]
     return identifiability(estimated, posed, most_work=MOST_WORK, count=count)

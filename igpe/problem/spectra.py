@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from igpe.core.arguments import is_finite, require, require_mapping, shown
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.names import Suggesting, closest, listed
 from igpe.problem.tables import Data, read_table
@@ -33,12 +33,12 @@ class Spectra(Suggesting):
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
                  names of the columns, or the path of such a table (CSV, Excel, Parquet). In the
                  unit of the experiment's times
-    sigma        standard deviation of the numbers: one number, or one for each wavelength (an array
-                 or a Series). None: the noise level, from the singular values beyond as many as
-                 there are contributions
+    sigma        standard deviation of the numbers: one number, or one for each wavelength (a
+                 Series, or an array in the order of the columns). None: the noise level, from the
+                 singular values beyond as many as there are contributions
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
-                 array of one number for each wavelength
+                 array of one number for each wavelength, in the order of the columns
     nonnegative  whether unknown spectra must not be negative. It decides between sets of rate
                  constants of which one asks for negative spectra. Where spectra are zero at many
                  wavelengths it biases rate constants; the result says how far they moved
@@ -64,12 +64,12 @@ class Spectra(Suggesting):
         unwanted: Unwanted = None,
         shared: bool = True,
     ) -> None:
-        self.times, self.wavelengths, self.values = _read(frame)
+        self.times, self.wavelengths, self.values, order = _read(frame)
         self.species = _species(species)
-        self.sigma = None if sigma is None else _sigma(sigma, self.wavelengths)
+        self.sigma = None if sigma is None else _sigma(sigma, self.wavelengths, order)
         require_mapping("pure", pure, "pure={'A': series_by_wavelength}", DataError)
         self.pure: dict[str, FloatArray] = {
-            n: _pure(n, one, self.wavelengths) for n, one in pure.items()
+            n: _pure(n, one, self.wavelengths, order) for n, one in pure.items()
         }
         if self.species is not None and (others := [n for n in pure if n not in self.species]):
             raise DataError(
@@ -409,38 +409,55 @@ def _smaller_gram(part: FloatArray) -> FloatArray:
     return part @ part.T if len(part) <= part.shape[1] else part.T @ part
 
 
-def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Times (N,), wavelengths (M,), both increasing, and numbers (N, M)."""
+def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
+    """Times (N,) and wavelengths (M,), increasing, numbers (N, M), order of the columns (M,)."""
     if not isinstance(frame, pd.DataFrame):
         frame = read_table(frame)
     if "time" in frame.columns:
         frame = frame.set_index("time")
+    elif isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
+        raise DataError(
+            f"The spectra have no times: the index numbers the rows from {frame.index.start} to "
+            f"{frame.index[-1] if len(frame) else 0}. Give the times: frame.set_axis(times). Where "
+            "these are the times, name the index: frame.rename_axis('time')."
+        )
     times = _axis(frame.index, "times (the index, or a column 'time')")
     wavelengths = _axis(frame.columns, "wavelengths (the names of the columns)")
-    try:
-        values = frame.to_numpy(dtype=float)
-    except (TypeError, ValueError):
-        values = np.array([[np.nan]])
+    values = frame.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=float)
     if min(frame.shape) < FEWEST:
         raise DataError(
             f"The spectra have {frame.shape[0]} times and {frame.shape[1]} wavelengths; at least "
             f"{FEWEST} of each are needed, times in rows."
         )
     if not np.isfinite(values).all():
-        is_lost = ~np.isfinite(values).all(axis=0) if values.size > 1 else slice(None)
-        lost = listed(map(str, frame.columns[is_lost]))
-        raise DataError(
-            f"The spectra hold entries that are no numbers, at the wavelengths {lost}. "
-            "Leave these wavelengths (or times) out: frame.dropna(axis='columns')."
-        )
+        raise DataError(_holes(values, times, wavelengths))
     rows, columns = np.argsort(times, kind="stable"), np.argsort(wavelengths, kind="stable")
     for name, axis in (("time", times[rows]), ("wavelength", wavelengths[columns])):
         if twice := axis[1:][np.diff(axis) <= 0].tolist():
             raise DataError(f"The {name} {twice[0]:g} occurs more than once in the spectra.")
-    return times[rows], wavelengths[columns], values[np.ix_(rows, columns)]
+    return times[rows], wavelengths[columns], values[np.ix_(rows, columns)], columns
+
+
+def _holes(values: FloatArray, times: FloatArray, wavelengths: FloatArray) -> str:
+    """The sentence about entries that are no numbers: at which wavelengths, or times if fewer."""
+    holes = ~np.isfinite(values)
+    at_times, at_wavelengths = times[holes.any(axis=1)], wavelengths[holes.any(axis=0)]
+    by_time = len(at_times) < len(at_wavelengths)
+    what, places = ("times", at_times) if by_time else ("wavelengths", at_wavelengths)
+    axis = "index" if by_time else "columns"
+    return (
+        f"The spectra hold entries that are no numbers, at the {what} "
+        f"{listed([f'{place:g}' for place in places])}. Leave these {what} out: "
+        f"frame.apply(pd.to_numeric, errors='coerce').dropna(axis='{axis}')."
+    )
 
 
 def _axis(labels: "pd.Index[Any]", what: str) -> FloatArray:
+    if labels.dtype.kind in "mM":  # NumPy would count dates in nanoseconds
+        raise DataError(
+            f"The {what} of the spectra are dates or durations, for example {labels[0]}. Give "
+            "numbers in the unit of the model's time: (dates - start).total_seconds()."
+        )
     try:
         numbers = np.asarray(labels, dtype=float)
     except (TypeError, ValueError):
@@ -466,11 +483,13 @@ def _species(given: Any) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _sigma(given: Any, wavelengths: FloatArray) -> FloatArray:
+def _sigma(given: Any, wavelengths: FloatArray, order: IntArray) -> FloatArray:
+    """(M,) by increasing wavelength; an array has the order of the frame's columns."""
     if isinstance(given, pd.Series):
-        given = given.reindex(wavelengths)
+        axis = _axis(given.index, "wavelengths of sigma")
+        given, order = given.set_axis(axis).reindex(wavelengths), np.arange(len(wavelengths))
     try:
-        sigma = np.broadcast_to(np.asarray(given, dtype=float), wavelengths.shape)
+        sigma = np.broadcast_to(np.asarray(given, dtype=float), wavelengths.shape)[order]
     except (TypeError, ValueError):
         sigma = np.array([np.nan])
     if not (np.isfinite(sigma).all() and (sigma > 0).all()):
@@ -481,7 +500,8 @@ def _sigma(given: Any, wavelengths: FloatArray) -> FloatArray:
     return np.array(sigma)
 
 
-def _pure(name: str, given: Any, wavelengths: FloatArray) -> FloatArray:
+def _pure(name: str, given: Any, wavelengths: FloatArray, order: IntArray) -> FloatArray:
+    """(M,) by increasing wavelength; an array has the order of the frame's columns."""
     if isinstance(given, pd.Series):
         where = _axis(given.index, f"wavelengths of pure['{name}']")
         order = np.argsort(where)
@@ -490,6 +510,7 @@ def _pure(name: str, given: Any, wavelengths: FloatArray) -> FloatArray:
         spectrum = spectrum if inside else np.array([np.nan])
     else:
         spectrum = np.atleast_1d(np.asarray(given, dtype=float))
+        spectrum = spectrum[order] if spectrum.shape == wavelengths.shape else spectrum
     if spectrum.shape != wavelengths.shape or not np.isfinite(spectrum).all():
         raise DataError(
             f"pure['{name}'] must cover the wavelengths from {wavelengths[0]:g} to "

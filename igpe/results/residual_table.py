@@ -110,7 +110,7 @@ def sigma_known(points: pd.DataFrame) -> bool:
 def _oddness(points: pd.DataFrame, degrees: int, *, robust: bool) -> tuple[FloatArray, int | None]:
     """(m,) residuals in their own standard deviations, and the freedom of these; None: known."""
     values, left = standardised(points), None if sigma_known(points) else degrees
-    size = typical(values)
+    size = typical(values) if len(values) else 0.0
     if robust and left is not None and size > 0:
         values, left = values / size, None
     leverage = points["leverage"].fillna(0.0) if "leverage" in points else 0.0 * points["residual"]

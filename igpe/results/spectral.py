@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arrays import FloatArray
+from igpe.core.markup import listed
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class SpectralFit:
                   instrument scatters
     is_scattered  whether that is so small that standard errors were taken from the scatter
     rank          how many contributions the measurements hold above the noise
+    lost          names of the spectra that are not determined, as the amounts are dependent
+    cost          their share of the objective
+    eliminated    how many linear unknowns were eliminated, and are determined
+    squares       of each experiment, sum of squares of residuals: in the sigma that was given, else
+                  in the unit of the measurements
     """
 
     experiments: tuple[str, ...]
@@ -48,6 +54,22 @@ class SpectralFit:
     probability: float
     is_scattered: bool
     rank: int
+    lost: tuple[str, ...] = ()
+    cost: float = float("nan")
+    eliminated: int = 0
+    squares: tuple[float, ...] = ()
+
+    @property
+    def measured(self) -> float:
+        """Square root of the sum of squares of what was measured."""
+        return float(np.linalg.norm(self.residuals)) / max(self.lack_of_fit / 100, 1e-300)
+
+    @property
+    def log_likelihood(self) -> float:
+        """At its maximum over the size of each experiment's errors; relative to given sigma."""
+        size = np.bincount(self.owner.astype(int)) * len(self.wavelengths)
+        variance = np.maximum(self.squares, 1e-300) / size
+        return float(-0.5 * (size * (np.log(2 * np.pi * variance) + 1)).sum())
 
     def to_frame(self) -> pd.DataFrame:
         """Pure spectra by wavelength: columns (species, value) and (species, standard_error)."""
@@ -75,6 +97,12 @@ class SpectralFit:
             f"{len(self.times)} times of {', '.join(self.experiments)}: lack of fit "
             f"{self.lack_of_fit:.3g} %, {self.rank} contributions above the noise."
         ]
+        if self.lost:
+            lines.append(
+                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so their "
+                "pure spectra are not determined: only what they add up to is. A known spectrum, "
+                "pure={...}, or a run with another start frees them."
+            )
         if self.is_scattered:
             each = zip(self.species, self.deviations, strict=False)
             lines.append(

@@ -54,9 +54,17 @@ def prepared(job: RivalJob) -> Function:
 
 
 def can_leave_out(problem: Problem) -> bool:
-    """Whether a fit to some experiments predicts another: none has unknowns of its own."""
+    """Whether a fit to some experiments predicts another: none has unknowns of its own.
+
+    Spectra are not predicted, as each run's part in the pure spectra would have to be known.
+    """
     starts = (s for e in problem.experiments for s in e.start.values())
-    own = problem.local or problem.time_varying or any(isinstance(s, Unknown) for s in starts)
+    own = (
+        problem.local
+        or problem.time_varying
+        or problem.has_spectra
+        or any(isinstance(s, Unknown) for s in starts)
+    )
     return len(problem.experiments) > 1 and not own
 
 

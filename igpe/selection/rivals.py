@@ -199,7 +199,9 @@ def rivals(
         table, notes = _ranked(problems, results, rows, nested)
     results = {str(n): results[str(n)] for n in table.index}
     pairs: list[Containment] = []
-    if behaviour and complete:
+    if behaviour and complete and any(p.has_spectra for p in problems.values()):
+        notes.append("Rivals with spectra are ranked; their outputs are not compared further.")
+    elif behaviour and complete:
         tell("Rivals: what those can say that the measurements do not tell apart")
         near = [str(table.index[0]), *_undecided(table)][:MOST_COMPARED]
         pairs, complete = compared({n: (problems[n], results[n]) for n in near}, seed or 0)

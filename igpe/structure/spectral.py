@@ -53,7 +53,9 @@ def analyse_any(problem: Problem, *, most_work: float = 0.0) -> Structure:
     if any(e.spectra is not None and e.spectra.varying for e in problem.experiments):
         base = analyse(_posed(problem))
         return _of_unknowns(base, problem, undecided(names, VARYING))
-    structure = analyse(_posed(problem), most_work=most_work)
+    posed = _posed(problem)
+    factors = [n for n in posed.box.names if n not in names]
+    structure = analyse(posed, most_work=most_work, nuisance=factors)
     return _of_unknowns(structure, problem, _restricted(structure.exact, names))
 
 
@@ -138,11 +140,6 @@ def _restricted(exact: Identifiability, names: tuple[str, ...]) -> Identifiabili
     return replace(
         exact,
         verdicts={n: exact.verdicts.get(n, Identifiable.UNDECIDED) for n in names},
-        combinations=tuple(
-            replace(c, unknowns=own(c.unknowns), functions=plain(c.functions))
-            for c in exact.combinations
-            if own(c.unknowns)
-        ),
         unique=frozenset(own(tuple(exact.unique))),
         values={n: v for n, v in exact.values.items() if n in names},
         alternatives=tuple(

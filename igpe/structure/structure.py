@@ -233,10 +233,11 @@ class Structure(Suggesting):
         return tuple(dict.fromkeys(map(str, self.reductions)))
 
 
-def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
+def analyse(problem: Problem, *, most_work: float = 0.0, nuisance: Sequence[str] = ()) -> Structure:
     """Which unknowns the measurements reach, and how (Michalik et al. 2009, IGPE, step 2).
 
     most_work  how long the exact test of identifiability may be; 0: it is left out
+    nuisance   unknowns that combinations which can be determined leave out
     raises     ModelError as `compiled` does
     """
     # What varies with time is no datum, and no unknown that structure could judge.
@@ -251,7 +252,7 @@ def analyse(problem: Problem, *, most_work: float = 0.0) -> Structure:
     gathered = groups(subsystems, reduced, slopes, names)
     exact = undecided(names, "")
     if most_work and len(names):
-        exact = identifiability(problem, posed, slopes, most_work=most_work)
+        exact = identifiability(problem, posed, slopes, most_work=most_work, nuisance=nuisance)
     runs = [
         _Run(influence(one), r.posed, x) for one, r, x in zip(posed, reduced, states, strict=True)
     ]

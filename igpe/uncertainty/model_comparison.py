@@ -77,6 +77,8 @@ def _estimated(result: Result) -> set[str]:
 
 def _row(result: Result) -> dict[str, Any]:
     """Criteria of one model; the likelihood is at its maximum, over an unknown sigma too."""
+    if result.spectral:
+        return _spectral_row(result)
     n, cost, known = result.measurements, result.objective, sigma_known(result.points)
     k = len(_estimated(result)) + (0 if known else max(len(result.relative_sigma), 1))
     if known:
@@ -84,6 +86,19 @@ def _row(result: Result) -> dict[str, Any]:
         top = float(-0.5 * (cost + np.sum(np.log(2 * np.pi * sigma**2))))
     else:
         top = float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
+    return _criteria(cost, top, k, n)
+
+
+def _spectral_row(result: Result) -> dict[str, Any]:
+    """The same with spectra: of unknown noise, and with all pure spectra as unknowns."""
+    rest = result.objective - sum(one.cost for one in result.spectral)  # of concentrations
+    top = sum(one.log_likelihood for one in result.spectral) - 0.5 * rest
+    k = len(_estimated(result)) + sum(o.eliminated + len(o.squares) for o in result.spectral)
+    return _criteria(result.objective, top, k, result.measurements)
+
+
+def _criteria(cost: float, top: float, k: int, n: int) -> dict[str, Any]:
+    """Of n measurements, k unknowns and the largest log likelihood."""
     aic = 2 * k - 2 * top
     return {
         "unknowns": k,
@@ -97,6 +112,11 @@ def _row(result: Result) -> dict[str, Any]:
 
 def _ratio(small: Result, large: Result) -> float:
     """Probability of a larger likelihood ratio, if the smaller model is right."""
+    if small.spectral:
+        one, other = _spectral_row(small), _spectral_row(large)
+        gain = 2 * (other["log_likelihood"] - one["log_likelihood"])
+        more = other["unknowns"] - one["unknowns"]
+        return float(special.chdtrc(more, max(gain, 0.0))) if more > 0 else np.nan
     more = len(_estimated(large)) - len(_estimated(small))
     gain, left = small.objective - large.objective, large.measurements - len(_estimated(large))
     if more > 0 and sigma_known(small.points):
@@ -115,10 +135,8 @@ def _by_names(results: Mapping[str, Result]) -> dict[str, str]:
 
 def _check_same(results: Mapping[str, Result]) -> None:
     (first, one), *others = results.items()
-    keys = ["experiment", "name", "time", "measured"]
     for name, other in others:
-        tables = [r.points[keys].sort_values(keys, ignore_index=True) for r in (one, other)]
-        if not tables[0].equals(tables[1]):
+        if not _measured(one).equals(_measured(other)):
             raise DataError(
                 f"'{first}' and '{name}' were fitted to different measurements; only models of the "
                 "same ones can be compared."
@@ -128,6 +146,18 @@ def _check_same(results: Mapping[str, Result]) -> None:
                 f"Standard deviations are given in one of '{first}' and '{name}' and not in the "
                 "other; give the same to both."
             )
+
+
+def _measured(result: Result) -> pd.DataFrame:
+    """What was measured; of spectra, from which concentrations were unmixed, their sizes."""
+    keys = ["experiment", "name", "time", "measured"]
+    if not result.spectral:
+        return result.points[keys].sort_values(keys, ignore_index=True)
+    rows = [
+        (*one.experiments, one.residuals.shape, one.wavelengths.sum(), f"{one.measured:.6g}")
+        for one in result.spectral
+    ]
+    return pd.DataFrame({"spectra": [*map(str, rows)], "numbers": result.measurements})
 
 
 def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:

@@ -101,7 +101,7 @@ def uncertainty(
 ) -> Uncertainty:
     """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n).
 
-    held    (n,) unknowns on a bound
+    held    (n,) unknowns on a bound; one that the others make up for is undetermined, as they are
     bounds  lower and upper ones, each (n,); None: there are none
     active  (k, n) derivative of active constraints: the unknowns move only along them, and
             V = s^2 Z (Z' J' J Z)^-1 Z' with Z their null space
@@ -109,10 +109,11 @@ def uncertainty(
     A column that would move no residual by a part in 1e8 of its spread, were its unknown doubled,
     nor by a tenth of it from one bound to the other, is rounding: that unknown is undetermined.
     """
-    n, free = len(x), np.flatnonzero(~held)
     spread = 1.0 if sigma_known else float(np.sqrt(np.mean(residual**2)))
-    lower, upper = (np.full(n, -np.inf), np.full(n, np.inf)) if bounds is None else bounds
+    lower, upper = (np.full(len(x), s * np.inf) for s in (-1, 1)) if bounds is None else bounds
     jacobian = np.where(_matters(x, jacobian, spread, upper - lower), jacobian, 0.0)
+    held = held & ~_replaceable(jacobian, held, active)
+    free = np.flatnonzero(~held)
     by_free, along = jacobian[:, free], np.eye(len(free))
     if active is not None and len(active):
         along = null_space(active[:, free])
@@ -127,9 +128,9 @@ def uncertainty(
     if not sigma_known:
         variance = float(residual @ residual) / degrees if degrees > 0 else np.nan
         quantile = float(special.stdtrit(max(degrees, 0) or np.nan, 0.5 + confidence / 2))
-    covariance = np.full((n, n), np.nan)
+    covariance = np.full((len(x), len(x)), np.nan)
     covariance[np.ix_(free, free)] = variance * (root @ root.T)
-    undetermined = np.zeros(n, dtype=bool)
+    undetermined = np.zeros(len(x), dtype=bool)
     undetermined[free] = np.sum((along @ split.lost.T) ** 2, axis=1) > RANK
     covariance[undetermined, undetermined] = np.inf
     error = np.sqrt(np.diag(covariance))
@@ -181,6 +182,22 @@ def _matters(x: FloatArray, jacobian: FloatArray, spread: float, width: FloatArr
     by_value = norm * np.maximum(np.abs(x), np.finfo(float).tiny) > NOTHING * spread
     range_ = np.where(np.isfinite(width), width, 0.0)
     return np.asarray(by_value | (x == 0) | (norm * range_ > SEEN * spread))
+
+
+def _replaceable(jacobian: FloatArray, held: BoolArray, active: FloatArray | None) -> BoolArray:
+    """(n,) unknowns on a bound whose change the free ones make up for: no bound decides there.
+
+    None where constraints are active, which the free ones may not leave.
+    """
+    if active is not None and len(active):
+        return np.zeros(len(held), dtype=bool)
+    norm = np.linalg.norm(jacobian, axis=0)
+    even = jacobian / np.where(norm > 0, norm, 1.0)
+    found, free = np.zeros(len(held), dtype=bool), even[:, ~held]
+    for i in np.flatnonzero(held & (norm > 0)) if free.shape[1] else ():
+        beyond = even[:, i] - free @ np.linalg.lstsq(free, even[:, i], rcond=RANK)[0]
+        found[i] = np.linalg.norm(beyond) <= RANK
+    return found
 
 
 def _one_sided(residual: FloatArray, inwards: FloatArray, free: FloatArray, rise: float) -> float:

@@ -56,13 +56,14 @@ def plot_rivals(results: Mapping[str, Any], axes: Any = None) -> Plot:
     results  rival -> `Result`
     axes     matplotlib axes, one for each panel; None makes a figure
     """
-    best = next(iter(results.values()))
+    first, best = next(iter(results.items()))
+    marks = f"unmixed by {first}" if best.spectral else "measured"
     points = best.points
     panels = list(points.groupby(["experiment", "name"], sort=False))
     drawn = axes_for(len(panels), axes)
     several = points["experiment"].nunique() > 1
     for ax, ((experiment, name), rows) in zip(drawn, panels, strict=True):
-        ax.plot(rows["time"], rows["measured"], "o", color="black", markersize=4, label="measured")
+        ax.plot(rows["time"], rows["measured"], "o", color="black", markersize=4, label=marks)
         for k, (rival, result) in enumerate(results.items()):
             c = result.curves
             own = c[(c["experiment"] == experiment) & (c["name"] == name)]

@@ -33,14 +33,17 @@ def plot_spectra(fits: tuple[SpectralFit, ...], axes: Any = None, time_unit: str
 def _pure(ax: Any, one: SpectralFit) -> None:
     for i, name in enumerate(one.species):
         colour = COLOURS[i % len(COLOURS)]
-        ax.plot(one.wavelengths, one.values[i], color=colour, label=name)
+        is_lost = name in one.lost
+        label, line = f"{name} (not determined)" if is_lost else name, ":" if is_lost else "-"
+        ax.plot(one.wavelengths, one.values[i], line, color=colour, label=label)
         half = BAND * np.where(np.isfinite(one.errors[i]), one.errors[i], 0.0)
         low, high = one.values[i] - half, one.values[i] + half
         ax.fill_between(one.wavelengths, low, high, color=colour, alpha=0.25, linewidth=0)
     ax.set_xlabel("wavelength")
     where = f" ({listed(one.experiments)})" if len(one.experiments) > 1 else ""
     ax.set_ylabel(f"pure spectrum{where}")
-    ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    columns = 2 if one.lost else 4
+    ax.legend(frameon=False, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _residuals(ax: Any, one: SpectralFit, time_unit: str) -> None:

@@ -15,7 +15,7 @@ small quotients, which residues modulo different primes give away.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -60,8 +60,13 @@ class IdentifiableCombination:
         return self.directions == len(self.unknowns)
 
 
-def combinations(rows: ExactRows, names: Sequence[str]) -> tuple[IdentifiableCombination, ...]:
-    """The parts of the null space."""
+def combinations(
+    rows: ExactRows, names: Sequence[str], nuisance: Sequence[str] = ()
+) -> tuple[IdentifiableCombination, ...]:
+    """The parts of the null space, of unknowns that are not `nuisance`."""
+    if nuisance:
+        places = [i for i, n in enumerate(names) if n not in nuisance]
+        rows, names = _eliminated(rows, places), [n for n in names if n not in nuisance]
     k = rows.best[0]
     form = rows.measured[k]
     links = (np.flatnonzero(r).tolist() for r in null_space(form, rows.primes[k]))
@@ -137,6 +142,21 @@ def _mixed(rows: ExactRows, part: list[int]) -> list[list[int]] | None:
 def _by_prime(rows: ExactRows) -> Iterator[tuple[int, list[int]]]:
     for prime, points in itertools.groupby(rows.best, key=lambda k: rows.primes[k]):
         yield prime, list(points)
+
+
+def _eliminated(rows: ExactRows, own: list[int]) -> ExactRows:
+    """What the rows say of the unknowns at the places `own`, whatever the others are.
+
+    Elimination that begins with the others leaves rows without them.
+    """
+    others = [i for i in range(rows.values.shape[1]) if i not in own]
+    forms = []
+    for whole, prime in zip(rows.measured, rows.primes, strict=True):
+        form = echelon(whole.rows[:, [*others, *own]], prime)
+        first = sum(pivot < len(others) for pivot in form.pivots)
+        pivots = tuple(pivot - len(others) for pivot in form.pivots[first:])
+        forms.append(Echelon(form.rows[first:, len(others) :], pivots))
+    return replace(rows, measured=tuple(forms), values=rows.values[:, own])
 
 
 def _restricted(rows: ExactRows, k: int, part: list[int]) -> Echelon:

@@ -276,6 +276,7 @@ def identifiability(
     seed: int = 0,
     most_work: float = MOST_WORK,
     count: bool = True,
+    nuisance: Sequence[str] = (),
 ) -> Identifiability:
     """The exact test of all free unknowns (after Sedoglavic, J. Symb. Comput. 33, 2002).
 
@@ -286,6 +287,7 @@ def identifiability(
     seed       of the random points; the same seed gives the same answer
     most_work  products of residues; a larger test is not started
     count      whether the values of each unknown are counted; if not, nothing is integrated
+    nuisance   unknowns that combinations leave out
     """
     names = problem.box.names
     if problem.time_varying:
@@ -295,7 +297,7 @@ def identifiability(
     else:
         try:
             experiments = expand(problem, posed, slopes)
-            result = _exact(problem, experiments, seed, most_work, count=count)
+            result = _exact(problem, experiments, seed, most_work, count=count, nuisance=nuisance)
         except tuple(REASONS) as error:
             result = undecided(names, REASONS[type(error)].format(error))
     if result.why and np.isinf(most_work) and not problem.time_varying:
@@ -322,13 +324,15 @@ def _exact(
     most_work: float,
     *,
     count: bool,
+    nuisance: Sequence[str] = (),
 ) -> Identifiability:
     """Ranks, and the number of values of each unknown where slopes do not determine all."""
     box, names = problem.box, problem.box.names
     if work(experiments, len(names)) > most_work:
         long = "the test is long; ask for it: igpe.check(problem, identifiability=True)"
         return undecided(names, long)
-    result = _judged(sensitivity_rows(experiments, len(names), seed, most_work), names)
+    rows = sensitivity_rows(experiments, len(names), seed, most_work)
+    result = _judged(rows, names, nuisance)
     if not count:
         return result
     proved = {names[i]: 1 for i in sorted(unique(experiments, len(names), seed=seed))}
@@ -352,7 +356,7 @@ def _exact(
     return replace(result, values=values, alternatives=counted.alternatives, why_not=why)
 
 
-def _judged(rows: ExactRows, names: Sequence[str]) -> Identifiability:
+def _judged(rows: ExactRows, names: Sequence[str], nuisance: Sequence[str]) -> Identifiability:
     # At one point of full rank a component may vanish by chance, but none appears by chance.
     moved = np.zeros(len(names), dtype=bool)
     for k in rows.best:
@@ -360,7 +364,7 @@ def _judged(rows: ExactRows, names: Sequence[str]) -> Identifiability:
     doubtful = rows.generic or not rows.is_complete
     return Identifiability(
         _verdicts(names, moved),
-        combinations=combinations(rows, names),
+        combinations=combinations(rows, names, nuisance),
         measure={names[i]: sets for i, sets in additional(rows).items()},
         generic=rows.generic,
         beyond=rows.beyond,
