@@ -71,7 +71,7 @@ UNCORRECTED = (
     "intervals are only a hint."
 )
 CUT_SHORT = (
-    "It was interrupted in step 5: the values are the best so far and need not be an optimum; "
+    "It was interrupted in step 5: the values are the best so far and may not be an optimum; "
     "errors and intervals are only a hint."
 )
 LATE = 2.0  # s after an interrupt: an answer that comes later says why

@@ -230,7 +230,7 @@ class Stored(Suggesting):
 
     @classmethod
     def form(cls) -> Form:
-        """How stored ones are known, and the entries that they must have."""
+        """Return the kind of the stored file and the entries that it must have."""
         needed = tuple(f.name for f in fields(cls) if _is_needed(f))  # type: ignore[arg-type]
         return Form(cls._name, cls.__name__, cls._number, needed)
 

@@ -327,7 +327,7 @@ def read_noise(
     given = template.measured if measure is None else measure
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not len(given):
         raise ProblemError(
-            f"measure is {given!r}; wanted names, measure=['A', 'B'], or with their standard "
+            f"measure is {given!r}; expected names, measure=['A', 'B'], or with their standard "
             "deviations, measure={'A': 0.01, 'B': igpe.Noise(relative=0.02)}."
         )
     noises: dict[str, Deviation] = {}

@@ -428,7 +428,7 @@ NOTHING = Measurements(
 
 def _check_spectra(data: Any, spectra: Any) -> None:
     if not isinstance(spectra, Spectra | None):
-        raise DataError(f"spectra is {shown(spectra)}; wanted igpe.Spectra(frame).")
+        raise DataError(f"spectra is {shown(spectra)}; expected igpe.Spectra(frame).")
     if data is None and spectra is None:
         raise DataError(
             "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra: "

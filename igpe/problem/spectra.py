@@ -141,7 +141,7 @@ class Spectra(Suggesting):
         result = self._changed(species=tuple(species))
         if others := [n for n in self.pure if n not in result.absorbing]:
             raise DataError(
-                f"pure gives spectra of {others}, which are no states of the model: "
+                f"pure gives spectra of {others}, which are not states of the model: "
                 f"{listed(result.absorbing)}.{closest(others[0], result.absorbing)}"
             )
         return result
@@ -248,7 +248,7 @@ class Spectra(Suggesting):
         negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
-            raise DataError(f"method is {shown(method)}; wanted 'snv' or 'msc'.")
+            raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
         mean, v = self.values.mean(axis=1, keepdims=True), self.values
         if method == "snv":
             scale = v.std(axis=1, ddof=1, keepdims=True)
@@ -430,7 +430,7 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray]:
         is_lost = ~np.isfinite(values).all(axis=0) if values.size > 1 else slice(None)
         lost = listed(map(str, frame.columns[is_lost]))
         raise DataError(
-            f"The spectra hold entries that are no numbers, at the wavelengths {lost}. "
+            f"The spectra hold entries that are not numbers, at the wavelengths {lost}. "
             "Leave these wavelengths (or times) out: frame.dropna(axis='columns')."
         )
     rows, columns = np.argsort(times, kind="stable"), np.argsort(wavelengths, kind="stable")
@@ -460,7 +460,7 @@ def _species(given: Any) -> tuple[str, ...] | None:
         [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     )
     if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
-        raise DataError(f"species is {shown(given)}; wanted a list of names: species=['A', 'B'].")
+        raise DataError(f"species is {shown(given)}; expected a list of names: species=['A', 'B'].")
     if len(set(names)) < len(names):
         raise DataError(f"species={names} names one of them twice.")
     return tuple(names)

@@ -213,7 +213,8 @@ def refuse_spectra(problem: Problem, method: str) -> None:
     """
     if problem.has_spectra:
         raise Unsupported(
-            f"{method} knows no spectra, whose unknown pure spectra must be eliminated. Use "
+            f"{method} does not support spectra, whose unknown pure spectra must be "
+            "eliminated. Use "
             "igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
         )
 

@@ -277,7 +277,8 @@ def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
     for e in estimates:
         if re.fullmatch(r"[A-Za-z_]\w*", e.name, flags=re.ASCII) is None:
             raise ProblemError(
-                f"'{e.name}' is no name for PEtab, which allows letters, digits and underscores. "
+                f"'{e.name}' is not a valid name in PEtab, which allows letters, digits "
+                "and underscores. "
                 "For a table of all estimates write .csv or .xlsx instead."
             )
         if not np.isfinite([*e.bounds, e.value]).all():
