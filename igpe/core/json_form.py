@@ -267,7 +267,7 @@ def _read(value: Any, hint: Any) -> Any:
     kind = kind or hint
     if kind is np.ndarray:
         if not isinstance(value, list):
-            raise TypeError(f"{value!r:.50} is no list")
+            raise TypeError(f"{value!r:.50} is not a list")
         return np.array(restored(value), dtype=float)
     if not isinstance(kind, type):
         return restored(value)
@@ -288,7 +288,7 @@ def _read_class(value: Any, hint: Any, kind: type) -> Any:
 
 def _read_tuple(value: Any, hint: Any) -> Any:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r:.50} is no list")
+        raise TypeError(f"{value!r:.50} is not a list")
     if hasattr(hint, "_fields"):  # a NamedTuple
         hints = get_type_hints(hint).values()
         return hint(*(_read(v, h) for v, h in zip(value, hints, strict=True)))

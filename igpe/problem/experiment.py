@@ -339,7 +339,7 @@ class Experiment(Suggesting):
         return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
-        """What happens before it starts, if that is steady: its own inputs, few events."""
+        """Return the steady phase before the start: its inputs, and its events."""
         found = copy(self)
         first = {
             n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()

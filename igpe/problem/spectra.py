@@ -44,9 +44,9 @@ class Spectra(Suggesting):
                  wavelengths it biases rate constants; the result says how far they moved
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
-    unwanted     contributions of no species: "constant" for one that does not change with time, of
-                 any spectrum, such as a baseline; a number: so many that vary in time, of which
-                 neither the spectrum nor the course is known (not together with `nonnegative`)
+    unwanted     contributions of no species: "constant" for one that is constant over time, such as a
+                 baseline; a number for as many that vary in time. Their spectra and time
+                 profiles are unknown (a number excludes `nonnegative`)
     shared       whether the species have the same spectra as in the problem's other experiments
                  whose spectra are `shared`, which then have the same wavelengths
     raises       DataError: what was found, what is wanted

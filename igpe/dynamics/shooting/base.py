@@ -262,7 +262,7 @@ def require_bounds(problem: Problem, method: str) -> None:
 
 
 def require_start(start: Mapping[str, float], box: Box, method: str, number: str = "") -> None:
-    """Refuse a start that leaves out an unknown or is no number there.
+    """Refuse a start that leaves out an unknown or is not a number there.
 
     number  of the start, where there are several
     raises  ProblemError, naming what was found, what is wanted and what to do

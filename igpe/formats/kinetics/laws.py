@@ -314,7 +314,7 @@ class OwnLaw(RateLaw):
     rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
                 `m.k` a parameter, `m.T[t]` the temperature where the reactor has one
     parameters  names of the parameters that it uses
-    modifiers   species that it uses and no reaction has
+    modifiers   species that it uses and that occur in no reaction
     """
 
     rule: Callable[[Any, float, Concentrations], Any]

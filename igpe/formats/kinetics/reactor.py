@@ -61,7 +61,7 @@ class Units:
                 getattr(pyomo_units, name)
             except Exception as error:
                 raise ModelError(
-                    f"'{name}' is no unit that Pyomo knows; give for example "
+                    f"'{name}' is not a unit that Pyomo knows; give for example "
                     "Units(amount='mol', volume='L', time='h')."
                 ) from error
 

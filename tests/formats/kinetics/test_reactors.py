@@ -257,7 +257,7 @@ REFUSED = {
         lambda: batch("A -> B", kinetics.OwnLaw(lambda m, t, c: c["X"]))([0.0, 1.0]),
         "asks for the species 'X'",
     ),
-    "units": (lambda: kinetics.Units("moles_of"), "no unit that Pyomo knows"),
+    "units": (lambda: kinetics.Units("moles_of"), "not a unit that Pyomo knows"),
     "volume missing": (semibatch, "how large the volume is"),
     "volume and streams": (
         lambda: semibatch(volume=1.0, feeds=[kinetics.Stream("q", {})]),

@@ -112,7 +112,7 @@ class MultipleShooting(Checked):
     search      the search with exact matching; `BackwardLifting()` where unknowns are very many
     restarts    further starts where a fit is bad
     time_limit  s of the wall clock for an estimate; one evaluation of each stage may come after it.
-                Then the result is the best so far, as one integration has it, with status
+                Then the result is the best so far, integrated once, with status
                 TIME_LIMIT or that of a search that had ended; FAILED if nodes did not meet yet and
                 there are constraints or a robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
