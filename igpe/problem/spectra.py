@@ -44,7 +44,7 @@ class Spectra(Suggesting):
                  wavelengths it biases rate constants; the result says how far they moved
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
-    unwanted     contributions of no species: "constant" for one that is constant over time, such as a
+    unwanted     contributions of no species: "constant" for one that does not change, such as a
                  baseline; a number for as many that vary in time. Their spectra and time
                  profiles are unknown (a number excludes `nonnegative`)
     shared       whether the species have the same spectra as in the problem's other experiments
