@@ -281,7 +281,7 @@ WRONG = [
     ({"measure": "A"}, "expected names"),
     ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     ({"experiments": 0}, "1 or more"),
-    ({"like": "second"}, "no experiment of the problem"),
+    ({"like": "second"}, "not an experiment of the problem"),
     ({"criterion": P.DOptimal(of="k9")}, "Unknown names"),
     ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
     ({"criterion": P.DOptimal}, "or another criterion"),
