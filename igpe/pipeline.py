@@ -71,7 +71,7 @@ UNCORRECTED = (
     "intervals are only a hint."
 )
 CUT_SHORT = (
-    "It was interrupted in step 5: the values are the best so far and need not be an optimum; "
+    "It was interrupted in step 5: the values are the best so far and may not be an optimum; "
     "errors and intervals are only a hint."
 )
 LATE = 2.0  # s after an interrupt: an answer that comes later says why
@@ -102,9 +102,9 @@ def estimate(
 
     settings  the methods of the steps
     seed      of every random choice; the same seed gives the same result
-    executor, store, timeout   where the candidates of step 3 go through step 4 and are kept, one
-              an item, as for `igpe.campaign`; timeout is the time of one candidate, which then is
-              given up, while time_limit is that of the whole call
+    executor, store, timeout   where the candidates of step 3 go through step 4 and are stored, one
+              per item, as for `igpe.campaign`; timeout is the time of one candidate, which is
+              then given up, while time_limit is that of the whole call
     progress  a function that is called with a sentence whenever a step begins; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
     certify   whether `igpe.certify` is to prove that nothing fits better: see `Result.proof`.
@@ -250,8 +250,8 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
     """Step 2 alone: what can be estimated from these measurements, and why not.
 
     problem          is only read, not fitted
-    identifiability  whether it is tested, by exact rank. None: where that is quick; True: however
-                     long it takes, and by integrations where nothing exact can be computed
+    identifiability  whether to test it, by exact rank. None: if that is quick; True: however
+                     long it takes, and by integrations where no exact test is possible
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]

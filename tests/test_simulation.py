@@ -108,8 +108,8 @@ def test_without_times_all_states_are_reported_at_many():
 TIMES_SAY = r"The times are .* give one or more finite numbers"
 REFUSED = [
     ({}, None, r"Give values for \['k'\]; the unknowns are"),
-    ({"k": 1.0, "kk": 2.0}, None, r"\['kk'\], which are no unknowns"),
-    ({"kk": 2.0}, None, r"\['kk'\], which are no unknowns"),
+    ({"k": 1.0, "kk": 2.0}, None, r"\['kk'\], which are not unknowns"),
+    ({"kk": 2.0}, None, r"\['kk'\], which are not unknowns"),
     *(({"k": v}, None, r"The value of 'k' is .*; give a finite") for v in ("a", np.nan, None)),
     ({"k": 1.0}, [-1.0, 1.0], "Time -1 lies before the start of experiment 1, 0"),
     *(

@@ -302,7 +302,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_knows_no_spectra_says_so(name: str) -> None:
     one = problem(run(igpe.Spectra(frame())))
-    with pytest.raises(igpe.errors.Unsupported, match="knows no spectra"):
+    with pytest.raises(igpe.errors.Unsupported, match="does not support spectra"):
         REFUSED[name](one, fitted())
 
 

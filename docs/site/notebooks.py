@@ -23,8 +23,8 @@ PLACE = "<!-- pictures -->"
 
 
 def notebooks() -> list[Path]:
-    """Return the notebooks in the order of their names."""
-    return sorted((ROOT / "notebooks").glob("*.ipynb"))
+    """Return the notebooks in the order of their numbers."""
+    return sorted((ROOT / "notebooks").glob("*.ipynb"), key=lambda p: int(p.stem.split("_")[0]))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

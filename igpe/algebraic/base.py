@@ -251,7 +251,7 @@ class ResidualWeights(Protocol):
 class Unweighted:
     """Every slope has the same weight, whatever its unit and error (Michalik et al. 2009, eq. 5).
 
-    All are divided by one number, their typical error, which leaves the optimum where it is.
+    All residuals are divided by their typical error, which does not move the optimum.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:

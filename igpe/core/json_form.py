@@ -230,7 +230,7 @@ class Stored(Suggesting):
 
     @classmethod
     def form(cls) -> Form:
-        """How stored ones are known, and the entries that they must have."""
+        """Return the kind of the stored file and the entries that it must have."""
         needed = tuple(f.name for f in fields(cls) if _is_needed(f))  # type: ignore[arg-type]
         return Form(cls._name, cls.__name__, cls._number, needed)
 
@@ -267,7 +267,7 @@ def _read(value: Any, hint: Any) -> Any:
     kind = kind or hint
     if kind is np.ndarray:
         if not isinstance(value, list):
-            raise TypeError(f"{value!r:.50} is no list")
+            raise TypeError(f"{value!r:.50} is not a list")
         return np.array(restored(value), dtype=float)
     if not isinstance(kind, type):
         return restored(value)
@@ -288,7 +288,7 @@ def _read_class(value: Any, hint: Any, kind: type) -> Any:
 
 def _read_tuple(value: Any, hint: Any) -> Any:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r:.50} is no list")
+        raise TypeError(f"{value!r:.50} is not a list")
     if hasattr(hint, "_fields"):  # a NamedTuple
         hints = get_type_hints(hint).values()
         return hint(*(_read(v, h) for v, h in zip(value, hints, strict=True)))

@@ -80,7 +80,7 @@ def values_of(problem: Problem, parameters: Mapping[str, float]) -> dict[str, fl
     unknown_names = [n for n in parameters if n not in problem.unknowns.names]
     if unknown_names:
         raise ProblemError(
-            f"Values are given for {unknown_names}, which are no unknowns; the unknowns are "
+            f"Values are given for {unknown_names}, which are not unknowns; the unknowns are "
             f"{list(problem.unknowns.names)}."
         )
     missing = [n for n in problem.box.names if n not in parameters]

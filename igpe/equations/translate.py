@@ -209,9 +209,7 @@ def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[A
     """
     known, column = ca.SX(symbols), ca.densify(ca.vec(ca.SX(expressions)))
     if len(variables) != known.numel():
-        raise ModelError(
-            f"{known.numel()} symbols are to become {len(variables)} variables; give one for each."
-        )
+        raise ModelError(f"{known.numel()} symbols need as many variables; got {len(variables)}.")
     unknown = [s for s in ca.symvar(column) if not ca.depends_on(known, s)]
     if unknown:
         raise ModelError(f"The expressions hold {unknown}, which have no Pyomo variable.")

@@ -154,7 +154,7 @@ def compare(
               Sobol sequence
     seed      of that sequence
     optimum   the best objective known elsewhere, in the methods' units; what is found may be better
-    executor, store, timeout   where runs are made and kept, as for `igpe.campaign`
+    executor, store, timeout   where they run and are stored, as for `igpe.campaign`
     progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns   what was done until then if it is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, one that is none, or a start lacks an
@@ -307,13 +307,13 @@ def campaign(
     estimator  of all of them
     starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
                free unknown -> value
-    seed       of that sequence: with it the same starts give the same numbers, wherever, and in
+    seed       of the starts: with the same seed they give the same numbers, wherever, and in
                whatever order, they are done
     executor   where: None is here, one after the other; a number is so many processes of our own;
                else any executor of concurrent.futures, or `dask_client.get_executor()`
     store      SQLite file that keeps each finished start at once; those of the same problem and
                estimator that are in it are not done again
-    timeout    s for each start; one that takes longer is ended, recorded as TIMED_OUT, and done
+    timeout    s for each start; a longer one is stopped, recorded as TIMED_OUT, and done
                again only where more time is given. Each is then done in a process of its own
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    what was done until then if it is interrupted (Ctrl-C)

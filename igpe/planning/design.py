@@ -55,7 +55,8 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
         missing = [n for n in names if n not in samples.columns]
         if missing or not np.isfinite(samples[names].to_numpy(dtype=float)).all():
             raise ProblemError(
-                f"The table samples= lacks finite values of {missing or 'some unknowns'}; wanted a "
+                f"The table samples= lacks finite values of {missing or 'some unknowns'}; "
+                "expected a "
                 f"column for each of {names}, one row for each scenario."
             )
         given = [box.mapping(row) for row in samples[names].to_numpy(dtype=float)]
@@ -64,7 +65,7 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
         return list(given)
     if not is_count(samples):
         raise ProblemError(
-            f"samples is {shown(samples)}; wanted how many to draw, or a table with a column for "
+            f"samples is {shown(samples)}; expected how many to draw, or a table with a column for "
             f"each of {names}."
         )
     if samples == 0:

@@ -178,7 +178,7 @@ def _template(problem: Problem, like: str | None) -> Experiment:
     """The experiment that planned ones are like."""
     names = [e.name for e in problem.experiments]
     if like is not None and like not in names:
-        raise ProblemError(f"like={like!r} is no experiment of the problem, which has {names}.")
+        raise ProblemError(f"like={like!r} is not an experiment of the problem, which has {names}.")
     return problem.experiments[0 if like is None else names.index(like)]
 
 
@@ -188,7 +188,7 @@ def _unmeasured(
     """The problem of a model without measurements, all that is free amid its bounds."""
     if not isinstance(given, ProblemWithoutData):
         raise ProblemError(
-            f"igpe.design got a {type(given).__name__}; wanted an igpe.Problem, or "
+            f"igpe.design got a {type(given).__name__}; expected an igpe.Problem, or "
             "igpe.planning.ProblemWithoutData(model, ...) if nothing is measured yet."
         )
     variables = {n: f for n, f in free.items() if isinstance(f, DesignVariable)}
@@ -209,7 +209,7 @@ def _values(problem: Problem, parameters: Any) -> dict[str, float]:
         raise ProblemError(
             f"A design needs a finite value of every unknown, {list(problem.box.names)}"
             + f"; none is given for {missing}" * bool(missing)
-            + f"; {unknown_names} are no unknowns" * bool(unknown_names)
+            + f"; {unknown_names} are not unknowns" * bool(unknown_names)
             + ". Give the result of igpe.estimate, or your best guess."
         )
     values = {n: float(given[n]) for n in problem.box.names}

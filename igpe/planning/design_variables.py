@@ -134,7 +134,7 @@ class Ramps(DesignVariable):
 class Sampling(Checked):
     """When samples may be taken, and how many.
 
-    candidates  times at which one may be taken; a time that is listed twice may be sampled twice
+    candidates  times at which a sample may be taken; a time listed twice may be sampled twice
     at_most     samples in each experiment; None: at all candidates
     spacing     least time between two samples
     quantities  so many of the measured quantities at most, the same ones in all planned
@@ -187,7 +187,7 @@ class ProblemWithoutData:
     priors: Mapping[str, NormalPrior] = field(default_factory=dict)
 
     def problem(self, otherwise: Mapping[str, Any]) -> Problem:
-        """A problem whose one experiment holds the place of the measurements; zeros.
+        """Return a problem with one experiment, whose measurements are zeros.
 
         otherwise  start values and inputs where nothing else is said
         """
@@ -294,7 +294,7 @@ class ExistingExperiments:
 def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
     """How exact a quantity was measured: one deviation, a share of the value, or estimated.
 
-    raises  ProblemError if it is none of these
+    raises  ProblemError for anything else
     """
     if name in experiment.estimated_sigma:
         return EstimatedSigma(experiment.estimated_sigma[name])
@@ -327,7 +327,7 @@ def read_noise(
     given = template.measured if measure is None else measure
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not len(given):
         raise ProblemError(
-            f"measure is {given!r}; wanted names, measure=['A', 'B'], or with their standard "
+            f"measure is {given!r}; expected names, measure=['A', 'B'], or with their standard "
             "deviations, measure={'A': 0.01, 'B': igpe.Noise(relative=0.02)}."
         )
     noises: dict[str, Deviation] = {}

@@ -63,7 +63,7 @@ class _OfInterest:
         names = (self.of,) if isinstance(self.of, str) else self.of
         if not (isinstance(names, tuple | list) and all(isinstance(n, str) for n in names)):
             raise ProblemError(
-                f"{type(self).__name__} has of={shown(self.of)}; wanted names of unknowns, for "
+                f"{type(self).__name__} has of={shown(self.of)}; expected names of unknowns, for "
                 "example of=('k1', 'k2')."
             )
         object.__setattr__(self, "of", tuple(names))

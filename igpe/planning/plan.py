@@ -52,7 +52,7 @@ class PlannedExperiment:
     ) -> "PlannedExperiment":
         """The experiment that `entries` stored.
 
-        functions  input -> the function of time that it is, of which only the name is stored
+        functions  input -> its function of time, of which only the name is stored
         raises     DataError if one is missing
         """
         start, inputs = (
@@ -204,7 +204,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     efficiency   of the chosen samples: at least so much of what the best choice would tell, with
                  the same settings; 1 where nothing was to be chosen, NaN where nothing is proven
     courses      experiment, name, time, predicted, sigma on a fine grid
-    sigma_known  whether standard deviations were given; if residuals told them, planned
+    sigma_known  whether standard deviations were given; if they come from residuals, planned
                  experiments carry none, like those of the problem
     starts       exp(-Φ/2) of the local searches, best first
     seed         of the random experiments;  notes: sentences worth reading
@@ -272,7 +272,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     ) -> "Plan":
         """The plan that `to_json` wrote, from its text or from the path of its file.
 
-        functions  input -> the function of time that it is: of these only names are stored
+        functions  input -> its function of time, of which only the name is stored
         raises     DataError if there is no such file, it holds no plan of this form, or a
                    function is missing
         """

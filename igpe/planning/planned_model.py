@@ -389,7 +389,7 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
     for name, variable in free.items():
         if not isinstance(variable, DesignVariable):
             raise ProblemError(
-                f"free['{name}'] is a {type(variable).__name__}; wanted "
+                f"free['{name}'] is a {type(variable).__name__}; expected "
                 "igpe.planning.Between(lower, upper), igpe.planning.Levels(breaks, lower, upper) "
                 "or igpe.planning.Ramps(breaks, lower, upper)."
             )

@@ -339,7 +339,7 @@ class Experiment(Suggesting):
         return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
-        """What happens before it starts, if that is steady: its own inputs, few events."""
+        """Return the steady phase before the start: its inputs, and its events."""
         found = copy(self)
         first = {
             n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()
@@ -428,7 +428,7 @@ NOTHING = Measurements(
 
 def _check_spectra(data: Any, spectra: Any) -> None:
     if not isinstance(spectra, Spectra | None):
-        raise DataError(f"spectra is {shown(spectra)}; wanted igpe.Spectra(frame).")
+        raise DataError(f"spectra is {shown(spectra)}; expected igpe.Spectra(frame).")
     if data is None and spectra is None:
         raise DataError(
             "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra: "

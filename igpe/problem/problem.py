@@ -241,7 +241,7 @@ class Problem(Suggesting):
     def fixing(self, values: Mapping[str, float]) -> "Problem":
         """Return the problem with some unknowns held at given values.
 
-        raises ProblemError for names that are no unknowns, and values that are not finite
+        raises ProblemError for names that are not unknowns, and values that are not finite
         """
         require_mapping("fixing", values, "problem.fixing({'k1': 0.5})", ProblemError)
         if unknown := [n for n in values if n not in self.unknowns.names]:
@@ -341,7 +341,7 @@ class Problem(Suggesting):
         return self._own(parameter, experiment) if parameter in self.local else parameter
 
     def start_unknown(self, state: str, experiment: Experiment) -> str:
-        """The unknown that an estimated start value is."""
+        """Return the unknown that stands for an estimated start value."""
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:

@@ -132,7 +132,7 @@ def check_uncertain(
 def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     """The box, in which some parameters (or all their members) are sought in logarithms.
 
-    raises ProblemError if one is no unknown, or its bounds are not positive and finite
+    raises ProblemError if one is not an unknown, or its bounds are not positive and finite
     """
     wanted = set(names)
     chosen = frozenset(n for n in box.names if n.split("@", maxsplit=1)[0] in wanted)

@@ -114,8 +114,8 @@ class FiniteDifference:
             )
         if self.scheme not in SCHEMES:
             raise ProblemError(
-                f"The scheme {shown(self.scheme)} is none of {list(SCHEMES)}. Use 'backward' for "
-                "flow towards larger positions, 'forward' for flow towards smaller ones, and "
+                f"The scheme {shown(self.scheme)} is not one of {list(SCHEMES)}. Use 'backward' "
+                "for flow towards larger positions, 'forward' for flow towards smaller ones, and "
                 "'central' for diffusion."
             )
 

@@ -44,9 +44,9 @@ class Spectra(Suggesting):
                  wavelengths it biases rate constants; the result says how far they moved
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
-    unwanted     contributions of no species: "constant" for one that does not change with time, of
-                 any spectrum, such as a baseline; a number: so many that vary in time, of which
-                 neither the spectrum nor the course is known (not together with `nonnegative`)
+    unwanted     contributions of no species: "constant" for one that does not change, such as a
+                 baseline; a number for as many that vary in time. Their spectra and time
+                 profiles are unknown (a number excludes `nonnegative`)
     shared       whether the species have the same spectra as in the problem's other experiments
                  whose spectra are `shared`, which then have the same wavelengths
     raises       DataError: what was found, what is wanted
@@ -141,7 +141,7 @@ class Spectra(Suggesting):
         result = self._changed(species=tuple(species))
         if others := [n for n in self.pure if n not in result.absorbing]:
             raise DataError(
-                f"pure gives spectra of {others}, which are no states of the model: "
+                f"pure gives spectra of {others}, which are not states of the model: "
                 f"{listed(result.absorbing)}.{closest(others[0], result.absorbing)}"
             )
         return result
@@ -248,7 +248,7 @@ class Spectra(Suggesting):
         negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
-            raise DataError(f"method is {shown(method)}; wanted 'snv' or 'msc'.")
+            raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
         mean, v = self.values.mean(axis=1, keepdims=True), self.values
         if method == "snv":
             scale = v.std(axis=1, ddof=1, keepdims=True)
@@ -477,7 +477,7 @@ def _species(given: Any) -> tuple[str, ...] | None:
         [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     )
     if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
-        raise DataError(f"species is {shown(given)}; wanted a list of names: species=['A', 'B'].")
+        raise DataError(f"species is {shown(given)}; expected a list of names: species=['A', 'B'].")
     if len(set(names)) < len(names):
         raise DataError(f"species={names} names one of them twice.")
     return tuple(names)

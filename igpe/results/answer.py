@@ -393,7 +393,7 @@ def _unproved(result: ResultData, prove: str) -> str:
     if result.criterion or result.unprovable:
         return "not proved"
     if result.spectral:
-        return "not proved: igpe.certify knows no spectra"
+        return "not proved: igpe.certify does not support spectra"
     return f"not proved: run {prove}"
 
 

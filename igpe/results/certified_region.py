@@ -220,7 +220,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @classmethod
     def form(cls) -> Form:
-        """How stored ones are known, and the entries that they must have."""
+        """Return the kind of the stored file and the entries that it must have."""
         above = super().form()
         own = ("level", "simultaneous", "degrees", "rise", "cut", "regions")
         return above._replace(entries=(*above.entries, *own))

@@ -233,7 +233,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @classmethod
     def form(cls) -> Form:
-        """How stored ones are known, and the entries that they must have."""
+        """Return the kind of the stored file and the entries that it must have."""
         needed = ("unknowns", "lower", "upper", "lower_bound", "objective", "tree")
         return super().form()._replace(entries=needed)
 

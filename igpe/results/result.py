@@ -133,7 +133,7 @@ class Result(ResultData, Stored, name="result", number=1):
         write(path, workbook(sheets))
 
     def entries(self) -> dict[str, Any]:
-        """The fields, and what follows from them for readers of the JSON."""
+        """Return the fields, and quantities computed from them, for readers of the JSON."""
         return super().entries() | {"parameters": self.parameters, "verdict": self.verdict}
 
     def __repr__(self) -> str:

@@ -178,7 +178,7 @@ def rivals(
     behaviour  whether rivals that the measurements do not tell apart are compared further: could
                any measurement of the same quantities under the same conditions?
     nested     smaller rival -> larger one that contains it. None: taken from the unknowns' names
-    executor, store, timeout   where fits are made and kept, one rival an item, as for
+    executor, store, timeout   where fits are computed and stored, one rival per item, as for
                `igpe.campaign`
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    the rivals fitted until then if it is interrupted (Ctrl-C)

@@ -290,7 +290,7 @@ def bootstrap(
     seed          of the errors
     confidence    of the intervals
     method        of the refits
-    executor, store, timeout   where refits are made and kept, as for `igpe.campaign`
+    executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with sentences; True, False, None: as for `igpe.estimate`
     returns       what was done until then if it is interrupted (Ctrl-C)
     raises        ProblemError for arguments that do not fit, Unsupported for constraints and

@@ -122,7 +122,7 @@ def likelihood(
 def values_of(problem: Problem, estimate: Any) -> dict[str, float]:
     """Free unknown -> value, of whatever an estimation returned.
 
-    raises ProblemError if it lacks an unknown, or a value is no finite number
+    raises ProblemError if it lacks an unknown, or a value is not a finite number
     """
     given = getattr(estimate, "parameters", estimate)
     require_mapping("The estimate", given, NO_ESTIMATE, ProblemError)

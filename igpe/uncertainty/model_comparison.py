@@ -58,7 +58,9 @@ def compare_models(
     pairs = dict(_by_names(results) if nested is None else nested)
     unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
     if unknown_names:
-        raise ProblemError(f"nested names {unknown_names}, which are no models of {list(results)}.")
+        raise ProblemError(
+            f"nested names {unknown_names}, which are not models of {list(results)}."
+        )
     table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
     table["delta"] = table["AICc"] - table["AICc"].min()
     table["weight"] = akaike_weights(table["delta"].to_numpy(dtype=float))

@@ -302,7 +302,7 @@ def profile(
     confidence of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
     most_integrations  after which no further profile begins
-    executor, store, timeout   where profiles are made and kept, one an item, as for
+    executor, store, timeout   where profiles are computed and stored, one per item, as for
                `igpe.campaign`; one that is ended is left out, and a note says so
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    the finished profiles if it is interrupted (Ctrl-C) after the first one

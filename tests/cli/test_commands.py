@@ -147,7 +147,7 @@ BAD_VALUES = {
     "no number": (["p1"], "--set p1 is not of the form name=number"),
     "no figure": (["p1=fast"], "--set p1=fast is not of the form name=number"),
     "missing": (["p1=1"], "Give values for ['p2']"),
-    "unheard of": (["p1=1", "p2=1", "p3=1"], "['p3'], which are no unknowns"),
+    "unheard of": (["p1=1", "p2=1", "p3=1"], "['p3'], which are not unknowns"),
 }
 
 

@@ -203,7 +203,7 @@ def test_what_is_written_is_well_formatted(folder, reactions):
 
 REFUSED = {
     "no arrow": (["--reaction", "A"], ["no arrows", "Quote reactions"]),
-    "no species": (["--reaction", "A -> 2"], ["'2'", "is no species"]),
+    "no species": (["--reaction", "A -> 2"], ["'2'", "is not a species"]),
     "taken name": (["--reaction", "A -> k1"], ["['k1'] mean two things", "rename"]),
     "column": (["--column", "A"], ["HEADER=NAME"]),
     "time": (["--time", "Time"], ["'Time'", "Did you mean 'time'?"]),

@@ -78,7 +78,7 @@ def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch)
     result = igpe.estimate(problem)
     assert result.status is Status.STALLED
     assert result.parameters == pytest.approx(CASE.truth, rel=0.2)
-    assert any("need not be an optimum" in n for n in result.notes)
+    assert any("may not be an optimum" in n for n in result.notes)
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.0])

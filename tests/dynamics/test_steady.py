@@ -251,5 +251,5 @@ def test_equations_of_time_never_rest():
 
 
 def test_multiple_shooting_refuses():
-    with pytest.raises(Unsupported, match="knows no steady starts"):
+    with pytest.raises(Unsupported, match="does not support steady starts"):
         igpe.MultipleShooting().estimate(posed(), TRUTH)

@@ -278,10 +278,10 @@ WRONG = [
     ({"times": [-1.0, 2.0]}, "start"),
     ({"times": ["soon"]}, "finite numbers"),
     ({"measure": {"X": 0.1}}, "nothing that varies with time"),
-    ({"measure": "A"}, "wanted names"),
+    ({"measure": "A"}, "expected names"),
     ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     ({"experiments": 0}, "1 or more"),
-    ({"like": "second"}, "no experiment of the problem"),
+    ({"like": "second"}, "not an experiment of the problem"),
     ({"criterion": P.DOptimal(of="k9")}, "Unknown names"),
     ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
     ({"criterion": P.DOptimal}, "or another criterion"),
@@ -289,7 +289,7 @@ WRONG = [
     ({"sizes": {"k9": 1.0}}, "sizes has .'k9'."),
     ({"sizes": {"k1": -1.0}}, "Give a positive number"),
     ({"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})}, "samples has k1 = 9, outside"),
-    ({"samples": "many"}, "wanted how many"),
+    ({"samples": "many"}, "expected how many"),
     ({"samples": pd.DataFrame({"k1": [1.0]})}, "k2"),
     ({"seed": -1}, "seed"),
 ]
@@ -314,7 +314,7 @@ def test_it_is_refused_with_a_helpful_sentence(settings, says):
         (lambda: P.DOptimal(of=3), "names of unknowns"),
         (lambda: igpe.design(problem(), {"k1": 1.0}), r"none is given for .*k2"),
         (lambda: igpe.design(problem(), TRUTH | {"k3": 1.0}), "'k3'"),
-        (lambda: igpe.design("problem", TRUTH), "wanted an igpe"),
+        (lambda: igpe.design("problem", TRUTH), "expected an igpe"),
     ],
 )
 def test_parts_that_make_no_sense_are_refused(make, says):

@@ -167,7 +167,7 @@ def test_a_measurement_that_the_fit_goes_through_is_no_outlier():
     told = replace(found, points=spoilt)
     assert told.outliers().empty
     tests = told.residual_tests().set_index("test")
-    assert tests.loc["outlier", "verdict"] == "Nothing odd."
+    assert tests.loc["outlier", "verdict"] == "Nothing unusual."
 
 
 def robustly(problem, **changed):

@@ -63,7 +63,7 @@ def test_good_fits_have_no_such_notes_and_sound_tests():
     assert found.actions == ()
     tests = found.residual_tests()
     assert list(tests["test"]) == ["chi squared", "runs", "autocorrelation", "normality", "outlier"]
-    assert (tests["verdict"] == "Nothing odd.").all()
+    assert (tests["verdict"] == "Nothing unusual.").all()
     estimated = replace(found, criterion="-2 log likelihood")
     assert list(estimated.residual_tests()["test"]) == list(tests["test"])[1:]
 

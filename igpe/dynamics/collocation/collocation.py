@@ -91,7 +91,7 @@ class Collocation(Checked):
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator.estimate`.
 
-        The start as it is, if the first solve is interrupted.
+        If the first solve is interrupted, the start is returned unchanged.
         """
 
         def search(problem: Problem, start: Mapping[str, float]) -> Estimate:

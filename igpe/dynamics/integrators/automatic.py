@@ -28,7 +28,7 @@ class Automatic(Integrator):
     - Else `Sundials` for a trajectory; `slow` says why. Many intervals go side by side in NumPy;
       one that breaks down is integrated by `Sundials`.
 
-    slack    of `RungeKutta`: times that derivatives may err more than states
+    slack    of `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt
     """
 

@@ -82,8 +82,9 @@ class RungeKutta(Integrator):
     than `LONGEST` operations. Each interval depends on its own start and q alone. Size is checked
     after each step, time and Ctrl-C every few hundred.
 
-    slack      times that derivatives may err more than states: Gauss-Newton steps need few digits,
-               but without any control they are wrong by orders of magnitude where it is stiff
+    slack      factor by which errors of derivatives may exceed those of states: Gauss-Newton
+               steps need few digits, but without any control they are wrong by orders of
+               magnitude where it is stiff
     pair       BY_STIFFNESS begins every interval with the explicit pair and changes to the implicit
                one where that is found to take steps so much longer that it pays
     """

@@ -43,8 +43,8 @@ RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 class Sundials(Piecewise):
     """Variable-order BDF: CVODES for ordinary, IDAS for algebraic-differential equations.
 
-    The size of states is looked at where they are reported, the time between outputs; with a limit
-    of time each output is a start of its own, which costs about twice the time.
+    The limit on the size of states is checked at outputs, the time limit between them. With a time
+    limit the integration restarts at each output, which takes about twice as long.
     """
 
     implicit = True

@@ -87,7 +87,8 @@ class IteratedSearch(Checked):
         searches ended, and then the finalists.
         profiles  are not used
         raises    ProblemError if an unknown has no finite bounds to search in, or a start that is
-                  not empty leaves one out or is no finite number; Unsupported as `SingleShooting`
+                  not empty leaves one out or is not a finite number; Unsupported as
+                  `SingleShooting`
         """
         require_bounds(problem, "A search from random starts")
         if start:

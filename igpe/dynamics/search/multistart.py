@@ -65,13 +65,13 @@ class MultiStart(Checked):
     ) -> Estimate:
         """The best local optimum over all starts; `start` is one more of them (may be empty).
 
-        executor, store, timeout   where searches are made and kept, as for `igpe.campaign`
+        executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
         Ctrl-C ends with the best of the searches that are finished, status INTERRUPTED.
         The trail of the estimate holds the best one's horizons, if it has any, and after them the
         other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
-               empty leaves one out or is no finite number; what `igpe.campaign` raises
+               empty leaves one out or is not a finite number; what `igpe.campaign` raises
         """
         backend = Backend(executor, store, timeout)
         require_bounds(problem, "A search from many starts")

@@ -213,7 +213,8 @@ def refuse_spectra(problem: Problem, method: str) -> None:
     """
     if problem.has_spectra:
         raise Unsupported(
-            f"{method} knows no spectra, whose unknown pure spectra must be eliminated. Use "
+            f"{method} does not support spectra, whose unknown pure spectra must be "
+            "eliminated. Use "
             "igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
         )
 
@@ -261,7 +262,7 @@ def require_bounds(problem: Problem, method: str) -> None:
 
 
 def require_start(start: Mapping[str, float], box: Box, method: str, number: str = "") -> None:
-    """Refuse a start that leaves out an unknown or is no number there.
+    """Refuse a start that leaves out an unknown or is not a number there.
 
     number  of the start, where there are several
     raises  ProblemError, naming what was found, what is wanted and what to do

@@ -145,7 +145,7 @@ MOST = 3  # candidates that are shot
 MATTERS = 1e-6  # relative difference of sums of squares
 AS_THEY_ARE = (
     "Shooting does not improve the values of steps 3 and 4 either, so the result holds these; "
-    "they need not be an optimum."
+    "they may not be an optimum."
 )
 
 

@@ -66,11 +66,11 @@ def read_equation(text: str) -> Equation:
     raises ModelError if there is not one arrow, or a term that is no species
     """
     if not isinstance(text, str):
-        raise ModelError(f"A reaction is {shown(text)}; wanted a text such as 'A + 2 B -> C'.")
+        raise ModelError(f"A reaction is {shown(text)}; expected a text such as 'A + 2 B -> C'.")
     arrows = _ARROW.findall(text)
     if len(arrows) != 1:
         raise ModelError(
-            f"The reaction '{text}' has {len(arrows) or 'no'} arrows; wanted one of "
+            f"The reaction '{text}' has {len(arrows) or 'no'} arrows; expected one of "
             f"{', '.join(ARROWS)}, as in 'A + 2 B -> C'."
         )
     left, right = (_side(part, text) for part in text.split(arrows[0]))
@@ -86,7 +86,7 @@ def _side(part: str, text: str) -> dict[str, Fraction]:
         match = _TERM.fullmatch(term)
         if match is None:
             raise ModelError(
-                f"'{term}' in the reaction '{text}' is no species; wanted a name of "
+                f"'{term}' in the reaction '{text}' is not a species; expected a name of "
                 "letters, digits and underscores, a coefficient before it if it is not 1."
             )
         try:
@@ -136,7 +136,8 @@ class RateLaw:
             given = getattr(self, name)
             if not (given is None or (isinstance(given, str) and given.isidentifier())):
                 raise ModelError(
-                    f"{kind}'s {name} is {shown(given)}; wanted the name of a species: {name}='S'."
+                    f"{kind}'s {name} is {shown(given)}; expected the name of a species: "
+                    f"{name}='S'."
                 )
 
     @property
@@ -201,7 +202,8 @@ class RateLaw:
         given: str | None = getattr(self, role)
         if given is None and len(side) != 1:
             raise ModelError(
-                f"{type(self).__name__} does not know its {role} among {list(side)}; name it: "
+                f"{type(self).__name__} cannot tell which species is its {role} among "
+                f"{list(side)}; name it: "
                 f"{role}='S'."
             )
         return next(iter(side)) if given is None else given
@@ -312,7 +314,7 @@ class OwnLaw(RateLaw):
     rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
                 `m.k` a parameter, `m.T[t]` the temperature where the reactor has one
     parameters  names of the parameters that it uses
-    modifiers   species that it uses and no reaction has
+    modifiers   species that it uses and that occur in no reaction
     """
 
     rule: Callable[[Any, float, Concentrations], Any]
@@ -322,7 +324,7 @@ class OwnLaw(RateLaw):
     def __post_init__(self) -> None:
         if not callable(self.rule):
             raise ModelError(
-                f"OwnLaw's rule is {shown(self.rule)}; wanted a function: "
+                f"OwnLaw's rule is {shown(self.rule)}; expected a function: "
                 "OwnLaw(lambda m, t, c: m.k * c['A'] ** 0.5, parameters=('k',))."
             )
         if isinstance(self.parameters, str) or isinstance(self.modifiers, str):
@@ -440,7 +442,7 @@ def numbered(reactions: Sequence[Any]) -> tuple[Reaction, ...]:
     """Reactions with a rate law each; raises ModelError if one does not suit its equation."""
     if isinstance(reactions, str) or not isinstance(reactions, Sequence) or not reactions:
         raise ModelError(
-            f"The reactions are {shown(reactions)}; wanted a list: ['A + B -> C', 'C <-> D']."
+            f"The reactions are {shown(reactions)}; expected a list: ['A + B -> C', 'C <-> D']."
         )
     complete = []
     for k, one in enumerate(reactions, start=1):
@@ -451,7 +453,7 @@ def numbered(reactions: Sequence[Any]) -> tuple[Reaction, ...]:
             reaction = replace(reaction, rate=law)
         if not isinstance(reaction.rate, RateLaw):
             raise ModelError(
-                f"The rate of '{reaction.text}' is {shown(reaction.rate)}; wanted a rate law: "
+                f"The rate of '{reaction.text}' is {shown(reaction.rate)}; expected a rate law: "
                 "MassAction('k1'), MichaelisMenten('vmax', 'km'), Hill(...) or OwnLaw(...)."
             )
         try:

@@ -47,7 +47,7 @@ class Units:
 
     amount, volume, time, length  names that Pyomo knows, as "mol", "L", "h", "m"; amounts may be
                                   masses ("g") where nothing counts moles
-    raises                        ModelError for what Pyomo knows no unit of
+    raises                        ModelError for a unit that Pyomo does not know
     """
 
     amount: str = "mol"
@@ -61,7 +61,7 @@ class Units:
                 getattr(pyomo_units, name)
             except Exception as error:
                 raise ModelError(
-                    f"'{name}' is no unit that Pyomo knows; give for example "
+                    f"'{name}' is not a unit that Pyomo knows; give for example "
                     "Units(amount='mol', volume='L', time='h')."
                 ) from error
 
@@ -272,7 +272,7 @@ class Reactor:
             said = f"temperatures T from {min(given):g}" if given else "no temperature T"
             raise ModelError(
                 f"No reference temperature can be chosen: the experiments have {said}, measured, "
-                f"as an input or as a start value; wanted kelvin, {COLDEST:g} or more. Give the "
+                f"as an input or as a start value; expected kelvin, {COLDEST:g} or more. Give the "
                 "reactor reference=350.0."
             )
         return replace(self, reference=round(1 / float(np.mean([1 / t for t in given]))))

@@ -80,11 +80,11 @@ class Semibatch(Reactor):
         name = pattern.format("A") if isinstance(pattern, str) else ""
         streams = [f.flow for f in feeds if isinstance(f, Stream)]
         wrong = {
-            f"amounts is {shown(pattern)}; wanted a pattern such as 'n_{{}}'.": (
+            f"amounts is {shown(pattern)}; expected a pattern such as 'n_{{}}'.": (
                 not name.isidentifier()
             ),
             "amounts='{}' would give amounts the names of concentrations.": name == "A",
-            f"The feeds are {shown(self.feeds)}; wanted a list of MolarFeed('fA', 'A') and "
+            f"The feeds are {shown(self.feeds)}; expected a list of MolarFeed('fA', 'A') and "
             "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
             f"The streams {streams} fill the vessel, so the volume is a state: leave out "
             "volume=, or feed amounts with MolarFeed.": streams and self.volume is not None,

@@ -41,7 +41,7 @@ class _Surface(RateLaw):
         kind = type(self).__name__
         if (not split and self.dissociative != ()) or not set(split) <= set(self.adsorption):
             raise ModelError(
-                f"{kind}'s dissociative is {shown(self.dissociative)}; wanted a tuple of species "
+                f"{kind}'s dissociative is {shown(self.dissociative)}; expected a tuple of species "
                 f"of its adsorption, {list(self.adsorption)}."
             )
         if not self.adsorption:

@@ -171,7 +171,7 @@ class Eyring(Thermodynamic):
             self._seconds()
         except Exception as error:
             raise ModelError(
-                f"Eyring's time is {shown(self.time)}; wanted a unit of time that Pyomo knows: "
+                f"Eyring's time is {shown(self.time)}; expected a unit of time that Pyomo knows: "
                 "'s', 'min' or 'h'."
             ) from error
 
@@ -193,7 +193,8 @@ def require_constant(role: str, given: Any, thermal: type | None = Thermal) -> N
     is_name = isinstance(given, str) and given.isidentifier()
     if not (is_name or is_finite(given) or (thermal and isinstance(given, thermal))):
         raise ModelError(
-            f"{role} is {shown(given)}; wanted the name of a parameter ('k1'), a number, or for a "
+            f"{role} is {shown(given)}; expected the name of a parameter ('k1'), a "
+            "number, or for a "
             "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
         )
 

@@ -15,7 +15,7 @@ class Transfer(RateLaw):
     above.
 
     coefficient  kLa, 1/time
-    solubility   concentration at equilibrium with a pressure of 1, as Henry's law has it
+    solubility   concentration at equilibrium with a pressure of 1 (Henry's law)
     pressure     partial pressure over the one that the solubility is of
     dissolved    G; may be left out where the right side is one species
 

@@ -347,7 +347,7 @@ class Conditions:
         if names_in(delay) & self.periods[-1].moving:
             raise unread(event, f"its delay {delay} changes")
         if not priority.is_number:
-            raise unread(event, f"its priority {priority} is no number")
+            raise unread(event, f"its priority {priority} is not a number")
         sets = {n: self._same(e, event, rules) for n, e in event.sets.items()}
         start, trigger = self.timeline.start, boolean(trigger)
         read = EventReading(event, trigger, sets, delay, float(priority), start, period)

@@ -50,7 +50,7 @@ def petab_objective(
 
     parameters  unknown -> value; by default the nominal ones of the parameter table
     priors      whether those that the problem has are counted, in PEtab 2 uniform ones as well
-    raises      ProblemError if the problem is none of `read_petab`; else as
+    raises      ProblemError if the problem was not read by `read_petab`; else as
                 `negative_log_likelihood`
     """
     model = petab_model(problem)
@@ -117,8 +117,8 @@ def petab_errors(
                 the parameter itself), scale (lin, log or log10) and error_on_scale, lower and upper
                 (of the parameter itself), remark. Errors are NaN on a bound, infinite where the
                 measurements do not determine the unknown, or not within its bounds
-    raises      ProblemError if the problem is none of `read_petab`, EstimationFailed if the model
-                cannot be integrated at the estimate and next to it
+    raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
+                model cannot be integrated at the estimate and next to it
     """
     ok = is_finite(confidence) and 0 < confidence < 1
     require(ok, "petab_errors", "confidence", confidence, "a number between 0 and 1")
@@ -277,7 +277,8 @@ def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
     for e in estimates:
         if re.fullmatch(r"[A-Za-z_]\w*", e.name, flags=re.ASCII) is None:
             raise ProblemError(
-                f"'{e.name}' is no name for PEtab, which allows letters, digits and underscores. "
+                f"'{e.name}' is not a valid name in PEtab, which allows letters, digits "
+                "and underscores. "
                 "For a table of all estimates write .csv or .xlsx instead."
             )
         if not np.isfinite([*e.bounds, e.value]).all():

@@ -453,7 +453,7 @@ def _require_table(file: Path) -> None:
     try:
         table = pd.read_csv(BytesIO(content), sep="\t", dtype=str, keep_default_na=False)
     except (ValueError, pd.errors.ParserError, OverflowError) as error:
-        raise DataError(f"'{file}' is no table separated by tabs: {str(error)[:200]}") from error
+        raise DataError(f"'{file}' is not a table separated by tabs: {str(error)[:200]}") from error
     for text in (t for column in table.columns for t in table[column].astype(str).unique()):
         if len(text) > MOST_FORMULA or HUGE.search(text):
             raise DataError(f"'{file}' has a number or formula that is too large: '{text[:50]}'.")

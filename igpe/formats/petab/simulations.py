@@ -30,7 +30,7 @@ def petab_simulations(
     returns     the measurement table with its own columns, `simulation` in place of `measurement`:
                 what is observed itself, also where its logarithm is compared; NaN where the model
                 cannot be integrated
-    raises      ProblemError if the problem is none of `read_petab`
+    raises      ProblemError if the problem was not read by `read_petab`
     """
     model = petab_model(problem)
     values = {**model.nominal, **(parameters or {})}

@@ -167,7 +167,8 @@ def _require_numbers(column: Column, block: SheetTable) -> None:
         if cell.kind in (Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.DURATION):
             raise DataError(
                 f"Cell {block.place(row, column.number)} in '{block.grid.file.name}', column "
-                f"'{column.header}', holds '{cell.text}', which is no number. Correct it, or say "
+                f"'{column.header}', holds '{cell.text}', which is not a number. Correct "
+                "it, or say "
                 f"that it means no value, marked=['{cell.text}'], or leave the column out: "
                 f"roles={{'{column.header}': 'ignore'}}."
             )

@@ -217,7 +217,7 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
                 )
     if listed:
         other = [h for h in listed if words.speaks_of(words.OTHER_TIMES, h)]
-        more = f" '{other[0]}' is no time since the start of the reaction." if other else ""
+        more = f" '{other[0]}' is not a time since the start of the reaction." if other else ""
         return (
             f"Which column of '{path.name}' holds the times? None of {listed} speaks of "
             f"time.{more} Name it: roles={{'{listed[0]}': 'time'}}, or add a column of times."

@@ -267,7 +267,7 @@ class Workbook:
         if inputs is not None:
             if unknown := [n for n in inputs if n not in there]:
                 raise DataError(
-                    f"inputs={list(inputs)}: {unknown} are no conditions of "
+                    f"inputs={list(inputs)}: {unknown} are not conditions of "
                     f"'{self.files[0].name}', which has {list(there)}.{closest(unknown[0], there)}"
                 )
             return inputs

@@ -243,7 +243,10 @@ def replays(problem: Problem) -> tuple[Replay, ...]:
         "priors that are not normal": problem.other_priors,
     }
     if names := ", ".join(what for what, there in unsupported.items() if there):
-        raise Unsupported(f"The checker knows no {names}; certificates without these.")
+        raise Unsupported(
+            f"The checker does not support {names}. It verifies certificates of problems "
+            "without them."
+        )
     return tuple(_replay(problem, k) for k in range(len(problem.experiments)))
 
 
@@ -253,7 +256,8 @@ def _replay(problem: Problem, k: int) -> Replay:
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
-            f"The checker knows no implicit algebraic variables; experiment {experiment.name} "
+            "The checker does not support implicit algebraic variables; experiment "
+            f"{experiment.name} "
             "has some."
         )
     m = experiment.measurements

@@ -64,7 +64,7 @@ class Verified(Shown):
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      where it is refuted or not confirmed
     volume       share of the box that was not confirmed
-    leaves       parts of the box the certificate speaks of: leaves, and slabs that were cut off
+    leaves       parts of the box that the certificate covers: leaves, and slabs that were cut off
     subdivided   how many of them the checker had to cut further;  boxes  how many it integrated
     seconds      it took
     region       what is shown of a likelihood region, if the certificate is about one; empty unless
@@ -335,7 +335,7 @@ def _corner(values: Any, n: int) -> Corner:
 
 def _finite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no finite number")
+        raise ValueError(f"{value!r} is not a finite number")
     return float(value)
 
 

@@ -296,7 +296,7 @@ def certify(
     The bound is about the problem as posed: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
 
-    estimate    a Result, an Estimate, or unknown -> value: what is to be proven the best. If it is
+    estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If it is
                 not, better parameters are returned. None: they are looked for
     gap         relative distance of the bound to the sum of squares
     time_limit  seconds for the proof itself, once compiled and with first parameters; what is

@@ -287,7 +287,7 @@ class RegionProof:
         if degrees <= 0:
             raise ProblemError(
                 f"The problem has {rows} measurements and {int(free.sum())} free unknowns, so "
-                "that nothing tells the size of the errors. Give standard deviations: "
+                "that the data do not determine the size of the errors. Give standard deviations: "
                 "Experiment(sigma=...)."
             )
         return levels_of(self.level, unknowns, degrees), degrees

@@ -213,7 +213,7 @@ REASONS: dict[type[Exception], str] = {
 }
 """Why an exact test cannot be made."""
 SWITCHES = (
-    "the exact test knows no events, no steady starts and no conditions that unknowns or states "
+    "the exact test does not support events, steady starts and conditions that unknowns or states "
     "switch"
 )
 

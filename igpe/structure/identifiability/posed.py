@@ -454,7 +454,7 @@ def _given(name: str, posed: PosedEquations, experiment: Experiment, last: float
     try:
         return of_time(name, given, posed.time, experiment)
     except IgpeError as error:
-        raise UnknownOperation(f"the input '{name}', which is no expression of time") from error
+        raise UnknownOperation(f"the input '{name}', which is not an expression of time") from error
 
 
 def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[InputSegment, ...]:

@@ -223,14 +223,14 @@ def semibatch(**given):
 
 
 REFUSED = {
-    "no list": (lambda: kinetics.Batch("A -> B"), "wanted a list"),
-    "empty": (lambda: kinetics.Batch([]), "wanted a list"),
+    "no list": (lambda: kinetics.Batch("A -> B"), "expected a list"),
+    "empty": (lambda: kinetics.Batch([]), "expected a list"),
     "bounds of nothing": (lambda: kinetics.Batch(["A -> B"], bounds={"k": (0, 1)}), "are \\['k1'"),
     "two meanings": (lambda: kinetics.Batch(["k1 -> B"]), "\\['k1'\\] mean two things"),
     "rate's name": (lambda: kinetics.Batch(["r1 -> B"]), "\\['r1'\\] mean two things"),
     "algebraic text": (lambda: kinetics.Batch(["A -> B"], algebraic="B"), "one text"),
     "algebraic stranger": (lambda: kinetics.Batch(["A -> B"], algebraic=["X"]), "species are"),
-    "no law": (lambda: batch("A -> B", "k"), "wanted a rate law"),
+    "no law": (lambda: batch("A -> B", "k"), "expected a rate law"),
     "back missing": (
         lambda: batch("A <-> B", kinetics.MassAction("k")),
         "Reaction 1, 'A <-> B': A reversible reaction",
@@ -242,28 +242,28 @@ REFUSED = {
     ),
     "substrate": (
         lambda: batch("A + B -> C", kinetics.MichaelisMenten("v", "k")),
-        "does not know its substrate",
+        "cannot tell which species is its substrate",
     ),
     "two ways": (lambda: batch("A <-> C", kinetics.Hill("v", "k", 2)), "one way only"),
-    "constant": (lambda: kinetics.MassAction(None), "wanted the name of a parameter"),
+    "constant": (lambda: kinetics.MassAction(None), "expected the name of a parameter"),
     "inhibitor": (
         lambda: kinetics.MichaelisMenten("v", "k", inhibitors={"I": None}),
-        "wanted the name of a parameter",
+        "expected the name of a parameter",
     ),
-    "energy": (lambda: kinetics.Arrhenius("k", [], reference=1.0), "wanted the name"),
+    "energy": (lambda: kinetics.Arrhenius("k", [], reference=1.0), "expected the name"),
     "reference": (lambda: kinetics.Arrhenius("k", "E", reference=0.0), "positive numbers"),
-    "own law": (lambda: kinetics.OwnLaw("k*A"), "wanted a function"),
+    "own law": (lambda: kinetics.OwnLaw("k*A"), "expected a function"),
     "own species": (
         lambda: batch("A -> B", kinetics.OwnLaw(lambda m, t, c: c["X"]))([0.0, 1.0]),
         "asks for the species 'X'",
     ),
-    "units": (lambda: kinetics.Units("moles_of"), "no unit that Pyomo knows"),
+    "units": (lambda: kinetics.Units("moles_of"), "not a unit that Pyomo knows"),
     "volume missing": (semibatch, "how large the volume is"),
     "volume and streams": (
         lambda: semibatch(volume=1.0, feeds=[kinetics.Stream("q", {})]),
         "fill the vessel",
     ),
-    "feed": (lambda: semibatch(volume=1.0, feeds=["q"]), "wanted a list"),
+    "feed": (lambda: semibatch(volume=1.0, feeds=["q"]), "expected a list"),
     "feed of nothing": (
         lambda: semibatch(volume=1.0, feeds=[kinetics.MolarFeed("f", "X")]),
         "feeds has \\['X'\\]",

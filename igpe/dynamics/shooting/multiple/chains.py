@@ -374,7 +374,7 @@ def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
             raise Unsupported(DELAYED)
         if ivp.rest is not None:
             raise Unsupported(
-                "MultipleShooting knows no steady starts (Experiment(steady=...)). Use "
+                "MultipleShooting does not support steady starts (Experiment(steady=...)). Use "
                 "igpe.SingleShooting or igpe.estimate."
             )
         intervals = integrator.prepare(ivp, nodes, m.times)

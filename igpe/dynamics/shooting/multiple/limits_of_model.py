@@ -179,7 +179,7 @@ class _Symbols(Mapping[int, Any]):
         if lost:
             raise Unsupported(
                 f"The constraint '{name}' holds {lost}, which no equation over time determines and "
-                "which are no parameters. Name them in parameters=[...], fix them, or use "
+                "which are not parameters. Name them in parameters=[...], fix them, or use "
                 "igpe.Collocation."
             )
         read = ((v, self._readable.get(id(v))) for v in variables)

@@ -102,7 +102,7 @@ class MultipleShooting(Checked):
     between them.
 
     integrator  of all intervals with their derivatives, for exact matching
-    rough       the same for the continuation, where less will do
+    rough       the same for the continuation, which needs less accuracy
     intervals   at most so many in each experiment, between measured times
     finer       times as many intervals where the fit is not explained; 1 for no such attempt
     unobserved  where states begin that nothing is known of: a number, or state -> number; by
@@ -112,7 +112,7 @@ class MultipleShooting(Checked):
     search      the search with exact matching; `BackwardLifting()` where unknowns are very many
     restarts    further starts where a fit is bad
     time_limit  s of the wall clock for an estimate; one evaluation of each stage may come after it.
-                Then the result is the best so far, as one integration has it, with status
+                Then the result is the best so far, integrated once, with status
                 TIME_LIMIT or that of a search that had ended; FAILED if nodes did not meet yet and
                 there are constraints or a robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
@@ -155,7 +155,7 @@ class MultipleShooting(Checked):
         named = self.unobserved if isinstance(self.unobserved, Mapping) else ()
         if unknown_names := [n for n in named if n not in states]:
             raise ProblemError(
-                f"unobserved has values for {shown(unknown_names)}, which are no states of the "
+                f"unobserved has values for {shown(unknown_names)}, which are not states of the "
                 f"model; its states are {states}."
             )
         return PreparedMultiple(self, problem, tuple(profiles))
