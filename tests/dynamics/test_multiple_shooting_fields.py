@@ -82,7 +82,7 @@ def test_fields_that_mean_nothing_are_refused(made, field, value, wanted):
 
 def test_unobserved_states_must_be_states():
     method = MultipleShooting(unobserved={"A": 1.0, "C": 2.0})
-    with pytest.raises(ProblemError, match=r"\['C'\].* no states of the model.*\['A'\]"):
+    with pytest.raises(ProblemError, match=r"\['C'\].* not states of the model.*\['A'\]"):
         method.prepare(DECAY.problem())
 
 

@@ -249,10 +249,7 @@ REFUSED = {
         lambda: batch(kinetics.MichaelisMenten("v", "m", "A", equilibrium="K"), "A + B <-> C"),
         "one product to one substrate",
     ),
-    "biomass": (
-        lambda: batch(kinetics.Monod("v", "m"), "A -> B + C"),
-        "which species is its biomass",
-    ),
+    "biomass": (lambda: batch(kinetics.Monod("v", "m"), "A -> B + C"), "is its biomass"),
     "no species": (lambda: kinetics.Monod("v", "m", substrate=3), "name of a species"),
     "reference": (lambda: kinetics.PowerLaw("k", {"A": 1.0}, reference=0.0), "positive conc"),
 }
