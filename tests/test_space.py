@@ -454,6 +454,7 @@ def test_it_is_refused_with_a_helpful_sentence(name):
     assert [part for part in says.split(" | ") if part not in message] == [], message
 
 
+@pytest.mark.statistical
 def test_starts_on_a_cluster_with_little_memory_one_of_whose_workers_is_killed(tmp_path):
     """A nanny ends workers above their limit, and three ends of a start in a row are recorded."""
     distributed = pytest.importorskip("distributed")
