@@ -272,16 +272,6 @@ CASES = {
 }  # fmt: skip
 
 
-class ProcessorTime:
-    """A number of boxes that is reached when so many processor seconds are over."""
-
-    def __init__(self, seconds: float) -> None:
-        self.end = time.process_time() + seconds
-
-    def __le__(self, examined: int) -> bool:
-        return time.process_time() > self.end
-
-
 def chosen(given: argparse.Namespace) -> Iterator[tuple[str, igpe.Problem, float | None, Any]]:
     """Name, problem, what was asked for, and where to begin."""
     for name, case in CASES.items():
@@ -299,9 +289,12 @@ def search(given: argparse.Namespace) -> Iterator[Row]:
         begin = _best(problem, truth)
         for gap in (0.1, 0.01):
             began = time.process_time()
-            limit_ = ProcessorTime(given.patience)
             ours = igpe.proofs.BranchAndBound(gap, 1e6)
-            proof = ours.certify(problem, begin, boxes=lambda _, limit=limit_: limit)  # type: ignore[misc]
+
+            def patient(_: Any, end: float = began + given.patience) -> bool:
+                return time.process_time() > end
+
+            proof = ours.certify(problem, begin, enough=patient)
             seconds = time.process_time() - began
             CONSOLE.print(f"{name}, {proof.objective:.6g}: {proof}\n", highlight=False)
             figure = f"gap {gap:g}, {proof.examined} boxes"

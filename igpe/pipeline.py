@@ -108,7 +108,8 @@ def estimate(
     progress  a function that is called with a sentence whenever a step begins; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
     certify   whether `igpe.certify` is to prove that nothing fits better: see `Result.proof`.
-              "auto": of at most four unknowns with finite bounds, as far as about ten seconds go;
+              "auto": of at most four unknowns with finite bounds, and fewer than 40 states, as far
+              as about ten seconds go;
               True: within a minute, and where that cannot be done a note says why; False: no
     time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
               TIME_LIMIT. None: no limit

@@ -326,7 +326,8 @@ def _is_level(problem: Problem, one: Refined, other: Refined) -> bool:
 def is_small(problem: Problem) -> bool:
     """Whether a proof may be had in seconds, and may be tried."""
     box = problem.box
-    return 0 < len(box) <= FEW and bool(box.bounded) and os.environ.get(SWITCH) != "asked"
+    is_few = 0 < len(box) <= FEW and not is_large(problem)
+    return is_few and bool(box.bounded) and os.environ.get(SWITCH) != "asked"
 
 
 def with_unasked_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -> Result:

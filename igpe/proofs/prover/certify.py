@@ -31,7 +31,7 @@ from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem, takes_problem
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.kernels.compiled import require_numba
-from igpe.proofs.prover.posed import Dynamic, posed
+from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported
 from igpe.results.dynamic_certificate import TreeBox
@@ -211,11 +211,11 @@ class BranchAndBound(Checked):
         parameters: Mapping[str, float] | None = None,
         progress: Progress = None,
         executor: Workers = None,
-        boxes: Callable[[Dynamic], float] = lambda dynamic: np.inf,
+        enough: Callable[[BoxSearch], bool] = lambda search: False,
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        boxes  (problem) -> how many are examined at most, without an executor
+        enough  (search) -> whether it must end before it is done; not heeded with an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -245,8 +245,7 @@ class BranchAndBound(Checked):
         deadline = time.perf_counter() + self.time_limit
         report = progress_report(tell, search, partial(_bound, search, best))
         if executor is None:
-            most = boxes(dynamic)
-            status = search.run(deadline, report, lambda: search.examined >= most)
+            status = search.run(deadline, report, lambda: enough(search))
         else:
             task = SearchTask(problem, self.gap, degree)
             status = parallel_search(search, best, task, backend, deadline, tell=report)

@@ -101,11 +101,28 @@ def in_denominators(tape: OpTape, parameters: int) -> BoolArray:
     return divides
 
 
+def tube_work(run: TubeRun) -> float:
+    """Operations of the tube that was made last."""
+    held = (run.sums != 0).sum(axis=1)  # a face is cut by the sums that hold its state
+    step = float(run.slope.needed.sum()) + CUT * float((held**2).sum())
+    return step * float(run.tube.steps[0])
+
+
+def taylor_work(run: TaylorRun) -> float:
+    """The same of the Taylor model."""
+    slope, algebra, space = run.slope
+    products = len(algebra.left) + 2 * algebra.states
+    step = 0.5 * len(slope.op) * space.c.shape[1] ** 2 * products
+    return float(PRODUCT * step * run.tube.steps[1])
+
+
 # how far slopes may change over a step of a tube, and its steps at most
 TUBES = ((0.05, 200), (0.001, 600))
 TRIAL = (0.05, 100)
 PROMISING = 0.15  # of the cut: what a coarse tube must show for a fine one to be tried
 POLYNOMIAL, QUOTIENTS = 5, 4  # order in time; of quotients long series are badly bounded
+CUT = 0.5  # operations of a tape that take as long as one state of a sum
+PRODUCT = 3e-3  # the same, as one product of coefficients
 MOST_STEPS = 1500  # of the Taylor model in one experiment
 
 
@@ -144,6 +161,7 @@ class BoxEnclosure:
     degree          of the polynomials in the parameters
     order           of those in time; None: as pays
     tolerance       of the last Taylor term, relative to how far the states differ over the box
+    work            operations so far, a measure of time that is the same on every machine
     """
 
     dynamic: Dynamic
@@ -154,6 +172,7 @@ class BoxEnclosure:
     models: list[TaylorRun] = field(init=False)
     rows: BoxRows = field(init=False)
     divides: BoolArray = field(init=False)
+    work: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         n, given = len(self.dynamic.lower), self.dynamic.experiments
@@ -222,6 +241,7 @@ class BoxEnclosure:
         p = polynomials(lower, upper, self.divides, self.degree)
         for run in self.models:
             outcome = integrate(run, p, ranges, self.tolerance, most, cut)
+            self.work += taylor_work(run)
             if outcome in (FATHOMED, SHRUNK):
                 return int(outcome)
             worst = max(worst, int(outcome))
@@ -243,7 +263,7 @@ class BoxEnclosure:
         clear(self.rows)
         self.multipliers[:] = 0.0
         for run in self.tubes:
-            run.tube.steps[0] = 0
+            run.tube.steps[:] = 0
         given = self.dynamic.unmeasured
         p = polynomials(lower, upper, self.divides, self.degree) if given.size else np.zeros(0)
         for i in range(given.size):
@@ -270,6 +290,7 @@ class BoxEnclosure:
 
     def _tube(self, ranges: FloatArray, cut: float, fine: float, most: int) -> int:
         stops = [tube_rows(run, ranges, fine, most, cut) for run in self.tubes]
+        self.work += sum(tube_work(run) for run in self.tubes)
         pairs = zip(self.tubes, stops, strict=True)
         return sum(int(run.schedule.first[stop]) for run, stop in pairs)
 

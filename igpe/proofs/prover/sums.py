@@ -18,7 +18,6 @@ from igpe.proofs.prover.kernels.tape import OpTape
 
 LARGEST = 1000  # coefficient
 GAIN = 0.1  # of the boxes' cuts: what sums must add to the bounds of tubes
-CUT = 0.5  # operations of a tape that take as long as one state of a sum
 
 
 def conserved(tape: OpTape) -> FloatArray:
@@ -67,15 +66,11 @@ class _Trial(NamedTuple):
 def _tried(
     enclosure: BoxEnclosure, boxes: Sequence[tuple[FloatArray, FloatArray, float]]
 ) -> _Trial:
-    proved = work = 0.0
+    proved, begun = 0.0, enclosure.work
     for low, high, cut in boxes:
         bound = enclosure.coarse(low, high, cut)
         proved += 1.0 if bound >= cut else bound / cut
-        for run in enclosure.tubes:
-            held = (run.sums != 0).sum(axis=1)  # a face is cut by the sums that hold its state
-            step = float(run.slope.needed.sum()) + CUT * float((held**2).sum())
-            work += step * float(run.tube.steps[0])
-    return _Trial(proved, work)
+    return _Trial(proved, enclosure.work - begun)
 
 
 def _null_space(slopes: Sequence[Sum]) -> list[tuple[int, ...] | None]:

@@ -1,4 +1,4 @@
-"""Proofs that nobody asked for: of small problems, with an effort counted in boxes.
+"""Proofs that nobody asked for: of small problems, with an effort that is counted.
 
 Numba compiles the kernels once per installation, which takes a minute. No estimate waits for that:
 where they are not compiled yet, a process of its own begins to, and proofs come with the estimates
@@ -20,12 +20,12 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.certify import BranchAndBound
 from igpe.proofs.prover.kernels import compiled, rows
-from igpe.proofs.prover.posed import Dynamic
+from igpe.proofs.prover.search import BoxSearch
 from igpe.results.dynamic_certificate import DynamicCertificate
 
 GAP = 0.01
-EFFORT = 5.0  # s of one core, by the two costs below
-PER_BOX, PER_OPERATION = 2.5e-3, 1e-6  # s
+EFFORT = 6.0  # s of one core, by the two costs below
+PER_BOX, PER_OPERATION = 1.5e-3, 3.5e-7  # s
 LONGEST = 30.0  # s of wall time, on whatever machine
 PATIENCE = 600.0  # s after which a process that was to compile the kernels has failed
 
@@ -38,15 +38,15 @@ def unasked(problem: Problem, parameters: dict[str, float]) -> DynamicCertificat
     if compiled.numba is None or not kernels_ready():
         return None
     try:
-        return BranchAndBound(GAP, LONGEST).certify(problem, parameters, boxes=_affordable)
+        return BranchAndBound(GAP, LONGEST).certify(problem, parameters, enough=_is_enough)
     except IgpeError:
         return None
 
 
-def _affordable(dynamic: Dynamic) -> float:
-    """How many boxes the effort allows, as a function of the problem alone."""
-    operations = sum(len(e.schedule.stops) * len(e.tapes[0].op) for e in dynamic.experiments)
-    return EFFORT // (PER_BOX + PER_OPERATION * operations)
+def _is_enough(search: BoxSearch) -> bool:
+    """Whether one more box may exceed the effort, as counted: the same on every machine."""
+    spent = search.examined * PER_BOX + search.enclosure.work * PER_OPERATION
+    return spent * (1 + 1 / max(search.examined, 1)) >= EFFORT
 
 
 def kernels_ready() -> bool:

@@ -117,7 +117,7 @@ def test_sums_are_heeded_where_they_prove_more(cut: float, count: int) -> None:
 
 
 def test_sums_are_not_heeded_for_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "CUT", 50.0)
+    monkeypatch.setattr("igpe.proofs.prover.enclosure.CUT", 50.0)
     enclosure = heeding(returning(), [])
     choose_sums(enclosure, [(np.array([1.4, 0.2]), np.array([1.7, 0.3]), 5.0)])
     assert not len(enclosure.sums[0])

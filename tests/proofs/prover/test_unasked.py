@@ -44,6 +44,28 @@ def test_five_unknowns_are_not_tried(tried):
     assert "certificate" not in result.seconds
 
 
+def test_many_states_are_not_tried(tried, monkeypatch):
+    monkeypatch.setattr("igpe.dynamics.shooting.base.MANY_STATES", 2)
+    result = igpe.estimate(lotka_volterra.problem())
+    assert result.proof is None
+    assert "certificate" not in result.seconds
+
+
+def test_the_effort_is_counted(tried, monkeypatch):
+    """By what was computed, boxes that are still to come included."""
+    searches = []
+    is_enough = unasked._is_enough
+    monkeypatch.setattr(unasked, "EFFORT", 0.1)
+    monkeypatch.setattr(
+        unasked, "_is_enough", lambda search: searches.append(search) or is_enough(search)
+    )
+    igpe.estimate(lotka_volterra.problem())
+    last = searches[-1]
+    work = last.enclosure.work * unasked.PER_OPERATION
+    assert 0 < work < 0.1
+    assert 0.05 < work + last.examined * unasked.PER_BOX < 0.1
+
+
 def test_an_unfinished_proof_says_nothing(tried, monkeypatch):
     monkeypatch.setattr(unasked, "EFFORT", 1e-2)
     result = igpe.estimate(lotka_volterra.problem())

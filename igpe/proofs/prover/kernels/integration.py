@@ -312,6 +312,7 @@ def integrate(
             trial = h
             while not done:
                 steps += 1
+                tube.steps[1] += 1
                 if steps > most or not (trial > shortest):
                     return BROKE
                 parts = np.ceil((target - time) / trial * (1.0 - 1e-12))

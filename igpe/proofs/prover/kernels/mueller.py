@@ -202,7 +202,8 @@ class Schedule(NamedTuple):
 class Tube(NamedTuple):
     """Bounds of the states at some times; linear between them.
 
-    time (most,), bounds (most, n_x, 2), steps (1,)
+    time (most,), bounds (most, n_x, 2)
+    steps (2,): of the tube, and how many the Taylor models beside it took
     """
 
     time: FloatArray
@@ -213,7 +214,7 @@ class Tube(NamedTuple):
 def tube(states: int) -> Tube:
     """Room for one."""
     return Tube(
-        np.zeros(MOST_STEPS), np.zeros((MOST_STEPS, states, 2)), np.zeros(1, dtype=np.int64)
+        np.zeros(MOST_STEPS), np.zeros((MOST_STEPS, states, 2)), np.zeros(2, dtype=np.int64)
     )
 
 
