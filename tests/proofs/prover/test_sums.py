@@ -13,7 +13,6 @@ from test_enclosure import violations
 
 import igpe
 from igpe.proofs.prover import search
-from igpe.proofs.prover import sums as choosing
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.sums import choose_sums, conserved
