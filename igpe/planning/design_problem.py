@@ -13,7 +13,7 @@ from igpe.core.box import Box
 from igpe.core.errors import ProblemError
 from igpe.core.estimates import Estimate
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.shooting.base import require_plain
+from igpe.dynamics.shooting.base import refuse_censored, require_plain
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.equations.sizes import NEAREST
@@ -92,8 +92,11 @@ class DesignProblem:
     def as_before(self) -> FloatArray | None:
         """(n_choices,) the numbers of the template; None if it lacks one."""
         numbers: list[float] = []
+        pairs = zip(self.full.experiments, self.full.starts, strict=True)
+        fixed = next((s.fixed for e, s in pairs if e.name == self.template.name), {})
+        of_run = {**fixed, **self.template.inputs, **self.template.start}
         for name, variable in self.plan.free.items():
-            given = self.template.start.get(name, self.template.inputs.get(name))
+            given = of_run.get(name)
             if isinstance(given, Table):
                 numbers += [given.at(t) for t in variable.breaks or (self.plan.conditions.begin,)]
             elif is_finite(given):
@@ -129,6 +132,7 @@ def read_design(
     measured = isinstance(problem, Problem)
     full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
     require_plain(full, "igpe.design", constraints_too=False)
+    refuse_censored(full, "igpe.design")
     require_smooth_and_normal(full, "igpe.design")
     values = _values(full, parameters)
     full = held_weights(full, parameters) if measured else full

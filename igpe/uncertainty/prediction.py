@@ -22,6 +22,7 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Columns, Stored
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.dynamics.integrators.base import Simulation, Trajectory
+from igpe.dynamics.likelihood import with_information
 from igpe.dynamics.shooting.residuals import Run, fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
@@ -45,7 +46,7 @@ class PredictedTrajectory(NamedTuple):
     def linearised(self) -> Iterator[pd.DataFrame]:
         """From sensitivities and covariance."""
         trajectory = self._integrated(self._prepared(sensitivities=True), self.base.x)
-        of = root(self.base.at.jacobian, self.base.held)
+        of = root(with_information(self.base.problem, self.base.at).jacobian, self.base.held)
         known, errors = self.base.problem.sigma_known, self.base.errors
         level = 0.5 + errors.confidence / 2
         quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
