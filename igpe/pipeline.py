@@ -164,6 +164,12 @@ def _estimate(
             "deviations are estimated (igpe.EstimatedSigma). Give standard deviations as numbers, "
             "or deactivate the constraints in the model."
         )
+    if problem.is_censored and not is_plain(problem):
+        raise Unsupported(
+            "igpe.estimate keeps neither constraints nor unknowns that vary with time where values "
+            "are below a limit of detection (igpe.losses.Censored). Deactivate the constraints, or "
+            "leave that quantity out."
+        )
     given, problem = problem, first_weighted(problem)
     ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
     with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):

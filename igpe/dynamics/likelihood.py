@@ -27,6 +27,7 @@ from igpe.dynamics.shooting.spectral import spectral_blocks
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Judged, Linearised
 from igpe.numerics.least_squares.chains.chains import Chained, condensed
+from igpe.numerics.statistics.censoring import below, information, mills
 from igpe.numerics.statistics.covariance import Uncertainty, allowed_rise, uncertainty
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
@@ -134,10 +135,14 @@ def _of_run(
     error, slope = predicted - m.value, np.zeros(len(run.index))
     if not ((sigma > 0).all() and np.isfinite(error).all()):
         return np.inf, slope
-    value = float(np.sum(np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2) / 2)
+    each, by_error = np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2, error / sigma**2
+    if (limit := m.censored) is not None:
+        residual, _ = below(error[limit] / sigma[limit])
+        each[limit], by_error[limit] = residual**2, mills(-error[limit] / sigma[limit]) / sigma[limit]
+    value = float(np.sum(each) / 2)
     if not derivatives:
         return value, slope
-    by_error, by_sigma = error / sigma**2, (1 - (error / sigma) ** 2) / sigma
+    by_sigma = (1 - (error / sigma) ** 2) / sigma  # of censored ones sigma is a number
     follows = np.where(estimated, 0.0, experiment.sigma_slope_at(predicted))
     slope = (by_error + by_sigma * follows) @ run.by_unknown(trajectory, m.column)
     if which is not None:
@@ -169,6 +174,7 @@ def errors_at(
     if at is None:
         at = Linearised(np.full(problem.size, np.nan), np.zeros((problem.size, len(x))))
         held = np.ones(len(x), dtype=bool)
+    at = with_information(problem, at)
     judged = _judged(problem, at)
     squares = at if judged is None else judged.squares
     errors = uncertainty(
@@ -181,6 +187,23 @@ def errors_at(
     degrees += sum(block.degrees - len(x) for block in blocks)
     variance = errors.variance if judged is None else judged.variance
     return replace(errors, degrees=degrees, variance=variance)
+
+
+def with_information(problem: Problem, at: Linearised) -> Linearised:
+    """The derivative of which J'J is the information of censored values too, as of all others."""
+    if not problem.is_censored:
+        return at
+    limit, jacobian = censored_rows(problem, at), at.jacobian.copy()
+    jacobian[limit] *= information(at.residual[limit])[:, None]
+    return at._replace(jacobian=jacobian)
+
+
+def censored_rows(problem: Problem, at: Linearised) -> BoolArray:
+    """(m,) which residuals are of values below a limit; behind the measurements' are priors."""
+    each = (e.measurements for e in problem.experiments)
+    own = [np.zeros(len(m.value), dtype=bool) if m.censored is None else m.censored for m in each]
+    rows = np.concatenate(own)
+    return np.concatenate([rows, np.zeros(len(at.residual) - len(rows), dtype=bool)])
 
 
 def objective_rise(problem: Problem, at: Linearised, errors: Uncertainty, level: float) -> float:

@@ -398,7 +398,7 @@ def _held(problem: Problem, structure: Structure) -> list[Parameter]:
 
 def _criterion(problem: Problem) -> str:
     """Name of the objective; empty for a sum of squares."""
-    if problem.sigma_estimated:
+    if problem.sigma_estimated or problem.is_censored:
         return "-2 log likelihood, but for a constant,"
     return problem.loss.criterion
 
@@ -429,12 +429,14 @@ def _bounds(one: Box) -> tuple[float, float]:
 
 def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     experiment = problem.experiments[k]
-    m = experiment.measurements
+    m = experiment.measurements.known
     times = m.times[m.row]
     fitted = run.measured[np.searchsorted(run.times, times), m.column]
     table = m.table(experiment.name).assign(
         fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
     )
+    if problem.is_censored:
+        table["limit"] = table["name"].map(_limits(problem.experiments))
     if problem.relative_sigma:
         table["relative_sigma"] = m.sigma
     table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
@@ -443,7 +445,8 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
 
 def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
     """(m,) standard deviations, as given or estimated; NaN where they are unknown."""
-    m, which = experiment.measurements, deviations(experiment, experiment.measurements)
+    m = experiment.measurements.known
+    which = deviations(experiment, m)
     if which is None:
         return m.sigma if experiment.sigma_known else np.nan
     told = run.measured[np.searchsorted(run.times, m.times[m.row]), which]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite, require_mapping, shown
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.names import Suggesting
 from igpe.problem.card import experiment_html
@@ -26,9 +26,11 @@ from igpe.problem.inputs import (
 )
 from igpe.problem.losses import NormalPrior
 from igpe.problem.members import in_logarithms
+from igpe.problem.noise.log_normal import logarithms
 from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
+    censored,
     check_sigma,
     deviation_slopes,
     deviations,
@@ -38,6 +40,7 @@ from igpe.problem.noise.sigma import (
     log_normal,
     sigma_columns,
     sigma_of,
+    with_limits,
 )
 from igpe.problem.spectra import Spectra, with_spectral_times
 from igpe.problem.tables import (
@@ -157,6 +160,7 @@ class Measurements:
     value   (n,), unit of the column
     sigma   (n,), standard deviation in the same unit; where unknown a relative one, 1 until it is
             estimated; of the whole column where it follows the model
+    censored  (n,), whether the value is a limit, and what was measured below it; None: none is
     """
 
     times: FloatArray
@@ -165,17 +169,33 @@ class Measurements:
     column: IntArray
     value: FloatArray
     sigma: FloatArray
+    censored: BoolArray | None = None
+
+    @property
+    def known(self) -> "Measurements":
+        """Those that are not censored."""
+        return self if self.censored is None else self.where(~self.censored)
+
+    def where(self, kept: BoolArray) -> "Measurements":
+        """Some of the measurements, at the same times."""
+        parts = ("row", "column", "value", "sigma", "censored")
+        own = {n: getattr(self, n) for n in parts}
+        return replace(self, **{n: v[kept] for n, v in own.items() if v is not None})
 
     def of(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Times, values and standard deviations of one measured quantity, replicates in a row."""
-        mine = self.column == self.names.index(name)
-        return self.times[self.row[mine]], self.value[mine], self.sigma[mine]
+        """Times, values and standard deviations of one measured quantity, replicates in a row.
+
+        Censored values are left out.
+        """
+        m = self.known
+        mine = m.column == m.names.index(name)
+        return m.times[m.row[mine]], m.value[mine], m.sigma[mine]
 
     def table(self, experiment: str) -> pd.DataFrame:
-        """One row for each number: experiment, name, time, measured."""
-        names = np.array(self.names, dtype=object)
-        columns = {"name": names[self.column], "time": self.times[self.row]}
-        return pd.DataFrame({"experiment": experiment, **columns, "measured": self.value})
+        """One row for each number that is not censored: experiment, name, time, measured."""
+        m, names = self.known, np.array(self.names, dtype=object)
+        columns = {"name": names[m.column], "time": m.times[m.row]}
+        return pd.DataFrame({"experiment": experiment, **columns, "measured": m.value})
 
 
 class Experiment(Suggesting):
@@ -205,7 +225,8 @@ class Experiment(Suggesting):
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
                 `EstimatedSigma(name)` is what the model computes and is estimated with the rest;
-                with `igpe.losses.LogNormal(deviation)` logarithms are compared.
+                with `igpe.losses.LogNormal(deviation)` logarithms are compared; with
+                `igpe.losses.Censored(deviation, below=limit)` values may be below a limit.
                 None if unknown: of several quantities each counts by the size of its residuals in
                 all experiments (maximum likelihood); "equal" if unknown but the same for all
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
@@ -386,6 +407,7 @@ class Experiment(Suggesting):
         m = self.measurements
         names = np.array(m.names, dtype=object)[m.column]
         columns = {"time": m.times[m.row], "name": names, "value": m.value}
+        columns |= {} if m.censored is None else {"censored": m.censored}
         text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
         if self.spectra is not None:
             text += self.spectra.to_frame().to_csv(lineterminator="\n")
@@ -400,7 +422,7 @@ class Experiment(Suggesting):
 
     def table(self) -> pd.DataFrame:
         """The measurements, one column per name, indexed by time; replicates are averaged."""
-        m = self.measurements
+        m = self.measurements.known
         keys = [pd.Index(m.times[m.row], name="time"), pd.Index(np.array(m.names)[m.column])]
         means = pd.Series(m.value).groupby(keys).mean()
         return means.unstack().reindex(columns=pd.Index(m.names, name="name"))
@@ -476,18 +498,6 @@ def experiment_of(
     return made
 
 
-def _logarithms(name: str, values: FloatArray) -> FloatArray:
-    """Natural logarithms of a column; raises DataError where a value has none."""
-    if (low := values <= 0).any():
-        row = int(np.flatnonzero(low)[0])
-        raise DataError(
-            f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
-            "which needs values above 0. Leave such values out (NaN), or give normal errors: "
-            f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
-        )
-    return np.log(values)
-
-
 def _own(key: str, value: Any, names: list[str], name: str) -> Any:
     if not isinstance(value, Mapping) or set(value) != set(names):
         return value
@@ -553,11 +563,12 @@ def _measured(
     raises DataError for what cannot be weighed against spectra
     """
     chosen, measurements = list[str](), NOTHING
+    table, limits = with_limits(table, sigma)
     if len(table) or spectra is None:
         times = time_column(table, replicates=conditions["replicates"], name=conditions["name"])
         leave = sigma_columns(sigma) | input_columns(inputs)
         chosen = select_columns(table, conditions["only"], leave=leave)
-        measurements = _measurements(table, times, chosen, sigma)
+        measurements = _measurements(table, times, chosen, sigma, limits)
     if spectra is None:
         return times, chosen, measurements
     if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
@@ -570,18 +581,33 @@ def _measured(
 
 
 def _measurements(
-    table: pd.DataFrame, times: FloatArray, columns: list[str], sigma: Sigma
+    table: pd.DataFrame,
+    times: FloatArray,
+    columns: list[str],
+    sigma: Sigma,
+    limits: Mapping[str, FloatArray],
 ) -> Measurements:
     values = table[columns].to_numpy(dtype=float, copy=True)
-    logarithms = log_normal(columns, sigma)
+    is_below, in_logarithms_too = np.zeros(values.shape, dtype=bool), log_normal(columns, sigma)
     sigmas = np.column_stack([sigma_of(table, c, sigma) for c in columns])
     distinct, row_of = np.unique(times, return_inverse=True)
     row, column = np.nonzero(np.isfinite(values))
     check_sigma(columns, sigmas[row, column], column)
     for place, name in enumerate(columns):
-        if name in logarithms:
-            values[:, place] = _logarithms(name, values[:, place])
-    names = tuple(in_logarithms(n) if n in logarithms else n for n in columns)
+        if name in in_logarithms_too:
+            values[:, place] = logarithms(name, values[:, place])
+    for name, model in censored(columns, sigma).items():
+        own = columns.index(name)
+        limit = model.limits(values[:, own], limits[name])
+        is_below[:, own] = ~np.isnan(limit)
+        values[:, own] = np.where(is_below[:, own], limit, values[:, own])
+        if (is_below[:, own] | np.isnan(values[:, own])).all():
+            raise DataError(
+                f"All values of '{name}' are below its limit of detection. igpe needs one that "
+                "is not, in each experiment. Leave the column out: only=[...]."
+            )
+    names = tuple(in_logarithms(n) if n in in_logarithms_too else n for n in columns)
+    is_limit = is_below[row, column] if is_below.any() else None
     return Measurements(
-        distinct, names, row_of[row], column, values[row, column], sigmas[row, column]
+        distinct, names, row_of[row], column, values[row, column], sigmas[row, column], is_limit
     )

@@ -14,10 +14,12 @@ from scipy.special import ndtr
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
+from igpe.problem.noise.censored import Censored
 from igpe.problem.noise.log_normal import LogNormal
 
 __all__ = [
     "L1",
+    "Censored",
     "Huber",
     "LeastSquares",
     "LogNormal",

@@ -222,6 +222,11 @@ class Problem(Suggesting):
         return any(e.estimated_sigma for e in self.experiments)
 
     @property
+    def is_censored(self) -> bool:
+        """Whether some values are only known to be below a limit (`igpe.losses.Censored`)."""
+        return any(e.measurements.censored is not None for e in self.experiments)
+
+    @property
     def inequalities(self) -> frozenset[str]:
         """Names of the models' inequalities over time, in all experiments."""
         return frozenset(name for i in self.instances for name in i.inequalities)

@@ -45,7 +45,7 @@ class PredictedTrajectory(NamedTuple):
     def linearised(self) -> Iterator[pd.DataFrame]:
         """From sensitivities and covariance."""
         trajectory = self._integrated(self._prepared(sensitivities=True), self.base.x)
-        of = root(self.base.at.jacobian, self.base.held)
+        of = root(with_information(self.base.problem, self.base.at).jacobian, self.base.held)
         known, errors = self.base.problem.sigma_known, self.base.errors
         level = 0.5 + errors.confidence / 2
         quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)

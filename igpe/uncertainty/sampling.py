@@ -24,7 +24,7 @@ from igpe.core.deadline import deferred, session, stopped
 from igpe.core.errors import SolverMissing
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
-from igpe.dynamics.shooting.base import refuse_spectra
+from igpe.dynamics.shooting.base import refuse_censored, refuse_spectra
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem, takes_problem
@@ -203,6 +203,7 @@ def sample(
                 be integrated at the estimate
     """
     refuse_spectra(problem, "igpe.uncertainty.sample")
+    refuse_censored(problem, "igpe.uncertainty.sample")
     emcee = _module("emcee")
     require_confidence("sample", confidence)
     require(is_count(steps) and steps >= 10, "sample", "steps", steps, "10 or more")  # noqa: PLR2004

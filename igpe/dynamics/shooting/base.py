@@ -110,8 +110,8 @@ def mostly_measured(problem: Problem) -> bool:
 
 
 def minimises_squares(problem: Problem) -> bool:
-    """Return True if the objective is a sum of squares with standard deviations that are given."""
-    return problem.loss.is_squares and not problem.sigma_estimated
+    """Return True if the objective is a sum of squared residuals with given deviations."""
+    return problem.loss.is_squares and not (problem.sigma_estimated or problem.is_censored)
 
 
 def losses_of(problem: Problem, unit: float = 1.0) -> tuple[Robust, ...]:
@@ -170,6 +170,12 @@ def require_plain(
             "as numbers.",
         ),
         (
+            problem.is_censored and (problem.sigma_estimated or not is_plain_loss),
+            "Values below a limit of detection (igpe.losses.Censored) go together neither with a "
+            "robust loss nor with estimated standard deviations. Leave out loss=, and give "
+            "standard deviations as numbers.",
+        ),
+        (
             losses_too and not is_plain_loss,
             f"{method} minimises least squares only; the problem asks for {loss}. Leave out loss=, "
             "or use igpe.estimate, igpe.SingleShooting or igpe.MultipleShooting.",
@@ -195,6 +201,7 @@ def require_spectra(problem: Problem) -> None:
         (kept, f"the constraints {kept}", "Deactivate them in the model"),
         (not problem.loss.is_squares, f"the loss {loss}", "Leave out loss="),
         (problem.time_varying, f"{sorted(problem.time_varying)} that vary with time", "Fix them"),
+        (problem.is_censored, "values below a limit of detection", "Leave that quantity out"),
         (
             problem.sigma_estimated or problem.weights_follow_fit,
             "standard deviations that are estimated or follow the model",
@@ -232,9 +239,10 @@ def require_numbers(problem: Problem, method: str) -> None:
         )
 
 
-def require_known_sigma(problem: Problem, method: str) -> None:
+def require_known_sigma(problem: Problem, method: str, *, censored_too: bool = True) -> None:
     """Refuse standard deviations that are estimated where sums of squares are minimised.
 
+    censored_too  whether values below a limit of detection are refused as well
     raises  Unsupported, naming the way out
     """
     if problem.sigma_estimated:
@@ -243,6 +251,20 @@ def require_known_sigma(problem: Problem, method: str) -> None:
             "(igpe.EstimatedSigma). Use igpe.estimate, igpe.search.MultiStart or "
             "igpe.search.IteratedSearch, which "
             "maximise the likelihood, or give standard deviations as numbers."
+        )
+    if censored_too:
+        refuse_censored(problem, method)
+
+
+def refuse_censored(problem: Problem, method: str) -> None:
+    """Refuse values of which only a limit is known.
+
+    raises  Unsupported, naming the way out
+    """
+    if problem.is_censored:
+        raise Unsupported(
+            f"{method} does not support values below a limit of detection (igpe.losses.Censored). "
+            "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict do."
         )
 
 

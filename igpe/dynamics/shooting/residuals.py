@@ -48,6 +48,7 @@ from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
+from igpe.numerics.statistics.censoring import below
 from igpe.problem.experiment import Experiment, Measurements
 from igpe.problem.losses import Prior
 from igpe.problem.problem import Problem
@@ -183,14 +184,7 @@ class Run:
             return None
         if early.all():
             return self
-        fewer = replace(
-            m,
-            times=m.times[m.times <= last],
-            row=m.row[early],
-            column=m.column[early],
-            value=m.value[early],
-            sigma=m.sigma[early],
-        )
+        fewer = replace(m.where(early), times=m.times[m.times <= last])
         deviation = None if self.deviation is None else self.deviation[early]
         simulation = self.simulation.until(last)
         return replace(self, measurements=fewer, simulation=simulation, deviation=deviation)
@@ -210,6 +204,10 @@ class Run:
         m, n = self.measurements, len(self.index)
         by_unknown = self.by_unknown(trajectory, m.column)
         found = Linearised(self.weighted(trajectory), by_unknown * self._weight[:, None])
+        if m.censored is not None:
+            residual, slope = below(found.residual[m.censored])
+            found.residual[m.censored] = residual
+            found.jacobian[m.censored] *= slope[:, None]
         if self.deviation is not None:
             spread = trajectory.measured[m.row, self.deviation]
             slope = self.by_unknown(trajectory, self.deviation)
@@ -221,7 +219,7 @@ class Run:
         return found._replace(jacobian=jacobian)
 
     def weighted(self, trajectory: Trajectory) -> FloatArray:
-        """(m,) residuals, divided by what is known of the deviations."""
+        """(m,) residuals, divided by what is known of the deviations; censored ones by limits."""
         told = trajectory.measured.reshape(-1)[self._cells]
         return np.asarray((told - self.measurements.value) * self._weight)
 

@@ -80,6 +80,7 @@ def _refuse(problem: Problem) -> None:
         (cut, f"priors that are cut off within other limits than the bounds, of {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
+        (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),
         (
             any(e.has_relative_sigma for e in problem.experiments),
             "standard deviations of which only the ratios are known",

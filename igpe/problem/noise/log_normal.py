@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError
 from igpe.core.fields import Checked, Positive
 
 
@@ -19,3 +23,15 @@ class LogNormal(Checked):
     """
 
     deviation: Positive
+
+
+def logarithms(name: str, values: FloatArray) -> FloatArray:
+    """Natural logarithms of a column; raises DataError where a value has none."""
+    if (low := values <= 0).any():
+        row = int(np.flatnonzero(low)[0])
+        raise DataError(
+            f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
+            "which needs values above 0. Leave such values out (NaN), or give normal errors: "
+            f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
+        )
+    return np.log(values)

@@ -16,6 +16,7 @@ import pandas as pd
 from igpe.core.arguments import shown
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError
+from igpe.problem.noise.censored import Censored, read_limits
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.log_normal import LogNormal
 from igpe.problem.tables import numbers
@@ -111,7 +112,8 @@ Sigma: TypeAlias = (
     float
     | Deviation
     | LogNormal
-    | Mapping[str, float | str | npt.ArrayLike | Deviation | LogNormal]
+    | Censored
+    | Mapping[str, float | str | npt.ArrayLike | Deviation | LogNormal | Censored]
     | Literal["equal"]
     | None
 )
@@ -149,6 +151,20 @@ def log_normal(columns: list[str], sigma: Sigma) -> frozenset[str]:
     return frozenset(c for c, value in given if isinstance(value, LogNormal))
 
 
+def censored(columns: list[str], sigma: Sigma) -> dict[str, Censored]:
+    """Column -> what is known of its limit of detection."""
+    given = _by_column(columns, sigma).items()
+    return {c: value for c, value in given if isinstance(value, Censored)}
+
+
+def with_limits(table: pd.DataFrame, sigma: Sigma) -> tuple[pd.DataFrame, dict[str, FloatArray]]:
+    """The table with numbers for cells such as "<0.05", and column -> (n_rows,) these limits."""
+    columns = [c for c in table.columns if c not in {"time", "experiment"}]
+    read = {c: read_limits(table, c) for c in censored(columns, sigma)}
+    changed = table.assign(**{c: values for c, (values, _) in read.items()}) if read else table
+    return changed, {c: limits for c, (_, limits) in read.items()}
+
+
 def _by_column(columns: list[str], sigma: Sigma) -> dict[str, Any]:
     if isinstance(sigma, Mapping):
         return {c: sigma.get(c) for c in columns}
@@ -166,7 +182,7 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
     given = _by_column([column], sigma)[column]
     if is_unknown(sigma) or isinstance(given, EstimatedSigma):
         return np.ones(n)
-    if isinstance(given, LogNormal):
+    if isinstance(given, LogNormal | Censored):
         return np.full(n, given.deviation)
     if isinstance(given, NoiseModel):
         level = given.level(table[column].to_numpy(dtype=float))

@@ -216,7 +216,7 @@ def _points(problem: Problem) -> pd.DataFrame:
     tables = []
     for e in problem.experiments:
         known = e.sigma_known and not e.error_models
-        sigma = e.measurements.sigma if known else np.nan
+        sigma = e.measurements.known.sigma if known else np.nan
         tables.append(e.measurements.table(e.name).assign(sigma=sigma))
     frame = pd.concat(tables, ignore_index=True)
     units = {n: problem.unit(n) for n in frame["name"].unique()}

@@ -1,0 +1,65 @@
+"""Values below a limit of detection: all that is known of them is that they are below it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+
+from igpe.core.arguments import is_finite
+from igpe.core.arrays import FloatArray
+from igpe.core.errors import DataError
+from igpe.core.fields import Checked, Positive, Rule
+
+FINITE_OR_NONE = Rule(lambda v: v is None or is_finite(v), "a finite number, or None")
+BELOW = "<"
+
+
+@dataclass(frozen=True)
+class Censored(Checked):
+    """Normal errors of a quantity that has a limit of detection (left-censored measurements).
+
+    A value below its limit counts by its probability: it adds -2 log Phi((limit - h) / deviation)
+    to the objective, h being the model's prediction, as any other value adds its squared residual
+    (Tobin, Econometrica 26 (1958), 24). Such values have no residual: they are not among
+    `result.points`, nor in plots, smoothed data and step 3.
+
+    deviation  standard deviation of the measurements, in the unit of the column
+    below      the limit, in the same unit: values at or below it are known to be below it only.
+               Cells of the table such as "<0.05" bring their own limit, with `below` or without
+    raises     ProblemError unless the deviation is a positive number and the limit a finite one
+    """
+
+    deviation: Positive
+    below: Annotated[float | None, FINITE_OR_NONE] = None
+
+    def limits(self, values: FloatArray, cells: FloatArray) -> FloatArray:
+        """(n_rows,) limits of values that are below one, else NaN.
+
+        cells  limits that cells such as "<0.05" gave, else NaN
+        """
+        if self.below is None:
+            return cells
+        return np.where(np.isnan(cells) & (values <= self.below), self.below, cells)
+
+
+def read_limits(table: pd.DataFrame, column: str) -> tuple["pd.Series[float]", FloatArray]:
+    """A column with cells such as "<0.05", as numbers; and its limits, NaN elsewhere.
+
+    raises DataError where a limit is no number
+    """
+    texts = table[column].astype(str).str.strip()
+    below = texts.str.startswith(BELOW)
+    limits = pd.to_numeric(texts[below].str[len(BELOW) :], errors="coerce")
+    if not np.isfinite(limits).all():
+        raise DataError(
+            f"Column '{column}' has the cell {texts[limits.index[~np.isfinite(limits)][0]]!r}; "
+            "expected a number after '<', for example '<0.05'."
+        )
+    values = table[column].mask(below)
+    numbers = pd.to_numeric(values, errors="coerce")
+    if (numbers.isna() & values.notna()).any():  # `tables.numbers` says which
+        return table[column], np.full(len(table), np.nan)
+    every = np.full(len(table), np.nan)
+    every[below.to_numpy()] = limits.to_numpy(dtype=float)
+    return numbers.astype(float).where(~below, every), every
