@@ -1,6 +1,6 @@
 """Errors proportional to the true value: are estimates right on average, and intervals honest?
 
-    python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [logs]
+    python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [logs] [limits]
                                       [--seeds N] [--quick] [--json FILE]
 
 coverage  how often 95 % intervals hold the true value
@@ -11,7 +11,9 @@ conditions  start values and inputs known with an error: how often 95 % interval
           hold the truth, in 500 draws, beside those that take the conditions as exact. The target
           is the 99.9 % band of the binomial distribution
 logs      the same with log-normal errors
---quick   20 draws of conditions and logs, no verdict
+limits    the same with values below a limit of detection, and the bias of estimates beside that
+          where such values are left out or replaced by half the limit
+--quick   20 draws of conditions, logs and limits, no verdict
 """
 
 import argparse
@@ -26,10 +28,11 @@ from pyomo import dae
 from scipy.stats import binom
 
 import igpe
+from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
-from igpe.problem.losses import LogNormal, NormalPrior
+from igpe.problem.losses import Censored, LogNormal, NormalPrior
 from igpe.problem.noise.noise import Noise
 
 METHOD = igpe.SingleShooting(
@@ -203,6 +206,43 @@ def logs(given: argparse.Namespace) -> Iterator[Row]:
             yield at_most("log-normal, 20 %", figure, share, "%", high)
 
 
+LIMIT, SPREAD = 0.15, 0.05  # of detection; standard deviation of the measurements
+
+
+def limits(given: argparse.Namespace) -> Iterator[Row]:
+    """Coverage and bias with a limit of detection, below which 40 % of the values are."""
+    case, draws = chain(), 20 if given.quick else DRAWS
+    low, high = 100 * binom.ppf([0.0005, 0.9995], draws, 0.95) / draws
+    ways: dict[str, tuple[Any, Callable[[pd.DataFrame], pd.DataFrame]]] = {
+        "limit of detection": (Censored(SPREAD, below=LIMIT), lambda data: data),
+        "values below it left out": (SPREAD, lambda data: data.where(data > LIMIT)),
+        "half the limit in their place": (SPREAD, lambda data: data.where(data > LIMIT, LIMIT / 2)),
+        "no limit": (SPREAD, lambda data: data),
+    }
+    names = ("x1", "x2")
+    for way, (sigma, changed) in ways.items():
+        inside, found = [], []
+        for seed in range(draws):
+            data = case.data(Noise(absolute=SPREAD), seed)
+            problem = case.problem(data.assign(**changed(data[[*names]])), sigma)
+            estimate = METHOD.estimate(problem, case.truth)
+            right, x = problem.box.vector(case.truth), problem.box.vector(estimate.parameters)
+            errors = errors_at(problem, x, METHOD.prepare(problem).residuals(x))
+            inside.append((errors.lower <= right) & (right <= errors.upper))
+            found.append(x / right - 1)
+        chance = 100 * np.std(found, axis=0) / np.sqrt(draws)
+        judged = way == "limit of detection" and not given.quick
+        off, share = 100 * np.mean(found, axis=0), 100 * np.mean(inside, axis=0)
+        for i, name in enumerate(problem.box.names):
+            figure = f"95 % intervals that hold {name}"
+            yield at_least(way, figure, share[i], "%", low if judged else None)
+            if judged:
+                yield at_most(way, figure, share[i], "%", high)
+            most = 3 * chance[i] if judged else None
+            yield at_most(way, f"bias of {name}, absolute", abs(off[i]), "%", most)
+            yield at_most(way, f"standard error of the bias of {name}", chance[i], "%")
+
+
 def bias(given: argparse.Namespace) -> Iterator[Row]:
     """Of the start of A, from the same measurements with different weights."""
     case, error = chain(), Noise(relative=0.2)
@@ -247,7 +287,8 @@ if __name__ == "__main__":
     command(
         __doc__,
         "Error models",
-        {"coverage": coverage, "bias": bias, "fits": fits, "conditions": conditions, "logs": logs},
+        {"coverage": coverage, "bias": bias, "fits": fits, "conditions": conditions, "logs": logs,
+         "limits": limits},
         lambda parser: (
             parser.add_argument("--seeds", type=int, default=SEEDS),
             parser.add_argument("--quick", action="store_true"),

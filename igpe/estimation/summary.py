@@ -436,11 +436,18 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
         fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
     )
     if problem.is_censored:
-        table["limit"] = table["name"].map(_limits(problem.experiments))
+        table["limit"] = table["name"].map(_limits(problem))
     if problem.relative_sigma:
         table["relative_sigma"] = m.sigma
     table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
     return table.iloc[np.lexsort((times, m.column))]
+
+
+def _limits(problem: Problem) -> "pd.Series[float]":
+    """Quantity -> its largest limit of detection, where some value is below one."""
+    runs = [e.measurements for e in problem.experiments if e.measurements.censored is not None]
+    names = np.concatenate([np.array(m.names, dtype=object)[m.column[m.censored]] for m in runs])
+    return pd.Series(np.concatenate([m.value[m.censored] for m in runs])).groupby(names).max()
 
 
 def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:

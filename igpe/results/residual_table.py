@@ -23,6 +23,7 @@ from igpe.numerics.statistics.lack_of_fit import (
 )
 
 ROUNDING = 1e-6  # of the largest measurement: residuals below it are no measurement errors
+CUT_OFF = 3.0  # standard deviations above a limit, from where 0.1 % of values are below it
 COLUMNS = ["experiment", "name", "test", "statistic", "p", "verdict"]
 
 
@@ -66,6 +67,18 @@ def outliers(points: pd.DataFrame, degrees: int, *, robust: bool = False) -> pd.
     largest = points.groupby(["experiment", "name"])["measured"].transform(lambda m: m.abs().max())
     real = points["residual"].abs() > ROUNDING * largest
     return table[(p < ODD) & real].sort_values("p")
+
+
+def above_limits(points: pd.DataFrame) -> pd.DataFrame:
+    """The points whose residuals are normal: errors nearer to a limit of detection are cut off.
+
+    What is predicted decides, not what was measured, so that the choice leaves residuals as they
+    are.
+    """
+    if "limit" not in points:
+        return points
+    near = points["fitted"] < points["limit"] + CUT_OFF * points["sigma"]
+    return points[~near]
 
 
 def clear_failures(table: pd.DataFrame) -> list[str]:

@@ -38,7 +38,8 @@ class Result(ResultData, Stored, name="result", number=1):
     structure     the report of step 2, as text
     points        experiment, name, time, measured, fitted, residual, sigma (with which it was
                   fitted, whatever it follows), unit, leverage; relative_sigma if it was unknown and
-                  each of several quantities counted by the size of its residuals
+                  each of several quantities counted by the size of its residuals; limit of
+                  detection, largest of the quantity, if values that are below one were left out
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
                   and upper end of the linearised band of the fitted model, where errors are known
     seconds       wall time of each step;  versions: of the packages;  seed: of the search

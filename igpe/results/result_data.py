@@ -19,6 +19,7 @@ from igpe.numerics.statistics.covariance import combinations, correlation, ellip
 from igpe.results.dynamic_certificate import Certificate, DynamicCertificate
 from igpe.results.residual_table import (
     Adequacy,
+    above_limits,
     divisors,
     outliers,
     residual_table,
@@ -235,16 +236,17 @@ class ResultData:
 
         Chi squared of all (if sigma is known); of each quantity in each experiment: runs of equal
         sign, autocorrelation (Ljung and Box), normality (Shapiro and Wilk), the worst outlier.
+        Near a limit of detection (fitted less than 3 sigma above) nothing is tested.
         """
         squares = math.nan if self.criterion else self.objective
-        return residual_table(self.points, squares, self.degrees)
+        return residual_table(above_limits(self.points), squares, self.degrees)
 
     def outliers(self) -> pd.DataFrame:
         """Rows of `points` whose studentised residual is too large (Bonferroni, p < 0.05).
 
         With a robust loss and unknown standard deviations, by the median size of the residuals.
         """
-        return outliers(self.points, self.degrees, robust=bool(self.criterion))
+        return outliers(above_limits(self.points), self.degrees, robust=bool(self.criterion))
 
     def combinations(self) -> pd.DataFrame:
         """Directions in the unknowns, the poorest determined first.

@@ -74,6 +74,8 @@ def left_out(problem: Problem, result: Result) -> dict[str, Any]:
     Each experiment is predicted by a fit to the others, which starts from the fit to all. One whose
     fit or prediction breaks down has no entry.
     """
+    if problem.is_censored:  # a value below its limit has no error of prediction
+        return {}
     held = held_weights(problem, result)
     method: Estimator = MultipleShooting() if constraints(problem) else SingleShooting()
     names = [e.name for e in problem.experiments]

@@ -33,6 +33,7 @@ from igpe.results.residual_table import (
     ROUNDING,
     UNJUDGED,
     Adequacy,
+    above_limits,
     clear_failures,
     divisors,
     probability,
@@ -57,6 +58,10 @@ OFF = (
     "{} of {} measurements are outliers: the model is wrong, or standard deviations are too small."
 )
 LEFT_OUT = "Judged without {} outlier{}, which the robust loss bears; see result.outliers()."
+BELOW_LIMIT = (
+    "{} of {} measurements are below a limit of detection. They count by their probability, have "
+    "no residual, and are not in plots; residuals near the limit are not tested."
+)
 NO_TIME = "The interrupt left no time to judge the residuals."
 
 
@@ -87,7 +92,8 @@ def with_findings(
         return replace(result, adequacy=Adequacy(UNJUDGED, reasons=(NOT_INTEGRATED,)))
     held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
     for m in (e.measurements for e in problem.experiments):
-        order.append(begin + np.lexsort((m.times[m.row], m.column)))
+        own = np.lexsort((m.times[m.row], m.column))
+        order.append(begin + (own if m.censored is None else own[~m.censored[own]]))
         begin += len(m.value)
     # the result's points are sorted by experiment, column and time; priors come last
     rows = np.concatenate([*order, np.arange(begin, len(at.residual))])
@@ -96,8 +102,12 @@ def with_findings(
         verdict = if_in_time(lambda: _of_the_rest(result, linear))
         robust = replace(result, adequacy=verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,)))
         return replace(robust, actions=(*result.actions, *clear_failures(robust.residual_tests())))
-    points = result.points.assign(leverage=leverage(at.jacobian, held)[rows[:begin]])
-    verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
+    first = rows[: len(result.points)]
+    points = result.points.assign(leverage=leverage(at.jacobian, held)[first])
+    if problem.is_censored:
+        verdict = if_in_time(lambda: _of_ordinary(points, linear, result, problem))
+    else:
+        verdict = if_in_time(lambda: adequacy(points, linear, result.degrees, result.seed))
     verdict = verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,))
     judged = replace(result, points=points, adequacy=verdict)
     free = result.estimates[: len(result.covariance)]
@@ -105,7 +115,21 @@ def with_findings(
         [p.name for p in free], np.array([p.value for p in free]), result.covariance
     )
     odd = clear_failures(judged.residual_tests())
+    if problem.is_censored:
+        count = problem.size - len(points)
+        notes = [*notes, BELOW_LIMIT.format(count, problem.size)]
     return replace(judged, notes=(*result.notes, *notes), actions=(*result.actions, *odd))
+
+
+def _of_ordinary(
+    points: pd.DataFrame, linear: LinearisedFit, result: Result, problem: Problem
+) -> Adequacy:
+    """Judge a fit with censored values by the residuals that no limit of detection cuts off."""
+    kept = points.index.isin(above_limits(points).index)
+    rows = np.concatenate([kept, np.ones(len(linear.others), dtype=bool)])
+    rest = linear._replace(jacobian=linear.jacobian[rows])
+    degrees = result.degrees - (problem.size - int(kept.sum()))
+    return adequacy(points[kept], rest, degrees, result.seed, robust=True)
 
 
 def _of_the_rest(result: Result, linear: LinearisedFit) -> Adequacy:

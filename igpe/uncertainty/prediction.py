@@ -22,6 +22,7 @@ from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Columns, Stored
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.dynamics.integrators.base import Simulation, Trajectory
+from igpe.dynamics.likelihood import with_information
 from igpe.dynamics.shooting.residuals import Run, fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
