@@ -235,9 +235,9 @@ def limits(given: argparse.Namespace) -> Iterator[Row]:
         off, share = 100 * np.mean(found, axis=0), 100 * np.mean(inside, axis=0)
         for i, name in enumerate(problem.box.names):
             figure = f"95 % intervals that hold {name}"
-            yield at_least(way, figure, share[i], "%", low if judged else None)
             if judged:
-                yield at_most(way, figure, share[i], "%", high)
+                yield at_least(way, figure, share[i], "%", low)
+            yield at_most(way, figure, share[i], "%", high if judged else None)
             most = 3 * chance[i] if judged else None
             yield at_most(way, f"bias of {name}, absolute", abs(off[i]), "%", most)
             yield at_most(way, f"standard error of the bias of {name}", chance[i], "%")

@@ -202,7 +202,7 @@ def test_residuals_near_the_limit_are_not_tested():
         lambda p: igpe.IncrementalShooting().estimate(p, TRUTH),
         lambda p: igpe.Collocation().estimate(p, TRUTH),
         lambda p: igpe.design(p, TRUTH, times=[1.0, 2.0]),
-        lambda p: igpe.petab.write_petab(p, "/nowhere"),
+        lambda p: igpe.petab.to_petab(p, "/nowhere"),
     ],
 )
 def test_what_cannot_be_right_is_refused(use):

@@ -410,10 +410,12 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
     except (TypeError, ValueError):
         strange = table[name][pd.to_numeric(table[name], errors="coerce").isna()].dropna()
         shown = ", ".join(repr(entry) for entry in strange.unique()[:FEW])
+        is_limit = strange.astype(str).str.strip().str.startswith("<").any()
+        hint = " Limits of detection need sigma={...: igpe.losses.Censored(0.01)}." * bool(is_limit)
         raise DataError(
             f"Column '{name}' has entries that are not numbers: {shown}. Give numbers in the unit "
             "of the model (times since the start), leave missing ones empty, or leave the column "
-            "out with only=[...]."
+            f"out with only=[...].{hint}"
         ) from None
 
 
