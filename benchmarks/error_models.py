@@ -287,8 +287,14 @@ if __name__ == "__main__":
     command(
         __doc__,
         "Error models",
-        {"coverage": coverage, "bias": bias, "fits": fits, "conditions": conditions, "logs": logs,
-         "limits": limits},
+        {
+            "coverage": coverage,
+            "bias": bias,
+            "fits": fits,
+            "conditions": conditions,
+            "logs": logs,
+            "limits": limits,
+        },
         lambda parser: (
             parser.add_argument("--seeds", type=int, default=SEEDS),
             parser.add_argument("--quick", action="store_true"),

@@ -138,7 +138,10 @@ def _of_run(
     each, by_error = np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2, error / sigma**2
     if (limit := m.censored) is not None:
         residual, _ = below(error[limit] / sigma[limit])
-        each[limit], by_error[limit] = residual**2, mills(-error[limit] / sigma[limit]) / sigma[limit]
+        each[limit], by_error[limit] = (
+            residual**2,
+            mills(-error[limit] / sigma[limit]) / sigma[limit],
+        )
     value = float(np.sum(each) / 2)
     if not derivatives:
         return value, slope

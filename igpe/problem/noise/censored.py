@@ -62,4 +62,4 @@ def read_limits(table: pd.DataFrame, column: str) -> tuple["pd.Series[float]", F
         return table[column], np.full(len(table), np.nan)
     every = np.full(len(table), np.nan)
     every[below.to_numpy()] = limits.to_numpy(dtype=float)
-    return numbers.astype(float).where(~below, every), every
+    return numbers.astype(float).fillna(pd.Series(every, table.index)), every
