@@ -42,7 +42,7 @@ from igpe.problem.noise.sigma import (
     sigma_of,
     with_limits,
 )
-from igpe.problem.spectra import Spectra, with_spectral_times
+from igpe.problem.spectra import Spectra, check_spectra, with_spectral_times
 from igpe.problem.tables import (
     SOURCE,
     Data,
@@ -255,7 +255,7 @@ class Experiment(Suggesting):
         replicates: bool = False,
         spectra: Spectra | None = None,
     ) -> None:
-        _check_spectra(data, spectra)
+        check_spectra(data, spectra)
         if isinstance(inputs, list | tuple) and all(isinstance(n, str) for n in inputs):
             inputs = {n: n for n in inputs}
         check_kinds(name, only, start=start, inputs=inputs, units=units, columns=columns)
@@ -448,16 +448,6 @@ NOTHING = Measurements(
 )
 
 
-def _check_spectra(data: Any, spectra: Any) -> None:
-    if not isinstance(spectra, Spectra | None):
-        raise DataError(f"spectra is {shown(spectra)}; expected igpe.Spectra(frame).")
-    if data is None and spectra is None:
-        raise DataError(
-            "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra: "
-            "igpe.Experiment(spectra=igpe.Spectra(frame))."
-        )
-
-
 def read_experiments(
     data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
 ) -> list[Experiment]:
@@ -597,15 +587,8 @@ def _measurements(
         if name in in_logarithms_too:
             values[:, place] = logarithms(name, values[:, place])
     for name, model in censored(columns, sigma).items():
-        own = columns.index(name)
-        limit = model.limits(values[:, own], limits[name])
-        is_below[:, own] = ~np.isnan(limit)
-        values[:, own] = np.where(is_below[:, own], limit, values[:, own])
-        if (is_below[:, own] | np.isnan(values[:, own])).all():
-            raise DataError(
-                f"All values of '{name}' are below its limit of detection. igpe needs one that "
-                "is not, in each experiment. Leave the column out: only=[...]."
-            )
+        place = columns.index(name)
+        values[:, place], is_below[:, place] = model.read(name, values[:, place], limits[name])
     names = tuple(in_logarithms(n) if n in in_logarithms_too else n for n in columns)
     is_limit = is_below[row, column] if is_below.any() else None
     return Measurements(

@@ -574,3 +574,14 @@ def with_spectral_times(measurements: Any, spectra: Spectra | None) -> Any:
     times = np.union1d(measurements.times, spectra.times)
     row = np.searchsorted(times, measurements.times)[measurements.row]
     return replace(measurements, times=times, row=row)
+
+
+def check_spectra(data: Any, spectra: Any) -> None:
+    """Raise DataError unless an experiment has measurements or spectra."""
+    if not isinstance(spectra, Spectra | None):
+        raise DataError(f"spectra is {shown(spectra)}; expected igpe.Spectra(frame).")
+    if data is None and spectra is None:
+        raise DataError(
+            "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra: "
+            "igpe.Experiment(spectra=igpe.Spectra(frame))."
+        )

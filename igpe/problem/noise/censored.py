@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError
 from igpe.core.fields import Checked, Positive, Rule
 
@@ -33,14 +33,24 @@ class Censored(Checked):
     deviation: Positive
     below: Annotated[float | None, FINITE_OR_NONE] = None
 
-    def limits(self, values: FloatArray, cells: FloatArray) -> FloatArray:
-        """(n_rows,) limits of values that are below one, else NaN.
+    def read(
+        self, column: str, values: FloatArray, cells: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """(n_rows,) values, or limits of those that are below one; and whether they are.
 
-        cells  limits that cells such as "<0.05" gave, else NaN
+        cells   limits that cells such as "<0.05" gave, else NaN
+        raises  DataError if all are below their limits
         """
-        if self.below is None:
-            return cells
-        return np.where(np.isnan(cells) & (values <= self.below), self.below, cells)
+        limits = cells
+        if self.below is not None:
+            limits = np.where(np.isnan(cells) & (values <= self.below), self.below, cells)
+        is_below = ~np.isnan(limits)
+        if (is_below | np.isnan(values)).all():
+            raise DataError(
+                f"All values of '{column}' are below its limit of detection. igpe needs one that "
+                "is not, in each experiment. Leave the column out: only=[...]."
+            )
+        return np.where(is_below, limits, values), is_below
 
 
 def read_limits(table: pd.DataFrame, column: str) -> tuple["pd.Series[float]", FloatArray]:
