@@ -210,7 +210,7 @@ LIMIT, SPREAD = 0.15, 0.05  # of detection; standard deviation of the measuremen
 
 
 def limits(given: argparse.Namespace) -> Iterator[Row]:
-    """Coverage and bias with a limit of detection, below which 40 % of the values are."""
+    """Coverage and bias with a limit of detection, below which 62 % of x1 is."""
     case, draws = chain(), 20 if given.quick else DRAWS
     low, high = 100 * binom.ppf([0.0005, 0.9995], draws, 0.95) / draws
     ways: dict[str, tuple[Any, Callable[[pd.DataFrame], pd.DataFrame]]] = {
