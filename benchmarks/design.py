@@ -1,6 +1,6 @@
 """Designed experiments beside plain ones: how much surer are the parameters of urethane?
 
-    python benchmarks/design.py [plain] [freedoms] [designed] [simulated] [sequential]
+    python benchmarks/design.py [plain] [freedoms] [designed] [simulated] [sequential] [doe]
                                 [--starts N] [--repeat N] [--json FILE]
 
 Four experiments of 40 samples of nA, nB, nC and V within 8 h, eight parameters (Michalik, Chachuat
@@ -22,10 +22,17 @@ designed    the design with samples 0.1 h apart or more, and what it is worth
 simulated   the same simulated by plain differential equations at the true parameters: fitted with
             many random errors, and estimated once with `igpe.estimate`
 sequential  the plain experiments done, two more planned on what they tell, samples every 0.2 h
+doe         beside Pyomo.DoE, in one run, on its own two examples as they are installed: reactor
+            (a start value and eight temperatures) and Rooney and Biegler (a duration, after six
+            measurements). The criterion of both designs, log10 of the determinant of the
+            information about relative changes, is computed by formulas. Processor seconds are those
+            of this process and its programs, the first call included (median of --calls); of
+            Pyomo.DoE also without its solver, for POUNCE stands in where no IPOPT is installed
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+import resource
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -351,9 +358,152 @@ def sequential_rows(given: argparse.Namespace) -> Iterator[Row]:
     yield at_least(case, "smallest shrink of an error", float(plan.errors["ratio"].min()), "-", 1.0)
 
 
+CONTROL = np.arange(9) / 8  # when Pyomo's reactor changes its temperature
+REACTOR = {"A1": 84.79, "A2": 371.72, "E1": 7.78, "E2": 15.05}
+SIMPLE = {"asymptote": 15.0, "rate_constant": 0.5}
+SIMPLE_DATA = pd.DataFrame({"hour": [1, 2, 3, 4, 5, 7], "y": [8.3, 10.3, 19.0, 16.0, 15.6, 19.8]})
+TINY = 1e-30  # complex step
+
+
+class Example(NamedTuple):
+    """One of Pyomo.DoE's examples.
+
+    peer     returns its `DesignOfExperiments` after `run_doe`;  ours: igpe's plan
+    outputs  of parameters (complex) and a design's settings, in standard deviations
+    names    of the settings: those of Pyomo.DoE -> those of igpe
+    """
+
+    peer: Callable[[], Any]
+    ours: Callable[[], igpe.planning.Plan]
+    outputs: Callable[[Mapping[str, complex], np.ndarray], np.ndarray]
+    nominal: Mapping[str, float]
+    names: Mapping[str, str]
+
+
+def reactor() -> Example:
+    """A -> B -> C in a batch reactor, as in `reactor_example.py` and the `result.json` it reads."""
+    from pyomo.contrib.doe.examples.reactor_experiment import ReactorExperiment  # noqa: PLC0415
+
+    def posed() -> Any:
+        data = {
+            **REACTOR, "CA0": 5, "CB0": 0, "t_range": [0, 1], "CA_bounds": [1, 5],
+            "T_bounds": [300, 700],
+            "control_points": dict.fromkeys(CONTROL.tolist(), 300) | {0.0: 500},
+        }  # fmt: skip
+        return ReactorExperiment(data=data, nfe=10, ncp=3)
+
+    def outputs(values: Mapping[str, complex], settings: np.ndarray) -> np.ndarray:
+        start, temperatures = settings[0], settings[1:9]
+        a, b, rows = start + 0j, 0j, []
+        for temperature in temperatures:
+            rows.append([a, b, start - a - b])
+            k1, k2 = (
+                values[f"A{i}"] * np.exp(-values[f"E{i}"] * 1000 / (8.314 * temperature))
+                for i in (1, 2)
+            )
+            first, second = np.exp(-k1 / 8), np.exp(-k2 / 8)
+            a, b = a * first, b * second + a * k1 / (k2 - k1) * (first - second)
+        return np.array([*rows, [a, b, start - a - b]]).ravel() / 0.01
+
+    names = {"CA[0.0]": "CA(t0)"} | {f"T[{t}]": f"T at {t:g}" for t in CONTROL[:-1]}
+    return Example(
+        lambda: run_doe(posed(), scale_nominal_param_value=True),
+        lambda: igpe.design([posed()]), outputs, REACTOR, names,
+    )  # fmt: skip
+
+
+def rooney_biegler() -> Example:
+    """One measurement after six, as in `rooney_biegler_doe_example.py`."""
+    from pyomo.contrib.doe import DesignOfExperiments  # noqa: PLC0415
+    from pyomo.contrib.parmest.examples.rooney_biegler.rooney_biegler import (  # noqa: PLC0415
+        RooneyBieglerExperiment,
+    )
+
+    def posed() -> list[Any]:
+        rows = (row for _, row in SIMPLE_DATA.iterrows())
+        return [RooneyBieglerExperiment(data=r, theta=SIMPLE, measure_error=0.1) for r in rows]
+
+    def peer() -> Any:
+        each = [DesignOfExperiments(e, solver=ipopt()) for e in posed()]
+        return run_doe(posed()[0], prior_FIM=sum(one.compute_FIM() for one in each))
+
+    def outputs(values: Mapping[str, complex], settings: np.ndarray) -> np.ndarray:
+        hours = np.append(SIMPLE_DATA["hour"], settings[0])
+        return values["asymptote"] * (1 - np.exp(-values["rate_constant"] * hours)) / 0.1
+
+    return Example(peer, lambda: igpe.design(posed()), outputs, SIMPLE, {"hour": "hour"})
+
+
+def ipopt() -> Any:
+    """Pyomo.DoE's default solver, without MA57, which needs a licence."""
+    import pyomo.environ as pyo  # noqa: PLC0415
+
+    solver = pyo.SolverFactory("ipopt")
+    solver.options["max_iter"] = 3000
+    return solver
+
+
+def run_doe(experiment: Any, **options: Any) -> Any:
+    """Pyomo.DoE's optimal experiment with the settings of its examples."""
+    from pyomo.contrib.doe import DesignOfExperiments  # noqa: PLC0415
+
+    found = DesignOfExperiments(experiment, solver=ipopt(), **options)
+    found.run_doe()
+    return found
+
+
+def information(example: Example, settings: np.ndarray) -> float:
+    """log10 det of the information about relative changes of the parameters."""
+    columns = []
+    for name, value in example.nominal.items():
+        moved = {**example.nominal, name: value * (1 + 1j * TINY)}
+        columns.append(example.outputs(moved, settings).imag / TINY)
+    jacobian = np.array(columns).T
+    return float(np.linalg.slogdet(jacobian.T @ jacobian)[1] / np.log(10))
+
+
+def processor() -> float:
+    """Seconds of processor of this process and its finished programs."""
+    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def doe_rows(given: argparse.Namespace) -> Iterator[Row]:
+    """Criterion and time of both programs."""
+    from peers.parmests import _ipopt  # noqa: PLC0415 - a program of that name on the path
+
+    _ipopt()
+    for case, example in (("reactor", reactor()), ("Rooney and Biegler", rooney_biegler())):
+        seconds: dict[str, list[float]] = {"peer": [], "build": [], "ours": []}
+        for _ in range(given.calls):
+            begun = processor()
+            peer = example.peer()
+            between = processor()
+            plan = example.ours()
+            seconds["peer"].append(between - begun)
+            seconds["build"].append(peer.results["Build Time"])
+            seconds["ours"].append(processor() - between)
+        values = dict(
+            zip(peer.results["Experiment Design Names"], peer.results["Experiment Design"],
+                strict=True)
+        )  # fmt: skip
+        settings = plan.experiments[0].settings
+        theirs = information(example, np.array([float(values[n]) for n in example.names]))
+        ours = information(example, np.array([settings[n] for n in example.names.values()]))
+        median = {who: float(np.median(s)) for who, s in seconds.items()}
+        yield at_most(case, "Pyomo.DoE: log10 det of the information", theirs)
+        yield at_least(case, "igpe: log10 det of the information", ours, "-", theirs - 1e-4)
+        yield at_most(case, "Pyomo.DoE: processor time", median["peer"], "s")
+        yield at_most(case, "Pyomo.DoE: of that building the program (wall)", median["build"], "s")
+        yield at_most(case, "igpe: processor time", median["ours"], "s")
+        ratio = median["peer"] / median["ours"]
+        yield at_least(case, "Pyomo.DoE / igpe: processor time", ratio, "-", 10)
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     """How long to search, and how often to repeat."""
     parser.add_argument("--repeat", type=int, default=200, help="simulated repetitions")
+    parser.add_argument("--calls", type=int, default=3, help="of each program in doe")
     parser.add_argument("--starts", type=int, default=6, help="local searches of a design")
 
 
@@ -364,5 +514,6 @@ if __name__ == "__main__":
         "designed": designed_rows,
         "simulated": simulated_rows,
         "sequential": sequential_rows,
+        "doe": doe_rows,
     }
     command(__doc__, "Optimum experimental design", sections, options)
