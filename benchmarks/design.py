@@ -405,7 +405,7 @@ def reactor() -> Example:
             a, b = a * first, b * second + a * k1 / (k2 - k1) * (first - second)
         return np.array([*rows, [a, b, start - a - b]]).ravel() / 0.01
 
-    names = {"CA[0.0]": "CA(t0)"} | {f"T[{t}]": f"T at {t:g}" for t in CONTROL[:-1]}
+    names = {"CA[0]": "CA(t0)"} | {f"T[{t:g}]": f"T at {t:g}" for t in CONTROL[:-1]}
     return Example(
         lambda: run_doe(posed(), scale_nominal_param_value=True),
         lambda: igpe.design([posed()]), outputs, REACTOR, names,
