@@ -92,8 +92,11 @@ class DesignProblem:
     def as_before(self) -> FloatArray | None:
         """(n_choices,) the numbers of the template; None if it lacks one."""
         numbers: list[float] = []
+        pairs = zip(self.full.experiments, self.full.starts, strict=True)
+        fixed = next((s.fixed for e, s in pairs if e.name == self.template.name), {})
+        of_run = {**fixed, **self.template.inputs, **self.template.start}
         for name, variable in self.plan.free.items():
-            given = self.template.start.get(name, self.template.inputs.get(name))
+            given = of_run.get(name)
             if isinstance(given, Table):
                 numbers += [given.at(t) for t in variable.breaks or (self.plan.conditions.begin,)]
             elif is_finite(given):

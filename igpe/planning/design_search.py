@@ -126,10 +126,10 @@ class DesignSearch:
         if not self.posed.plan.choices:
             only = self._sampled(np.zeros(0), thorough=True)
             return None if only is None else BestDesign(*only, ())
-        pool = self._pool(first)
+        pool, is_given = self._pool(first)
         if not pool:
             return None
-        begins, complete = self._begins(pool), True
+        begins, complete = self._begins(pool, is_given=is_given), True
         designs: list[tuple[FloatArray, SampleChoice]] = []
         try:
             designs += (one for one in map(self._improved, begins) if one is not None)
@@ -172,8 +172,13 @@ class DesignSearch:
         plan = self.posed.plan
         return np.asarray(plan.lower + np.clip(cube, 0.0, 1.0) * plan.width)
 
-    def _pool(self, first: FloatArray | None) -> list[tuple[FloatArray, list[FloatArray]]]:
-        """Random experiments in the unit cube that can be integrated, with their rows."""
+    def _pool(
+        self, first: FloatArray | None
+    ) -> tuple[list[tuple[FloatArray, list[FloatArray]]], bool]:
+        """Random experiments in the unit cube that can be integrated, with their rows.
+
+        And whether they begin with `first`.
+        """
         plan, (steep, steepest) = self.posed.plan, self.posed.plan.steepness
         sampler = qmc.Sobol(len(plan.choices), rng=np.random.default_rng(self.seed))
         cubes = list(sampler.random_base2(int(np.log2(max(self.pool, 2)))))
@@ -189,10 +194,16 @@ class DesignSearch:
             known = [r for r in rows if r is not None]
             if len(known) == len(rows):
                 pool.append((cube, known))
-        return pool
+        return pool, first is not None and bool(pool) and pool[0][0] is cubes[0]
 
-    def _begins(self, pool: list[tuple[FloatArray, list[FloatArray]]]) -> list[FloatArray]:
-        """Experiments of the pool that tell most together: of all, then of random halves."""
+    def _begins(
+        self, pool: list[tuple[FloatArray, list[FloatArray]]], *, is_given: bool
+    ) -> list[FloatArray]:
+        """Experiments of the pool that tell most together: of all, then of random halves.
+
+        is_given  whether the first of the pool is what was run before: one search begins with it,
+                  so that a design is never worse than a local search from there
+        """
         rng, weights = np.random.default_rng(self.seed), self._even()[0]
         tables = [np.array(rows) for rows in zip(*(rows for _, rows in pool), strict=True)]
         gained = [np.einsum("ntmrp,tm,ntmrq->npq", rows, weights, rows) for rows in tables]
@@ -200,17 +211,21 @@ class DesignSearch:
         groups = [np.arange(len(pool)), *halves[1:]]
         cubes = np.array([cube for cube, _ in pool])
         choices = {self._greedy(gained, group) for group in groups}
+        if is_given:
+            choices.add(self._greedy(gained, groups[0], first=0))
         return [cubes[list(members)].ravel() for members in sorted(choices)]
 
-    def _greedy(self, gained: list[FloatArray], group: IntArray) -> tuple[int, ...]:
-        """One experiment after the other, the one that adds most."""
-        now, taken = list(self.known), []
+    def _greedy(
+        self, gained: list[FloatArray], group: IntArray, first: int | None = None
+    ) -> tuple[int, ...]:
+        """One experiment after the other, the one that adds most; `first` may be given."""
+        now, taken = list(self.known), list[int]()
         for e in range(self.count):
             added = [self.posed.space.full(g[group], e) for g in gained]
             values = self.posed.judge.together([
                 self.posed.judge(f + a) for f, a in zip(now, added, strict=True)
             ])
-            best = int(values.argmax())
+            best = int(values.argmax()) if first is None or taken else first
             taken.append(int(group[best]))
             now = [f + a[best] for f, a in zip(now, added, strict=True)]
         return tuple(taken)
