@@ -68,6 +68,8 @@ def test_one_search_begins_with_the_inputs_of_the_model():
     plan = igpe.design([reactor()])
     assert plan.after <= 0.00389
     assert plan.experiments[0].settings["T at 0"] > 400
+    poor = dict.fromkeys(CONTROL.tolist(), 301) | {0.0: 300}
+    assert len(igpe.design([reactor(control_points=poor)], pool=32, starts=1).starts) == 2
 
 
 def test_inputs_without_bounds_are_refused():
