@@ -30,6 +30,12 @@ doe         beside Pyomo.DoE, in one run, on its own two examples as they are in
             Pyomo.DoE also without its solver, for POUNCE stands in where no IPOPT is installed
 """
 
+# ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
+import os
+
+for _library in ("OPENBLAS", "OMP", "MKL"):  # threads that wait would count as processor time
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
+
 import argparse
 import resource
 from collections.abc import Callable, Iterator, Mapping
