@@ -203,9 +203,7 @@ def with_information(problem: Problem, at: Linearised) -> Linearised:
 
 def censored_rows(problem: Problem, at: Linearised) -> BoolArray:
     """(m,) which residuals are of values below a limit; behind the measurements' are priors."""
-    each = (e.measurements for e in problem.experiments)
-    own = [np.zeros(len(m.value), dtype=bool) if m.censored is None else m.censored for m in each]
-    rows = np.concatenate(own)
+    rows = np.concatenate([e.measurements.is_limit for e in problem.experiments])
     return np.concatenate([rows, np.zeros(len(at.residual) - len(rows), dtype=bool)])
 
 

@@ -445,9 +445,9 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
 
 def _limits(problem: Problem) -> "pd.Series[float]":
     """Quantity -> its largest limit of detection, where some value is below one."""
-    runs = [e.measurements for e in problem.experiments if e.measurements.censored is not None]
-    names = np.concatenate([np.array(m.names, dtype=object)[m.column[m.censored]] for m in runs])
-    return pd.Series(np.concatenate([m.value[m.censored] for m in runs])).groupby(names).max()
+    runs = [e.measurements for e in problem.experiments]
+    names = np.concatenate([np.array(m.names, dtype=object)[m.column[m.is_limit]] for m in runs])
+    return pd.Series(np.concatenate([m.value[m.is_limit] for m in runs])).groupby(names).max()
 
 
 def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:

@@ -172,6 +172,11 @@ class Measurements:
     censored: BoolArray | None = None
 
     @property
+    def is_limit(self) -> BoolArray:
+        """(n,) which values are limits."""
+        return np.zeros(len(self.value), bool) if self.censored is None else self.censored
+
+    @property
     def known(self) -> "Measurements":
         """Those that are not censored."""
         return self if self.censored is None else self.where(~self.censored)
@@ -183,10 +188,7 @@ class Measurements:
         return replace(self, **{n: v[kept] for n, v in own.items() if v is not None})
 
     def of(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Times, values and standard deviations of one measured quantity, replicates in a row.
-
-        Censored values are left out.
-        """
+        """Times, values, standard deviations of one quantity, replicates in a row; no limits."""
         m = self.known
         mine = m.column == m.names.index(name)
         return m.times[m.row[mine]], m.value[mine], m.sigma[mine]

@@ -93,7 +93,7 @@ def with_findings(
     held, order, begin = np.isnan(np.diag(result.covariance)), [], 0
     for m in (e.measurements for e in problem.experiments):
         own = np.lexsort((m.times[m.row], m.column))
-        order.append(begin + (own if m.censored is None else own[~m.censored[own]]))
+        order.append(begin + (own[~m.is_limit[own]]))
         begin += len(m.value)
     # the result's points are sorted by experiment, column and time; priors come last
     rows = np.concatenate([*order, np.arange(begin, len(at.residual))])

@@ -99,7 +99,7 @@ def likelihood(
               problem is not plain least squares, EstimationFailed if it cannot be integrated there
     """
     require_plain(problem, "The likelihood by shooting", constraints_too=True, spectra_too=False)
-    require_known_sigma(problem, "The likelihood by shooting", censored_too=False)
+    require_known_sigma(problem, "The likelihood by shooting")
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values, estimate)
     start = problem.box.clip(problem.box.vector(values))

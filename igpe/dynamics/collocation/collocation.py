@@ -33,6 +33,7 @@ from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.shooting.base import (
     Profile,
     is_plain,
+    refuse_censored,
     require_known_sigma,
     require_numbers,
     require_plain,
@@ -130,6 +131,7 @@ class Collocation(Checked):
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
         require_smooth_and_normal(problem, "Collocation")
         require_known_sigma(problem, "Collocation")
+        refuse_censored(problem, "Collocation")
         require_numbers(problem, "Collocation.estimate_each")
         guesses = list(profiles_of) or [()] * len(starts)
         return _Correction(self, problem, starts, guesses).estimates() if starts else []

@@ -33,7 +33,7 @@ COMPILERS = ("cc", "gcc", "clang")
 SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 UNUSED = 90 * 86_400.0  # s after which a library that nobody used is removed from the cache
 MOST_KEPT = 500  # libraries
-LONG = 10.0  # s after which users are told what they wait for
+LONG = 10.0  # s after which progress says what a call waits for
 HUNG = 1_800.0  # s after which a compiler hangs: the longest text it is given takes half a minute
 
 
@@ -139,26 +139,33 @@ def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
 def _ran(words: list[str]) -> "subprocess.CompletedProcess[bytes]":
     """A command that ended; one that hangs, or is left, ends with all that it started.
 
-    Users are told of it after `LONG`.
-
     raises TimeoutExpired after `HUNG`
     """
-    pipe, began = subprocess.PIPE, time.perf_counter()
+    pipe = subprocess.PIPE
     with subprocess.Popen(words, stdout=pipe, stderr=pipe, start_new_session=True) as process:
         try:
-            with suppress(subprocess.TimeoutExpired):
-                said = process.communicate(timeout=min(LONG, HUNG))
-                return subprocess.CompletedProcess(words, process.returncode, *said)
-            say(WAITS)
-            said = process.communicate(timeout=HUNG)
+            said = _output(process)
         except BaseException:
             if hasattr(os, "killpg"):  # not on Windows
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             raise
-    say(f"The C compiler took {time.perf_counter() - began:.0f} s.")
     return subprocess.CompletedProcess(words, process.returncode, *said)
+
+
+def _output(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+    """Output and errors of a compiler; users hear of one that takes long.
+
+    raises TimeoutExpired after `HUNG`
+    """
+    began = time.perf_counter()
+    with suppress(subprocess.TimeoutExpired):
+        return process.communicate(timeout=min(LONG, HUNG))
+    say(WAITS)
+    said = process.communicate(timeout=HUNG)
+    say(f"The C compiler took {time.perf_counter() - began:.0f} s.")
+    return said
 
 
 def _verified(library: Path, wanted: str) -> ctypes.CDLL:

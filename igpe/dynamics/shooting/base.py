@@ -220,9 +220,8 @@ def refuse_spectra(problem: Problem, method: str) -> None:
     """
     if problem.has_spectra:
         raise Unsupported(
-            f"{method} does not support spectra, whose unknown pure spectra must be "
-            "eliminated. Use "
-            "igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
+            f"{method} does not support spectra, whose unknown pure spectra must be eliminated. "
+            "Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
         )
 
 
@@ -239,10 +238,9 @@ def require_numbers(problem: Problem, method: str) -> None:
         )
 
 
-def require_known_sigma(problem: Problem, method: str, *, censored_too: bool = True) -> None:
+def require_known_sigma(problem: Problem, method: str) -> None:
     """Refuse standard deviations that are estimated where sums of squares are minimised.
 
-    censored_too  whether values below a limit of detection are refused as well
     raises  Unsupported, naming the way out
     """
     if problem.sigma_estimated:
@@ -252,8 +250,6 @@ def require_known_sigma(problem: Problem, method: str, *, censored_too: bool = T
             "igpe.search.IteratedSearch, which "
             "maximise the likelihood, or give standard deviations as numbers."
         )
-    if censored_too:
-        refuse_censored(problem, method)
 
 
 def refuse_censored(problem: Problem, method: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import IgpeError, Unsupported
 from igpe.dynamics.shooting.base import (
+    refuse_censored,
     require_bounds,
     require_known_sigma,
     require_numbers,
@@ -108,7 +109,7 @@ def posed(problem: Problem) -> Dynamic:
     """
     require_plain(problem, "igpe.certify", constraints_too=True)
     require_smooth_and_normal(problem, "igpe.certify")
-    for require in (require_known_sigma, require_numbers, require_bounds):
+    for require in (require_known_sigma, refuse_censored, require_numbers, require_bounds):
         require(problem, "igpe.certify")
     runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))
     box = problem.box

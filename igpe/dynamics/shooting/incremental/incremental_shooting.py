@@ -33,6 +33,7 @@ from igpe.dynamics.shooting.base import (
     Profile,
     in_deviations,
     limited,
+    refuse_censored,
     remarks,
     require_known_sigma,
     require_numbers,
@@ -126,6 +127,7 @@ class IncrementalShooting(Checked):
         """
         require_plain(problem, "IncrementalShooting", constraints_too=True)
         require_known_sigma(problem, "IncrementalShooting")
+        refuse_censored(problem, "IncrementalShooting")
         require_numbers(problem, "IncrementalShooting.prepare")
         exact, rough = self.integrator, self.integrator
         if self.robust:
