@@ -132,6 +132,20 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
             f"There is no profile of '{name}'; there are {[p.name for p in self.profiles]}."
         )
 
+    def range_of(self, name: str) -> tuple[float, float]:
+        """Smallest and largest value of an unknown along all profiles, up to their ends.
+
+        An interval of the unknown holds at least these values, whether it has a profile or not.
+        """
+        place = self.names.index(name)
+        allowed = self.objective + self.rise
+        values = [self.parameters[name]]
+        for one in self.profiles:
+            along = one.others[:, place]
+            values += along[one.costs <= allowed].tolist()
+            values += np.interp([one.lower, one.upper], one.values, along).tolist()
+        return min(values), max(values)
+
     def to_frame(self) -> pd.DataFrame:
         """One row for each profile: estimate, its interval, the linearised one, unit, remark."""
         rows = [
@@ -335,33 +349,34 @@ def profile(
         if not again:
             break
         values = there
-    profiles = _widened([p for one in single for p in one.profiles], single[0])
+    profiles = tuple(p for one in single for p in one.profiles)
+    made = _with_ranges(replace(single[0], profiles=profiles))
     lost = [n for n in requested if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
     return replace(
-        single[0],
-        profiles=profiles,
+        made,
         integrations=integrations,
         seconds=time.perf_counter() - started,
-        notes=(*notes, *sentences(profiles)),
+        notes=(*notes, *sentences(made.profiles)),
         complete=complete,
     )
 
 
-def _widened(made: Sequence[ParameterProfile], base: Profiles) -> tuple[ParameterProfile, ...]:
+def widened(interval: tuple[float, float], by: tuple[float, float]) -> tuple[float, float]:
+    """The interval with the values of another one, unless only rounding sets them apart."""
+    (lower, upper), (low, high) = interval, by
+    slack = WIDER * (upper - lower)
+    return low if low < lower - slack else lower, high if high > upper + slack else upper
+
+
+def _with_ranges(made: Profiles) -> Profiles:
     """The profiles, their intervals widened to what the others show to be well explained."""
-    points = [p.others[p.costs <= base.objective + base.rise] for p in made]
-    values = np.vstack(points)
-    widened = []
-    for one in made:
-        here = values[:, base.names.index(one.name)]
-        low, high = here.min(initial=one.lower), here.max(initial=one.upper)
-        slack = WIDER * (one.upper - one.lower)
-        lower = float(low) if low < one.lower - slack else one.lower
-        upper = float(high) if high > one.upper + slack else one.upper
-        widened.append(replace(one, lower=lower, upper=upper))
-    return tuple(widened)
+    profiles = []
+    for one in made.profiles:
+        lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
+        profiles.append(replace(one, lower=lower, upper=upper))
+    return replace(made, profiles=tuple(profiles))
 
 
 def _rows(
