@@ -134,7 +134,7 @@ def peers() -> Iterator[str]:
     yield "|---" * (len(several) + 1) + "|"
     for case in cases:
         yield f"| {case} | {' | '.join(_share(runs, case, p) for p in several)} |"
-    yield "\nRatios to igpe's time, medians; a problem whose optimum a method misses enters as infinite:\n"
+    yield "\nMedian ratios to igpe's time (infinite where a method misses the optimum):\n"
     yield "| | of all | of all with preparing |"
     yield "|---|---|---|"
     yield from (_together(runs, cases, p) for p in several)
