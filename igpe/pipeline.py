@@ -67,17 +67,17 @@ from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend
 
 UNCORRECTED = (
-    "It was interrupted before step 5, so that these are the values of steps 3 and 4; errors and "
-    "intervals are only a hint."
+    "The estimate was interrupted before step 5, so these are the values of steps 3 and 4; "
+    "errors and intervals are only a rough indication."
 )
 CUT_SHORT = (
-    "It was interrupted in step 5: the values are the best so far and may not be an optimum; "
-    "errors and intervals are only a hint."
+    "The estimate was interrupted in step 5: the values are the best so far and may not be an "
+    "optimum; errors and intervals are only a rough indication."
 )
 LATE = 2.0  # s after an interrupt: an answer that comes later says why
 SLOW = (
-    "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
-    "tables."
+    "The result came {:.1f} s after the interrupt, because its integrations, errors and "
+    "tables took this time."
 )
 SUBSPACE = "the subspace of the spectra's leading singular vectors"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
@@ -248,7 +248,7 @@ def _is_refuted(result: Result) -> bool:
 def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
     if stopped():
         return steps
-    with clock.step("other optima", "Other optima that explain the data alike"):
+    with clock.step("other optima", "Other optima that explain the data equally well"):
         return with_other_optima(steps, settings)
 
 
@@ -462,8 +462,8 @@ def _refined_best(
             paths = [_shared(path, first, best.estimate, problem.box) for path in paths]
     if best is None:
         raise EstimationFailed(
-            f"None of the {len(paths)} candidates could be corrected on the dynamics, and shooting "
-            f"cannot integrate the model at any of them; the first ended so: {first.status.value} "
+            f"Step 5 could not correct any of the {len(paths)} candidates, and shooting cannot "
+            f"integrate the model at any of them. The first ended with: {first.status.value} "
             "Check the bounds and the start values, and simulate the model at plausible "
             "parameters: igpe.simulate(problem, {...}).",
             first.status,

@@ -317,7 +317,7 @@ def test_certify_does_not_go_on_after_its_search(monkeypatch):
 
 def test_an_interrupt_without_an_answer_says_so(monkeypatch):
     interrupting(monkeypatch, pipeline, "analyse_any", 1)
-    with pytest.raises(KeyboardInterrupt, match="before there was anything to return"):
+    with pytest.raises(KeyboardInterrupt, match="before any result was available"):
         igpe.estimate(CASE.problem(0.02, 1))
 
 

@@ -474,7 +474,7 @@ def test_no_file_of_others_is_replaced(chain, tmp_path):
     path = tmp_path / "notes.json"
     path.write_text('{"mine": 1}', encoding="utf-8")
     for write in (chain.to_json, chain.report):
-        with pytest.raises(igpe.errors.DataError, match="is there already"):
+        with pytest.raises(igpe.errors.DataError, match="exists already"):
             write(path)
     assert path.read_text(encoding="utf-8") == '{"mine": 1}'
 

@@ -105,9 +105,9 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
     negative = {n: v for n, v in states.items() if v < 0} or states
     where = ", ".join(f"{n} = {v:.3g}" for n, v in [*negative.items()][:MOST_STATES])
     return (
-        f" Straight on from there the states reach {where} by time {time:g}, where the slope of "
-        f"'{name}' has no finite value: a root, a logarithm and a broken power of a negative "
-        "number have none."
+        f" By linear extrapolation, the states reach {where} by time {time:g}, where the slope "
+        f"of '{name}' has no finite value. Roots, logarithms and fractional powers of negative "
+        "numbers are undefined."
     )
 
 

@@ -122,7 +122,7 @@ class Comparison(Shown):
         return Plot([ax])
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
-        ended = [] if self.complete else ["Interrupted: not all runs were made."]
+        ended = [] if self.complete else ["Interrupted before all runs were finished."]
         best = f"Best objective {self.best:.8g}."
         if not np.isfinite(self.best):
             best = "No run reached an optimum. Give bounds, or starts nearer to the optimum."
@@ -388,7 +388,8 @@ def _require_true(
     again = estimator.estimate(problem, best.parameters).objective
     if not is_true(again):
         raise DataError(
-            f"The store '{store}' says that a start reached the objective {best.objective:.6g}, "
-            f"but from its parameters {again:.6g} is reached. The file was changed, or the problem "
-            "reads something that was. Remove the file to do all starts again."
+            f"According to the store '{store}', a start reached the objective "
+            f"{best.objective:.6g}, but its parameters give {again:.6g}. The file was changed, "
+            "or the problem depends on something that was changed. Remove the file to repeat "
+            "all starts."
         )

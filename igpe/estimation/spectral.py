@@ -49,8 +49,8 @@ SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrumen
 TOO_FEW = "No absorbing species has enough times, and standard deviations are not known."
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
-    "{name}, unmixed from the spectra: {says} ({p}). The model misses something, or another "
-    "species absorbs."
+    "{name}, computed from the spectra: {says} ({p}). The model is incomplete, or "
+    "another species absorbs."
 )
 TOO_LARGE = (
     "The spectra's residuals are larger than sigma explains ({p}): a wrong model, an absorbing "
@@ -159,10 +159,10 @@ def _moved_by_sign(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iter
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "That spectra are non-negative moved "
-            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors: where spectra are "
-            "zero at many wavelengths it biases estimates, and intervals take no account of that. "
-            "Compare with nonnegative=False."
+            "The non-negativity of the spectra moved "
+            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. Where spectra "
+            "are zero at many wavelengths, this biases estimates, and the intervals do not "
+            "include the bias. Compare with nonnegative=False."
         )
 
 

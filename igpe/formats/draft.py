@@ -199,7 +199,7 @@ def draft(
         sentence = f"The model: {', '.join(reactions)}, by mass action{thermal}."
     else:
         fields, starts = _by_equations(book, begin, fastest)
-        sentence = "The equations only stand in for yours: write these into the function model()."
+        sentence = "The equations are placeholders: write yours into the function model()."
     read = _call("igpe.read_workbook", _reading(book, options), "    ")
     given = _call("experiments", _arguments(book, begin, fields["builder"]), "    ")
     fields |= {"begin": begin, "experiments": f"{read}.{given}"}

@@ -142,7 +142,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
 def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     """Why there is no plan: what the best one leaves open, in the first scenario that does."""
     open_ = next(one for one in each if len(one.lost))
-    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be told apart."
+    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be distinguished."
     kind = type(posed.criterion).__name__
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
@@ -172,7 +172,7 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
         parts.sort()
         moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
         lines.append(
-            f"Not estimable: a change of {' together with '.join(moves)} changes no measurement."
+            f"Not estimable: no measurement depends on a change of {' together with '.join(moves)}."
         )
     return lines
 
@@ -202,21 +202,21 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
 
 def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     kept = constraints(posed.full)
-    notes = [f"The plan takes no account of the model's constraints {kept}."] if kept else []
+    notes = [f"The plan ignores the model's constraints {kept}."] if kept else []
     models = [(n, d) for n, d in posed.noise.items() if isinstance(d, NoiseModel)]
     shares = [n for n, model in models if not model.deviation(np.zeros(1)).any()]
     sizes = {n: courses.loc[courses["name"] == n, "predicted"].abs() for n in shares}
     if traces := [n for n, size in sizes.items() if size.min() < TRACE * size.max()]:
         notes.append(
-            f"The errors of {traces} are a share of their values, however small, and some planned "
-            f"ones are below {TRACE:g} of the largest: the plan counts on exact traces. Say how "
-            "exact they are at best: igpe.Noise(absolute=..., relative=...)."
+            f"The errors of {traces} are purely relative, and some planned values are below "
+            f"{TRACE:g} of the largest, so the plan assumes very precise measurements of small "
+            "values. Give the smallest possible error: igpe.Noise(absolute=..., relative=...)."
         )
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
-        f"The error of '{n}' counts relative to {size:.4g}, a hundredth of its range, as its value "
-        f"{posed.values[n]:.4g} is nearer to 0. sizes={{{n!r}: ...}} sets something else."
+        f"The error of '{n}' is relative to {size:.4g}, a hundredth of its range, because its "
+        f"value {posed.values[n]:.4g} is closer to 0. sizes={{{n!r}: ...}} sets something else."
         for n, size in near.items()
         if n in posed.plan.shared
     ]

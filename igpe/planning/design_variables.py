@@ -310,9 +310,9 @@ def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
     if np.ptp(share) <= SAME * share.max():
         return Noise(relative=float(np.median(share)))
     raise ProblemError(
-        f"The standard deviations of '{name}' are neither all the same nor one share of the "
-        "values; say how exact it will be measured: "
-        f"measure={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
+        f"The standard deviations of '{name}' are neither constant nor proportional to the "
+        f"values; give the measurement error: measure={{'{name}': igpe.Noise(absolute=..., "
+        "relative=...)}."
     )
 
 
@@ -336,7 +336,7 @@ def read_noise(
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
-                f"measure names '{name}', which is nothing that varies with time in the model; it "
+                f"measure names '{name}', which is not a quantity over time of the model; it "
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):

@@ -243,7 +243,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
             f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
-            return f"{said} Nothing is proven of the choice of samples."
+            return f"{said} The choice of samples has no proved bound."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
             f"{said} With these settings no other allowed choice of samples is better"

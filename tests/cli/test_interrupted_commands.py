@@ -115,7 +115,7 @@ def test_compare_keeps_the_finished_runs(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "Interrupted: not all runs were made." in out
+    assert "Interrupted before all runs were finished." in out
     stored = json.loads((tmp_path / "a.json").read_text())
     assert 0 < len(stored["runs"]["start"]) < 20000
     assert not stored["complete"]

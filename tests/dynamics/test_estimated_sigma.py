@@ -166,7 +166,7 @@ REFUSED = [
     (
         lambda: igpe.estimate(problem(loss=igpe.losses.Huber())),
         igpe.errors.Unsupported,
-        "do not go together",
+        "cannot be combined with",
     ),
     (
         lambda: igpe.estimate(posed_with({"A": SD}, tied)),

@@ -286,7 +286,7 @@ REFUSED = {
     ),
     "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady names"),
     "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady holds"),
-    "steady of switches": (lambda: posed(steady=True), Unsupported, "starts steady, but"),
+    "steady of switches": (lambda: posed(steady=True), Unsupported, "has a steady start, but"),
 }
 
 

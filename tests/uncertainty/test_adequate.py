@@ -200,7 +200,7 @@ def test_a_robust_fit_that_is_wrong_is_searched_for_again():
     result = igpe.estimate(robustly(decays({"a": 0.5, "b": 0.52}, noise=0.01)))
     assert result.adequacy.lacks
     assert "lack of fit" in result.verdict["fit"]
-    assert any("nothing better was met" in note for note in result.notes)
+    assert any("found no better fit" in note for note in result.notes)
 
 
 def test_too_many_outliers_are_lack_of_fit():

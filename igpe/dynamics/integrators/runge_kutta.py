@@ -499,7 +499,7 @@ class RungeKuttaIntervals(Intervals):
             f"No step is small enough {when}.",
             "There was not enough memory for the integration.",
             NO_START,
-            "An interval before this one broke down.",
+            "The integration failed in an earlier interval.",
             method.too_late(when) if self._clock.late else interrupted,
         )[ended]
 

@@ -207,7 +207,7 @@ def missing(found: Sequence[Estimate]) -> tuple[str, ...]:
     lost = [e for e in found if e.status in UNANSWERED]
     if not lost:
         return ()
-    return (f"{len(lost)} of {len(found)} searches gave no answer; {' '.join(lost[0].notes)}",)
+    return (f"{len(lost)} of {len(found)} searches gave no result; {' '.join(lost[0].notes)}",)
 
 
 def _told(outcome: ItemOutcome, names: Sequence[str]) -> tuple[Estimate, tuple[float, float]]:

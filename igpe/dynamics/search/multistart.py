@@ -111,7 +111,7 @@ class MultiStart(Checked):
             if tried.x is not None and tried.at is not None:
                 best.look_at(tried.x, tried.at)
             fit = shooting.residuals.best_fit()
-            said = "best of the trials; no search was finished"
+            said = "best of the trials; no search finished"
             return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
 
     def _concluded(self, problem: Problem, runs: Iterator[Run], began: float) -> Estimate:

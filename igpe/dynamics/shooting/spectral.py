@@ -160,7 +160,7 @@ def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spe
         w = first.wavelengths
         if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
             raise ProblemError(
-                f"The wavelengths of {here} differ, so no spectra can be shared. {apart}"
+                f"The wavelengths of {here} differ, so they cannot share spectra. {apart}"
             )
         if options[0] != options[1]:
             raise ProblemError(

@@ -58,8 +58,9 @@ def read_jumps(
         trigger, at = None, None if event.at is None else value(event.at, number)
         if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
-                f"when of event {number} is no comparison of two sides that move. Write one, such "
-                "as when=lambda m, t: m.V[t] >= 2.0; for several conditions give several events."
+                f"when of event {number} is not a comparison of quantities that change. Write "
+                "one, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions give "
+                "several events."
             )
         delay, is_after = value(event.delay, number), event.measured == "after"
         gap, closed = trigger or (None, True)

@@ -58,8 +58,8 @@ class Deactivation:
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         if not (given is None or (is_list and all(is_number(k) for k in given))):
             raise ModelError(
-                f"Deactivation's reactions are {shown(given)}; give their numbers, 1 for the "
-                "first: reactions=[1, 3]."
+                f"Deactivation has reactions={shown(given)}; give the numbers of reactions, "
+                "counted from 1: reactions=[1, 3]."
             )
         object.__setattr__(self, "reactions", None if given is None else tuple(given))
 

@@ -81,8 +81,8 @@ class HeatBalance:
         require_constant("HeatBalance's exchange", self.exchange)
         if (self.jacket is None) != (self.exchange == 0.0):
             raise ModelError(
-                f"HeatBalance has exchange={self.exchange!r} and jacket={shown(self.jacket)}; give "
-                "both, exchange='UA' and jacket='T_j', or none of them."
+                f"HeatBalance has exchange={self.exchange!r} and jacket={shown(self.jacket)}; "
+                "give both, exchange='UA' and jacket='T_j', or neither."
             )
         for role in ("jacket", "feed"):
             given = getattr(self, role)

@@ -87,7 +87,7 @@ def _side(part: str, text: str) -> dict[str, Fraction]:
         if match is None:
             raise ModelError(
                 f"'{term}' in the reaction '{text}' is not a species; expected a name of "
-                "letters, digits and underscores, a coefficient before it if it is not 1."
+                "letters, digits and underscores, with a coefficient in front if it is not 1."
             )
         try:
             count = Fraction(match["count"] or "1")
@@ -95,8 +95,8 @@ def _side(part: str, text: str) -> dict[str, Fraction]:
             count = Fraction(0)
         if not 0 < count <= MOST:
             raise ModelError(
-                f"'{term}' in the reaction '{text}' needs a coefficient above 0, and up to "
-                f"{MOST}; leave out what does not react."
+                f"'{term}' in the reaction '{text}' needs a coefficient above 0 and at most "
+                f"{MOST}; omit species that do not react."
             )
         species[match["name"]] = species.get(match["name"], Fraction(0)) + count
     return species
@@ -182,18 +182,18 @@ class RateLaw:
         if equation.reversible and not returns:
             remedy = f"give {back}=..., or write" if back else "write"
             raise ModelError(
-                f"{kind} goes one way only, but the reaction is written with <->; {remedy} two "
+                f"{kind} is irreversible, but the reaction is written with <->; {remedy} two "
                 "reactions with ->, or give an OwnLaw."
             )
         if returns and not equation.reversible:
-            raise ModelError(f"{kind} has {back}=..., so the reaction goes back; write <->.")
+            raise ModelError(f"{kind} has {back}=..., so the reaction is reversible; write <->.")
 
     def _require_one_each(self, equation: Equation) -> None:
         sides = (equation.left, equation.right)
         if any(list(side.values()) != [1] for side in sides):
             raise ModelError(
-                f"{type(self).__name__} goes back only from one product to one substrate, as in "
-                "'S <-> P'; give an OwnLaw."
+                f"{type(self).__name__} is reversible only with one product and one substrate, "
+                "as in 'S <-> P'; give an OwnLaw."
             )
 
     def _only(self, equation: Equation, role: str = "", *, right: bool = False) -> str:
@@ -239,9 +239,9 @@ class MassAction(RateLaw):
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
-                f"A {'reversible' if equation.reversible else 'one-way'} reaction by mass action "
-                f"has {count} constants of the way back. With <-> give one, backward=... or "
-                "equilibrium=...; with -> none."
+                f"A {'reversible' if equation.reversible else 'one-way'} mass action reaction "
+                f"has {count} constants for the reverse direction. Give one with <-> "
+                "(backward=... or equilibrium=...) and none with ->."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:

@@ -44,7 +44,7 @@ def networks(
     texts = [r.text for r in every]
     twice = sorted({t for t in texts if texts.count(t) > 1})
     if twice:
-        raise ModelError(f"The reactions {twice} are listed twice; networks choose each once.")
+        raise ModelError(f"The reactions {twice} are listed twice; list each reaction once.")
     _check(every, at_least, at_most, present, always)
     bounds = settings.pop("bounds", {})
     reactor(every, bounds=bounds, **settings)  # refuses what suits none of them
@@ -58,13 +58,14 @@ def networks(
         if len(chosen) > MOST:
             raise ModelError(
                 f"There are more than {MOST} networks of {at_least} to {at_most} of these "
-                f"{len(every)} reactions. Allow fewer reactions (at_most=...), or name some that "
-                "every network has (always=...)."
+                f"{len(every)} reactions. Allow fewer reactions (at_most=...), or name "
+                "reactions that every network contains (always=...)."
             )
     if not chosen:
         raise ModelError(
-            f"No network of {at_least} to {at_most} of these reactions is connected and can run "
-            f"from {list(present)}. Allow more reactions, or name more species in present=..."
+            f"No network of {at_least} to {at_most} of these reactions is connected and can "
+            f"start from {list(present)}. Allow more reactions, or name more species in "
+            "present=..."
         )
     return chosen
 

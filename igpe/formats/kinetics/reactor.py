@@ -94,7 +94,7 @@ class Units:
             )
         except Exception as error:
             raise ModelError(
-                f"Heats are by mol, but the reactor's amount is '{self.amount}'; give "
+                f"Heats are per mol, but the reactor's amount is '{self.amount}'; give "
                 "Units(amount='mol', ...)."
             ) from error
 
@@ -164,8 +164,9 @@ class Reactor:
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise ModelError(
-                f"The names {twice} mean two things in this reactor (species, parameters, inputs, "
-                "rates r1, r2, ..., time t, temperature T share their names); rename one of them."
+                f"The names {twice} have two meanings in this reactor (species, parameters, "
+                "inputs, rates r1, r2, ..., time t, temperature T share their names); rename "
+                "one of them."
             )
         self._check_units()
         refuse_unknown("algebraic", self.algebraic, "species", self.species)
@@ -209,14 +210,14 @@ class Reactor:
                     units = self.units or Units()
                     both = " and ".join(units.text(d) for d in (known[name], own))
                     raise ModelError(
-                        f"'{name}' stands for constants of different units, {both}; give each its "
-                        "own name."
+                        f"'{name}' is the name of constants with different units, {both}; give "
+                        "each its own name."
                     )
             wanted = self.units.time if self.units else None
             if isinstance(constant, Eyring) and wanted not in (None, constant.time):
                 raise ModelError(
-                    f"Eyring counts in '{constant.time}', the reactor in '{wanted}'; write "
-                    f"Eyring(..., time='{wanted}')."
+                    f"Eyring uses the unit of time '{constant.time}', the reactor '{wanted}'; "
+                    f"write Eyring(..., time='{wanted}')."
                 )
         if self.units and self.heat:
             _ = self.units.moles
@@ -312,9 +313,9 @@ class Reactor:
         """The pyomo.dae model at these times."""
         if self._lacks_reference:
             raise ModelError(
-                "Constants of this reactor have no reference temperature. Give reference=350.0, "
-                "or pose the problem with reactor.problem(experiments), which chooses one amid "
-                "the temperatures measured."
+                "Constants of this reactor have no reference temperature. Give "
+                "reference=350.0, or create the problem with reactor.problem(experiments), "
+                "which chooses one within the measured temperatures."
             )
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
@@ -395,7 +396,7 @@ class Reactor:
                 own = isinstance(reaction.law, OwnLaw)
                 remedy = ", which no reaction has; name it in OwnLaw(..., modifiers=(...,))" * own
                 raise ModelError(
-                    f"The rate law of '{reaction.text}' asks for the species {error}{remedy}."
+                    f"The rate law of '{reaction.text}' needs the species {error}{remedy}."
                 ) from None
 
         return pyo.Expression(m.t, rule=rule)

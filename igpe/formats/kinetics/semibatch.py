@@ -83,14 +83,15 @@ class Semibatch(Reactor):
             f"amounts is {shown(pattern)}; expected a pattern such as 'n_{{}}'.": (
                 not name.isidentifier()
             ),
-            "amounts='{}' would give amounts the names of concentrations.": name == "A",
+            "amounts='{}' would give amounts the same names as concentrations.": name == "A",
             f"The feeds are {shown(self.feeds)}; expected a list of MolarFeed('fA', 'A') and "
             "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
             f"The streams {streams} fill the vessel, so the volume is a state: leave out "
             "volume=, or feed amounts with MolarFeed.": streams and self.volume is not None,
-            f"algebraic={list(self.algebraic)} needs sums that change by constant MolarFeeds "
-            f"only; there are the streams {streams}.": streams and self.algebraic,
-            "Nothing says how large the volume is; give volume=1.0, the name of an input, or "
+            f"algebraic={list(self.algebraic)} needs conserved sums that only constant "
+            f"MolarFeeds change, but the reactor has the streams {streams}.": streams
+            and self.algebraic,
+            "The reactor has no volume; give volume=1.0, the name of an input, or "
             "MolarVolumes({'A': 0.11, ...}).": not streams and self.volume is None,
         }
         for message, is_wrong in wrong.items():

@@ -112,8 +112,8 @@ class LangmuirHinshelwood(_Surface):
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if len(adsorbed) < len(equation.left):
             raise ModelError(
-                f"LangmuirHinshelwood needs a constant of adsorption of each of "
-                f"{list(equation.left)}; where one comes from the fluid, use EleyRideal."
+                "LangmuirHinshelwood needs an adsorption constant for each of "
+                f"{list(equation.left)}; if one reacts from the fluid, use EleyRideal."
             )
 
 

@@ -178,8 +178,8 @@ def _information(
         at = prepared.residuals(p)
         if at is None:
             raise EstimationFailed(
-                "The model could not be integrated at the estimate or next to it, so nothing can "
-                "be said of errors; give the estimate of a fit that succeeded.",
+                "The model could not be integrated at the estimate or next to it, so igpe "
+                "cannot compute errors; give the estimate of a fit that succeeded.",
                 Status.INTEGRATION_BROKE,
             )
         return (at.jacobian.T @ at.residual) * scale.slope(p)

@@ -20,8 +20,8 @@ from igpe.problem.events import Event
 
 def unread(event: SbmlEvent, why: str) -> ModelError:
     return ModelError(
-        f"igpe does not read the event '{event.name}' of the SBML model: {why}. Write it without, "
-        "or the model in Pyomo."
+        f"igpe does not read the event '{event.name}' of the SBML model: {why}. Rewrite the "
+        "model without it, or write it in Pyomo."
     )
 
 

@@ -213,8 +213,8 @@ def _require_late(name: str, rows: Iterable[MeasurementRow], start: float) -> No
     early = sorted({r.time for r in rows if r.time < start})
     if early:
         raise DataError(
-            f"The experiment '{name}' begins at {start:g}, but is measured at {early[:3]}. Remove "
-            "these rows, or let it begin earlier."
+            f"The experiment '{name}' starts at {start:g}, but has measurements at "
+            f"{early[:3]}. Remove these rows, or start it earlier."
         )
 
 
@@ -245,8 +245,8 @@ class _MeasurementReader:
         if scale != "lin":
             if not value > 0:
                 raise DataError(
-                    f"A measurement of '{observable}' is {value:g}, but its logarithm is compared "
-                    f"({scale}); leave it out or compare it as it is."
+                    f"A measurement of '{observable}' is {value:g}, but the problem uses its "
+                    f"logarithm ({scale}); omit it, or use the value itself."
                 )
             value = float(np.log(value) / LOGARITHMS[scale])
         return MeasurementRow(timeline, key, float(record["time"]), value, formula, noise)

@@ -303,9 +303,9 @@ class _Writer:
             return
         if not (is_one if jump.before else jump.at_start):
             raise Unsupported(
-                f"An event with when= of experiment '{phase.experiment.name}' is another one "
-                "before its steady start, or happens only after it. In PEtab its condition, if it "
-                "is true at rest, would become true at the start. Give before=True and the same "
+                f"An event with when= of experiment '{phase.experiment.name}' differs before "
+                "its steady start, or happens only after it. In PEtab its condition, if it is "
+                "true at rest, would become true at the start. Give before=True and the same "
                 "condition, or at_start=True, to write PEtab."
             )
 

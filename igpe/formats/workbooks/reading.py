@@ -137,8 +137,8 @@ def table_for(
     )
     if not any({q.name, q.header} & keep for q in book.measured):
         raise DataError(
-            f"'{path}' has none of the measured quantities {sorted(measured)}; its quantities are "
-            f"{[q.header for q in book.measured]}. Name its columns as in the first table."
+            f"'{path}' has none of the measured quantities {sorted(measured)}; its quantities "
+            f"are {[q.header for q in book.measured]}. Use the column names of the first table."
         )
     return book.frame(units, keep)
 
@@ -219,7 +219,7 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
         other = [h for h in listed if words.speaks_of(words.OTHER_TIMES, h)]
         more = f" '{other[0]}' is not a time since the start of the reaction." if other else ""
         return (
-            f"Which column of '{path.name}' holds the times? None of {listed} speaks of "
+            f"Which column of '{path.name}' holds the times? None of {listed} looks like a "
             f"time.{more} Name it: roles={{'{listed[0]}': 'time'}}, or add a column of times."
         )
     return (
@@ -237,9 +237,9 @@ def _workbook(
     """The runs in common names and units."""
     unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
     nothing = (
-        f"No column beside the time holds numbers that change in '{raw[0].block.grid.file.name}'."
-        f"{f' Not used: {unused}.' if unused else ''} Give a table with one column for each "
-        "measured quantity."
+        "No column except the time contains numbers that change in "
+        f"'{raw[0].block.grid.file.name}'.{f' Not used: {unused}.' if unused else ''} Give a "
+        "table with one column for each measured quantity."
     )
     if all(r.values.empty for r in raw):
         raise DataError(nothing)
@@ -282,7 +282,7 @@ def _named(raw: Sequence[RawRun], time_unit: str, options: Options) -> Iterator[
             where = f" of run '{run.name}'" if run.name else ""
             raise DataError(
                 f"In '{run.block.grid.file.name}'{where}: there is only one time with values; "
-                "measurements at several are needed."
+                "measurements at several times are needed."
             )
         factor = conversion("time", run.unit, time_unit)[0] if run.unit and time_unit else 1.0
         names = run.values["header"].map(_names(run, options))
@@ -429,8 +429,8 @@ def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:
     hidden = [f"{r + 1}" for r in block.rows if r in block.grid.hidden and not block.turned]
     if hidden:
         yield (
-            f"Excel hides row {', '.join(hidden)} of '{block.grid.sheet}' in {file}; igpe reads "
-            "hidden rows. Delete what is not meant."
+            f"Excel hides row {', '.join(hidden)} of '{block.grid.sheet}' in {file}; igpe "
+            "reads hidden rows. Delete rows that do not belong to the data."
         )
     is_concentration = words.dimension(unit) in CONCENTRATIONS or header.startswith(("c(", "["))
     part = part[part["value"].notna()]
@@ -441,8 +441,6 @@ def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:
         row = re.sub(r"\D", "", place.rpartition("!")[2])
         where = f"'{header}' in row {row} ({place} of {file}) is {value:g}"
         if is_far:
-            yield (
-                f"{where}, more than {FAR:g} times its neighbours. Was the decimal point forgotten?"
-            )
+            yield f"{where}, more than {FAR:g} times its neighbours. Check the decimal point."
         if is_concentration and value < 0:
             yield f"{where}, a concentration below zero."

@@ -68,8 +68,8 @@ from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 
 EARLY = (
-    "The search was interrupted before the nodes met, so the sum of squares is not known, and "
-    "constraints need not be kept."
+    "The search was interrupted before the intervals joined, so the sum of squares is "
+    "unknown, and constraints may be violated."
 )
 Links: TypeAlias = Annotated[
     tuple[SoftLinks, ...],

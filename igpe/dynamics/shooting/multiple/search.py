@@ -45,7 +45,7 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
     if not kept:
         name, limits, i = max(each, key=lambda one: one[1].missed[one[2]])
         yield (
-            f"No parameters were found that keep all constraints: '{name}' is missed by "
+            f"No parameters were found that satisfy all constraints: '{name}' is violated by "
             f"{limits.missed[i]:.3g}. Widen constraints or bounds, or start elsewhere."
         )
     elif each and status.usable:
@@ -182,7 +182,7 @@ class Stages:
         pairs = zip(self.chains.shootings, outcome.limited, strict=False)
         held = dict.fromkeys(n for s, on in pairs for n in np.array(s.ivp.states)[on])
         if held:
-            notes += (f"The bounds of {', '.join(held)} are active; the nodes keep them.",)
+            notes += (f"The bounds of {', '.join(held)} are active; the nodes satisfy them.",)
         more = constraint_notes(at, self.chains, status, kept=kept)
         return Attempt(fit, trail, (*notes, *more))
 
