@@ -46,15 +46,15 @@ NEGATIVE = 0.05  # of a spectrum's largest value
 RANK = 1e-8  # of the largest: a singular value of the pure spectra below it is none
 CLEARLY = 0.5  # standard errors: a bias that intervals feel
 SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrument
-TOO_FEW = "No absorbing species has enough times, and standard deviations are not known."
+TOO_FEW = "No absorbing species has enough measurement times, and standard deviations are unknown."
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
     "{name}, computed from the spectra: {says} ({p}). The model is incomplete, or "
     "another species absorbs."
 )
 TOO_LARGE = (
-    "The spectra's residuals are larger than sigma explains ({p}): a wrong model, an absorbing "
-    "species that is missing, or too small sigma."
+    "The residuals of the spectra are larger than sigma explains ({p}): the model is wrong, "
+    "an absorbing species is missing, or sigma is too small."
 )
 
 

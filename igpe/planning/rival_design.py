@@ -78,7 +78,7 @@ class HunterReiner(Discriminating):
 class BuzziFerraris(Discriminating):
     """Squared differences by their variance: errors and uncertain predictions of both models."""
 
-    meaning = "squared differences, by the errors of both predictions"
+    meaning = "squared differences, divided by the variances of both predictions"
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""
@@ -89,7 +89,9 @@ class BuzziFerraris(Discriminating):
 class BoxHill(Discriminating):
     """Expected rise of the wrong model's sum of squares, weighed by the models' probabilities."""
 
-    meaning = "rise of the wrong model's sum of squares, by the models' probabilities"
+    meaning = (
+        "increase of the wrong model's sum of squares, weighted by the probabilities of the models"
+    )
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""

@@ -118,7 +118,7 @@ def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
         if is_finite(event.at) and float(event.at) < start_time:  # type: ignore[arg-type]
             raise DataError(
                 f"Event {number} is at t = {event.at:g}, before the experiment starts at "
-                f"{start_time:g}. Put its effect into the start values, or pass an earlier "
+                f"{start_time:g}. Include its effect in the start values, or pass an earlier "
                 "start_time=..."
             )
     return found

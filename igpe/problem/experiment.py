@@ -537,8 +537,8 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     require_mapping("steady", given, "steady={'feed': 0.0}", DataError)
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
-            f"steady holds {lost}; expected finite numbers for inputs: steady={{'feed': 0.0}}, or "
-            "True where they are those of the experiment's start."
+            f"steady contains {lost}; expected finite numbers for inputs: steady={{'feed': "
+            "0.0}, or True where they are those of the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}
 
@@ -565,8 +565,8 @@ def _measured(
         return times, chosen, measurements
     if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
         raise DataError(
-            f"The measurements {chosen} have no standard deviations that are numbers, so they "
-            "cannot be weighed against the spectra. Give them: igpe.Experiment(..., sigma=...)."
+            f"The measurements {chosen} have no numeric standard deviations, so igpe cannot "
+            "weight them against the spectra. Give them: igpe.Experiment(..., sigma=...)."
         )
     measurements = with_spectral_times(measurements, spectra)
     return measurements.times, chosen, measurements

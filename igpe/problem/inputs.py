@@ -124,8 +124,8 @@ def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
         raise DataError(
             f"The Series of input '{name}' runs from time {first:g} to {end:g}, the experiment "
             f"from {begin:g} to {last:g}. The index of the Series must hold the times, in the "
-            "unit of the model's time. If these times are meant, use igpe.linear_input(times, "
-            "values)."
+            "unit of the model's time. If these times are correct, use "
+            "igpe.linear_input(times, values)."
         )
 
 
@@ -192,8 +192,8 @@ def _over_time(
         are_times = series.index.equals(pd.Index(times))
     if is_numbered and not are_times:
         raise DataError(
-            f"The Series of input '{name}' is numbered 0, 1, 2, ..., so igpe cannot tell its "
-            f"times. Give them as its index: table.set_index('time')['{name}'], or use "
+            f"The index of the Series of input '{name}' is 0, 1, 2, ..., so its times are "
+            f"unknown. Give them as its index: table.set_index('time')['{name}'], or use "
             "igpe.linear_input(times, values)."
         )
     return series

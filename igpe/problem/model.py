@@ -231,8 +231,9 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
             )
         if len(holding) != 1:
             raise ModelError(
-                f"The ContinuousSets {[s.name for s in sets]} are all discretised, so igpe cannot "
-                "see which is the time. Leave the time as it is: apply_to(m, wrt=m.x, ...)."
+                f"The ContinuousSets {[s.name for s in sets]} are all discretised, so igpe "
+                "cannot recognise the time. Do not discretise the time: apply_to(m, wrt=m.x, "
+                "...)."
             )
         candidates = holding
     return candidates[0]
@@ -293,7 +294,7 @@ def _changing(
         if len({data.value for data in later}) > 1:
             raise ModelError(
                 f"'{name}' is fixed at values that change with time, and the equations use its "
-                "derivative. Skip its balance there, or write an equation for it."
+                "derivative. Skip its balance at these points, or write an equation for it."
             )
         for data in series.values():
             data.fix(0.0)

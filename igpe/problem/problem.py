@@ -255,7 +255,7 @@ class Problem(Suggesting):
                 f"{list(self.unknowns.names)}."
             )
         if lost := {n: v for n, v in values.items() if not is_finite(v)}:
-            raise ProblemError(f"Unknowns cannot be held at {lost}. Give finite numbers.")
+            raise ProblemError(f"Unknowns cannot be fixed at {lost}. Give finite numbers.")
         smaller = self._copied()
         held = {n: float(v) for n, v in values.items()}
         smaller.fixed = MappingProxyType({**self.fixed, **held})

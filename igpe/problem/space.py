@@ -177,8 +177,8 @@ class OnGrid:
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space names '{name}', which the builder discretises already. Leave it out of "
-                    "space, or remove the TransformationFactory('dae....') that does it."
+                    f"space names '{name}', which the builder discretises already. Leave it "
+                    "out of space, or remove its TransformationFactory('dae....')."
                 )
             grid.apply(model, sets[name])
         return model

@@ -110,9 +110,9 @@ class Spectra(Suggesting):
         few, most = self.contributions, min(self.values.shape)
         if most < few + FEWEST:
             raise DataError(
-                f"The noise level of {self.values.shape[0]} spectra at {self.values.shape[1]} "
-                f"wavelengths cannot be told beside {few} contributions: more than {few + 2} of "
-                "both are needed. Give it: igpe.Spectra(frame, sigma=...)."
+                f"igpe cannot estimate the noise level of {self.values.shape[0]} spectra at "
+                f"{self.values.shape[1]} wavelengths with {few} contributions: more than "
+                f"{few + 2} of both are needed. Give it: igpe.Spectra(frame, sigma=...)."
             )
         level = noise_level(self._singular, self.values.shape, few)
         return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))
@@ -366,8 +366,8 @@ class Rank:
     def __str__(self) -> str:
         table = self.to_frame().to_string(float_format="{:.4g}".format)
         return (
-            f"The spectra hold {self.number} contribution{'s' * (self.number != 1)} above a noise "
-            f"of {self.noise:.3g}.\n{table}"
+            f"The spectra contain {self.number} contribution{'s' * (self.number != 1)} above a "
+            f"noise of {self.noise:.3g}.\n{table}"
         )
 
     __repr__ = __str__
@@ -417,9 +417,10 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
         frame = frame.set_index("time")
     elif isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
         raise DataError(
-            f"The spectra have no times: the index numbers the rows from {frame.index.start} to "
-            f"{frame.index[-1] if len(frame) else 0}. Give the times: frame.set_axis(times). Where "
-            "these are the times, name the index: frame.rename_axis('time')."
+            f"The spectra have no times: the index numbers the rows from {frame.index.start} "
+            f"to {frame.index[-1] if len(frame) else 0}. Give the times: "
+            "frame.set_axis(times). If these are the times, name the index: "
+            "frame.rename_axis('time')."
         )
     times = _axis(frame.index, "times (the index, or a column 'time')")
     wavelengths = _axis(frame.columns, "wavelengths (the names of the columns)")
@@ -446,7 +447,7 @@ def _holes(values: FloatArray, times: FloatArray, wavelengths: FloatArray) -> st
     what, places = ("times", at_times) if by_time else ("wavelengths", at_wavelengths)
     axis = "index" if by_time else "columns"
     return (
-        f"The spectra hold entries that are no numbers, at the {what} "
+        f"The spectra contain entries that are not numbers, at the {what} "
         f"{listed([f'{place:g}' for place in places])}. Leave these {what} out: "
         f"frame.apply(pd.to_numeric, errors='coerce').dropna(axis='{axis}')."
     )
@@ -494,8 +495,8 @@ def _sigma(given: Any, wavelengths: FloatArray, order: IntArray) -> FloatArray:
         sigma = np.array([np.nan])
     if not (np.isfinite(sigma).all() and (sigma > 0).all()):
         raise DataError(
-            f"sigma of the spectra is {shown(given)}; give one positive number, or one for each of "
-            f"the {len(wavelengths)} wavelengths. Leave it out where it is not known."
+            f"sigma of the spectra is {shown(given)}; give one positive number, or one for "
+            f"each of the {len(wavelengths)} wavelengths. Omit it if it is unknown."
         )
     return np.array(sigma)
 
@@ -543,7 +544,7 @@ def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
     ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
     if not ok or pair[0] > pair[1]:
         raise DataError(
-            f"The range {shown(pair)} is no pair of wavelengths, the smaller one first."
+            f"The range {shown(pair)} is not a pair of wavelengths with the smaller one first."
         )
     return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
 
@@ -559,8 +560,8 @@ def absorbing(experiment: Any, instance: Any) -> Any:
     known = [*instance.states, *instance.series, *instance.expressions]
     if unknown := [n for n in spectra.species if n not in known]:
         raise DataError(
-            f"The spectra are said to be of {unknown}, which the model does not have over time; it "
-            f"has {listed(known)}.{closest(unknown[0], known)}"
+            f"The spectra have species={unknown}, which are not quantities over time of the "
+            f"model; it has {listed(known)}.{closest(unknown[0], known)}"
         )
     result = experiment.reporting(spectra.species)
     result.spectra = spectra

@@ -155,7 +155,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         stopped = STOPPED.get(self.status, "")
         lines = [f"{about} {where}: {self._count()}{stopped}."]
         if not self.closed:
-            lines.append(f"{100 * self.open_share:.3g} % of the bounds is not decided.")
+            lines.append(f"{100 * self.open_share:.3g} % of the box is undecided.")
         lines += self._verdicts()
         if self._premise:
             lines.append(self._premise.strip())
@@ -167,8 +167,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             return f"{_counted(many, 'region')} found so far; others may exist"
         if known < many:
             return (
-                f"it lies in {_counted(many, 'box')} and nowhere else; {known} of them are proved "
-                "to hold a part of it (proved)"
+                f"it lies in {_counted(many, 'box')} and nowhere else; {known} of them contain "
+                "a part of it (proved)"
             )
         if many == 1:
             return "one region; outside of its box there is no second (proved)"
@@ -189,10 +189,10 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             names = list(dict.fromkeys(frame["name"][frame[side] == REACHED]))
             reached += [f"{n} ({word} bound {end[self.unknowns.index(n)]:g})" for n in names]
         if reached:
-            lines.append(f"The data set no limit within the bounds (proved): {', '.join(reached)}.")
+            lines.append(f"The data do not limit within the bounds (proved): {', '.join(reached)}.")
         open_ = [str(n) for n, v in by.items() if v is None]
         if open_:
-            lines.append(f"Not decided whether the data limit {', '.join(open_)}.")
+            lines.append(f"It is undecided whether the data limit {', '.join(open_)}.")
         return lines
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
@@ -235,7 +235,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         region = made(cls, given, base | {"regions": boxes})
         if not all(math.isfinite(v) for v in (region.level, region.rise)):
             raise DataError(
-                "The certificate's level or rise is not a finite number, so that it proves "
+                "The certificate's level or rise is not a finite number, so it proves "
                 "nothing. Run igpe.certify_region again."
             )
         return region

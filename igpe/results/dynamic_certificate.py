@@ -74,12 +74,15 @@ class Certificate(Suggesting):
 
     @property
     def _proved(self) -> str:
-        about = "this is about these slopes, not about the fit to the measurements"
+        about = "this refers to the slopes, not to the fit to the measurements"
         least, by = f"{self.objective:.6g}", self.method + STOPPED.get(self.status, "")
         if self.status is Status.GLOBAL_BY_CONVEXITY:
             return f"globally optimal by convexity ({self.method}, sum of squares {least}); {about}"
         if not math.isfinite(self.objective):
-            return f"no values were met at which these slopes are numbers ({by}); nothing is proved"
+            return (
+                f"the search found no values at which these slopes are finite ({by}); nothing "
+                "is proved"
+            )
         if not self.lower_bound > 0 or not math.isfinite(self.lower_bound):
             why = "its bound is still 0, so " * math.isfinite(self.lower_bound)
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
@@ -210,7 +213,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
             return ""
         names, sizes = ", ".join(self.relative_sigma), self.relative_sigma.values()
         ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
-        return f" Residuals of {names} count with standard deviations of {ratio}, as estimated."
+        return f" Residuals of {names} have estimated standard deviations of {ratio}."
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         boxes = zip(self.unknowns, self.parameters, self.lower, self.upper, strict=True)
@@ -249,7 +252,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                     "the certificate proves nothing. Run igpe.certify again."
                 )
         if len({len(given[name]) for name in ("unknowns", "lower", "upper", "parameters")}) > 1:
-            raise ValueError("there are not as many bounds as unknowns")
+            raise ValueError("the numbers of bounds and unknowns differ")
         return made(cls, given, {"tree": tuple(map(_read, restored(given["tree"])))})
 
     def without_tree(self) -> "DynamicCertificate":

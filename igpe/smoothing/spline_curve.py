@@ -183,5 +183,5 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     if freedom == 0:
         return 0.0, ()
     squares = float((misses**2 / expected)[counts].sum()) + data.scatter
-    note = "Without standard deviations, the errors of an interpolation count curvature as noise."
+    note = "Without standard deviations, the errors of an interpolation treat curvature as noise."
     return float(np.sqrt(squares / freedom)), (note,)

@@ -21,8 +21,8 @@ from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
 from igpe.solvers.nl import NlFile, Scaled, Sizes, columns_of, load, read_scaled, write_nl
 
-KNOWN = "This optimum is known already."
-ASTRAY = "It went astray: the equations pull apart, and an optimum is known from another start."
+KNOWN = "This optimum is already known."
+ASTRAY = "The search diverged, and another start has already reached an optimum."
 PULL = 1e8  # largest multiplier of a solve that is not astray, where all is scaled to magnitude 1
 THERE = 1e-3  # scaled violation of constraints on the last steps to a known optimum
 SCALED: dict[str, Any] = {"mumps_permuting_scaling": 0}

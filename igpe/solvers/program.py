@@ -336,8 +336,8 @@ class AmplProgram:
             return self._failed(f"{how}{missing}", ended.output)
         if self._knows_limit and not np.isfinite(bound):
             limit = f"its time limit of {task.time_limit:g} s"
-            return self._failed(f"did not stop at {limit}, was ended and {missing}", ended.output)
-        message = f"{self.name} was ended at the time limit and {missing}."
+            return self._failed(f"did not stop at {limit}, was killed and {missing}", ended.output)
+        message = f"{self.name} was stopped at the time limit and {missing}."
         return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
 
     def _status(self, solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:

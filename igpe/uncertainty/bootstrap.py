@@ -389,13 +389,13 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
     failed, made = int((table["status"] != "CONVERGED").sum()), len(table)
     remarks = (
         (WIDER in table,
-         f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. Errors "
-         "were drawn with a drawn sigma, which makes intervals like those of Student's t."),
+         f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. "
+         "igpe drew sigma for each refit, so the intervals correspond to those of Student's t."),
         (failed,
-         f"{failed} of {made} refits did not converge and count in no interval; if they are many, "
-         "the intervals are too short."),
-        (made < requested, f"Interrupted: {made} of {requested} replications were made."),
-        (made < FEW, f"{made} replications make rough intervals; some hundreds are better."),
+         f"{failed} of {made} refits did not converge and are not in the intervals; if there "
+         "are many, the intervals are too short."),
+        (made < requested, f"Interrupted: {made} of {requested} replications were finished."),
+        (made < FEW, f"{made} replications give only rough intervals; use some hundreds."),
         (on_bound,
          f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound, where the "
          "bootstrap is not exact; igpe.profile is."),

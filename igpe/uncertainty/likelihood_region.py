@@ -64,7 +64,7 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region by the likelihood ratio."
         return [rows], [
             words,
-            *[f"Part of its edge is not that of the ratio: {ends}."] * bool(ends),
+            *[f"A part of its edge does not come from the likelihood ratio: {ends}."] * bool(ends),
         ]
 
     def plot(self, axes: Any = None) -> Plot:
@@ -94,7 +94,7 @@ def region(
     require_confidence("region", confidence)
     pair = chosen(problem, names)
     if len(set(pair)) != 2:  # noqa: PLR2004
-        raise ProblemError(f"A region is of two unknowns; {list(pair)} are given.")
+        raise ProblemError(f"A region needs two unknowns; got {list(pair)}.")
     base = likelihood(problem, estimate, method, confidence=confidence)
     rise = allowed_rise(base.errors, base.problem.sigma_known, confidence, 2)
     if not np.isfinite(rise):

@@ -69,7 +69,7 @@ class PredictedTrajectory(NamedTuple):
         runs = [simulation.run(x[self.run.index]) for x in vectors]
         usable = [r for r in runs if r.status.usable]
         if len(usable) < 2:  # noqa: PLR2004
-            raise ProblemError("Fewer than two replications can be integrated; make more.")
+            raise ProblemError("Fewer than two replications can be integrated; use more.")
         random = np.random.default_rng(replications.seed)
         errors = random.standard_normal((len(usable), len(self.grid)))
         tail = (1 - self.base.errors.confidence) / 2

@@ -183,13 +183,13 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         if flat:
             lines.append(
                 f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate the "
-                "fit hardly becomes worse, whatever the value."
+                "fit hardly becomes worse at any value."
             )
         if broken:
             lines.append(
-                f"The profile of {p.name} could not be followed to its end "
-                f"({' and '.join(broken)}): further away the model breaks down, or its constraints "
-                "cannot be kept."
+                f"The profile of {p.name} could not be computed to its end "
+                f"({' and '.join(broken)}): further away the integration fails, or the "
+                "constraints cannot be satisfied."
             )
     return lines
 
@@ -396,7 +396,7 @@ def _rows(
         lost = next(iter(known.values()))
         assert lost.status is not None, "all are lost"
         raise EstimationFailed(
-            f"No profile could be made. {lost.status.value} {lost.message}", lost.status
+            f"No profile could be computed. {lost.status.value} {lost.message}", lost.status
         )
     return rows, complete
 
@@ -442,11 +442,13 @@ def _better_sentence(
 ) -> str:
     there = ", ".join(f"{n} = {v:.6g}" for n, v in values.items())
     then = (
-        "These are the profiles of the better one."
+        "These are the profiles of the better optimum."
         if again
-        else "These are still the profiles of the worse one; estimate again from there."
+        else (
+            "These are still the profiles of the worse optimum; estimate again from the better one."
+        )
     )
     return (
-        f"The estimate (sum of squares {before:.6g}) was not the best: on the way a better optimum "
-        f"was met, {there} (sum of squares {objective:.6g}). {then}"
+        f"The estimate (sum of squares {before:.6g}) was not the best: the profiles reached a "
+        f"better optimum, {there} (sum of squares {objective:.6g}). {then}"
     )

@@ -163,8 +163,8 @@ class Samples(Shown):
     def _shown(self) -> tuple[list[Rows], list[str]]:
         walkers, steps, _ = self.chains.shape
         drawn = (
-            f"{walkers} walkers, {steps} steps after {self.burnt} left out, seed {self.seed}; "
-            f"{100 * self.acceptance:.0f} % of the proposals taken."
+            f"{walkers} walkers, {steps} steps after {self.burnt} discarded, seed {self.seed}; "
+            f"{100 * self.acceptance:.0f} % of the proposals accepted."
         )
         return [frame_rows(self.to_frame())], [drawn, *self.notes]
 
@@ -228,7 +228,9 @@ def sample(
         (done < LONG * longest,
          f"Too short: {done} steps are {done / longest:.0f} autocorrelation times. {LONG:g} or "
          f"more are needed: steps={np.ceil(LONG * longest):.0f} or so."),
-        (not problem.box.bounded, "Unknowns without bounds have a flat prior over all numbers."),
+        (not problem.box.bounded, (
+            "Unknowns without bounds have a flat prior over all real numbers."
+        )),
     )  # fmt: skip
     return Samples(
         names=names,

@@ -183,7 +183,7 @@ REFUSED = [
         igpe.errors.ProblemError,
         "needs standard deviations",
     ),
-    (lambda: igpe.EstimatedSigma(0.1), igpe.errors.DataError, "give the name of what it is"),
+    (lambda: igpe.EstimatedSigma(0.1), igpe.errors.DataError, "give the name of a quantity"),
 ]
 
 

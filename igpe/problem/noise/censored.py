@@ -47,8 +47,9 @@ class Censored(Checked):
         is_below = ~np.isnan(limits)
         if (is_below | np.isnan(values)).all():
             raise DataError(
-                f"All values of '{column}' are below its limit of detection. igpe needs one that "
-                "is not, in each experiment. Leave the column out: only=[...]."
+                f"All values of '{column}' are below its limit of detection. igpe needs at "
+                "least one value above the limit in each experiment. Leave the column out: "
+                "only=[...]."
             )
         return np.where(is_below, limits, values), is_below
 

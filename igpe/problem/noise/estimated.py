@@ -35,6 +35,6 @@ class EstimatedSigma:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DataError(
-                f"An estimated standard deviation is named {shown(self.name)}; give the name of "
-                "what it is in the model: igpe.EstimatedSigma('sd_A')."
+                f"EstimatedSigma has the name {shown(self.name)}; give the name of a quantity "
+                "of the model: igpe.EstimatedSigma('sd_A')."
             )

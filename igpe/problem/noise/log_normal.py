@@ -31,7 +31,7 @@ def logarithms(name: str, values: FloatArray) -> FloatArray:
         row = int(np.flatnonzero(low)[0])
         raise DataError(
             f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
-            "which needs values above 0. Leave such values out (NaN), or give normal errors: "
+            "which needs values above 0. Replace such values by NaN, or give normal errors: "
             f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
         )
     return np.log(values)

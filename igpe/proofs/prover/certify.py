@@ -162,7 +162,7 @@ def _prepared(task: SearchTask) -> Function:
 
 
 FEW = 5  # unknowns, for which cubic polynomials pay
-NOTHING_PROVED = "Interrupted before anything was proved. The best parameters so far: {}."
+NOTHING_PROVED = "Interrupted before any proof. The best parameters so far: {}."
 EVERY = 1.0  # seconds between two sentences of progress
 
 
@@ -223,12 +223,12 @@ class BranchAndBound(Checked):
         problem = held_weights(problem, parameters)
         dynamic = posed(problem)
         if not len(problem.box):
-            raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
+            raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
             tell("Looking for good parameters")
             parameters = MultiStart().estimate(problem, {}).parameters
         best = Incumbent(problem, dynamic, self.gap)
-        tell("Getting ready, for a minute if it is the first time on this machine")
+        tell("Preparing the proof (about a minute the first time on this machine)")
         degree = 3 if len(problem.box) <= FEW else 2
         point = problem.box.vector(parameters)
 
@@ -241,7 +241,7 @@ class BranchAndBound(Checked):
         if search is None:
             given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
-        tell("Proving that no others fit better")
+        tell("Proving that no other parameters fit better")
         deadline = time.perf_counter() + self.time_limit
         report = progress_report(tell, search, partial(_bound, search, best))
         if executor is None:

@@ -89,7 +89,7 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
     if len(region.unknowns) != PLANE or region.unknowns != problem.box.names:
         raise ProblemError(
-            f"A paving is of two unknowns; the region has {', '.join(region.unknowns)}, the "
+            f"A paving needs two unknowns; the region has {', '.join(region.unknowns)}, the "
             f"problem {', '.join(problem.box.names)}. Hold the others: problem.fixing({{...}})."
         )
     bounds = tuple(problem.box.lower.tolist()), tuple(problem.box.upper.tolist())
@@ -100,8 +100,8 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
         )
     if not region.closed or not region.regions:
         raise ProblemError(
-            "The region is not finished, so that its surroundings are not known. Run "
-            "igpe.certify_region with a larger time_limit."
+            "The region is not finished, so igpe does not know which boxes around it are "
+            "excluded. Run igpe.certify_region with a larger time_limit."
         )
     require_numba()
     values = dict(zip(region.unknowns, region.parameters, strict=True))

@@ -252,11 +252,11 @@ class RegionProof:
         require_numba()
         dynamic = posed(problem)
         if not len(problem.box):
-            raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
+            raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
             tell("Looking for good parameters")
             parameters = MultiStart().estimate(problem, {}).parameters
-        tell("Getting ready, for a minute if it is the first time on this machine")
+        tell("Preparing the proof (about a minute the first time on this machine)")
         best = Incumbent(problem, dynamic, self.precision)
         deadline = np.inf
         point, heeding = problem.box.vector(parameters), True
@@ -268,7 +268,7 @@ class RegionProof:
             search.heeding = heeding
             if not np.isfinite(deadline):
                 deadline = time.perf_counter() + self.time_limit
-                tell("Proving that the region ends where it seems to")
+                tell("Proving the ends of the region")
             try:
                 status = search.run(deadline, progress_report(tell, search, search.counted))
                 return self._certificate(best, search, status, began)
@@ -287,7 +287,7 @@ class RegionProof:
         if degrees <= 0:
             raise ProblemError(
                 f"The problem has {rows} measurements and {int(free.sum())} free unknowns, so "
-                "that the data do not determine the size of the errors. Give standard deviations: "
+                "the data do not determine the size of the errors. Give standard deviations: "
                 "Experiment(sigma=...)."
             )
         return levels_of(self.level, unknowns, degrees), degrees
@@ -344,7 +344,7 @@ class RegionProof:
 
 LOST = (
     "The model could not be integrated with derivatives at the best parameters; give parameters "
-    "at which the model is not singular."
+    "at which the model is regular."
 )
 
 
@@ -354,8 +354,8 @@ def _require_errors(best: Incumbent) -> None:
     size = sum(float(((c.value * c.weight) ** 2).sum()) for c in schedules)
     if not best.problem.sigma_known and best.objective <= EXACT * size:
         raise ProblemError(
-            f"The sum of squares at the best parameters, {best.objective:.3g}, is 0 but for "
-            "rounding, so that it does not tell the size of the errors. Give standard "
+            f"The sum of squares at the best parameters, {best.objective:.3g}, is 0 up to "
+            "rounding, so it does not determine the size of the errors. Give standard "
             "deviations: Experiment(sigma=...)."
         )
 

@@ -233,7 +233,7 @@ def legend_above(
 
 LOOKS: Mapping[str, tuple[str, str, str]] = {
     "bound": ("#BBDFF4", "", "ruled out by its bound"),
-    "contracted": ("#FBE5B5", "", "cut off: only the inner box may hold better values"),
+    "contracted": ("#FBE5B5", "", "contracted: only the inner box may contain better values"),
     "open": ("white", "///", "not decided"),
 }
 """Reason -> colour (tints of `COLOURS`), hatching, words."""
