@@ -48,7 +48,7 @@ def test_pooled_temperatures_are_shouted_and_named(pooled):
     verdict = pooled.adequacy
     assert verdict.verdict == "lack of fit"
     assert verdict.p < 0.01
-    assert pooled.verdict["fit"].startswith("lack of fit: residuals are not noise alone (p < 0.01)")
+    assert pooled.verdict["fit"].startswith("lack of fit: residuals are not just noise (p < 0.01)")
     assert "The experiments disagree: A is" in " ".join(str(pooled).split())
     said = " ".join(str(pooled.details).split())
     assert "The experiments disagree: A is measured above the model in experiment T300" in said
