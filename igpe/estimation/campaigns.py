@@ -156,7 +156,7 @@ def compare(
     optimum   the best objective known elsewhere, in the methods' units; what is found may be better
     executor, store, timeout   where they run and are stored, as for `igpe.campaign`
     progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns   what was done until then if it is interrupted (Ctrl-C)
+    returns   the finished part if it is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, one that is none, or a start lacks an
               unknown, or a number of starts is requested without bounds;  Unsupported by a method;
               what `igpe.campaign` raises
@@ -301,30 +301,29 @@ def campaign(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Campaign:
-    """Estimate a problem from many starts, in parallel, so that nothing finished is ever lost.
+    """Estimate a problem from many starts, in parallel, and keep every finished start.
 
     problem    the same for all starts; it is translated and compiled once in each process
     estimator  of all of them
     starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
                free unknown -> value
-    seed       of the starts: with the same seed they give the same numbers, wherever, and in
-               whatever order, they are done
-    executor   where: None is here, one after the other; a number is so many processes of our own;
-               else any executor of concurrent.futures, or `dask_client.get_executor()`
-    store      SQLite file that keeps each finished start at once; those of the same problem and
-               estimator that are in it are not done again
-    timeout    s for each start; a longer one is stopped, recorded as TIMED_OUT, and done
-               again only where more time is given. Each is then done in a process of its own
+    seed       of the starts: the same seed gives the same numbers, for any executor and order
+    executor   None: in this process, one after the other; a number: as many igpe processes; or an
+               executor of concurrent.futures, or `dask_client.get_executor()`
+    store      SQLite file that receives each finished start at once; starts of the same problem and
+               estimator that it already contains are not repeated
+    timeout    s for each start; a longer start is stopped, recorded as TIMED_OUT, and repeated only
+               with a longer timeout. Each start then runs in a separate process
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns    what was done until then if it is interrupted (Ctrl-C)
-    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or made
-               ready in any process, an executor that takes no work at all;  DataError for a store
+    returns    the finished part if it is interrupted (Ctrl-C)
+    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or
+               prepared in any process, an executor that accepts no work;  DataError for a store
                that is none;  Unsupported by the estimator
 
-    A start whose process dies is tried three times more, and then recorded as WORKER_DIED; one that
-    ends with an unexpected error is recorded as RAISED, so is one for which a worker cannot build
-    the model while others can. With a store these are done again once igpe, the estimator or a
-    module of yours has changed. While a Dask cluster has no worker (30 s and longer), processes of
+    If the process of a start dies, igpe tries this start three more times, and then records it as
+    WORKER_DIED. A start with an unexpected error is recorded as RAISED, also if one worker cannot
+    build the model but others can. With a store, igpe repeats these starts after a change of igpe,
+    the estimator or one of your modules. If a Dask cluster has no worker for 30 s, processes of
     this machine do its work; `notes` say so.
     """
     expected = "an estimator: igpe.SingleShooting()"

@@ -25,15 +25,15 @@ class Event(Suggesting):
               The event happens whenever the comparison becomes true
     add       state -> what is added to it: a number, the name of a parameter, or a rule (m, t)
     set       state -> its new value: the same
-    delay     how long after `at`, or after the comparison became true, the states jump: the same,
-              without states
-    priority  of several events at one time those of higher priority jump first, of equal ones
-              those that are listed first; a later one sees what the earlier ones did
-    measured  "before" or "after": which states a measurement sees at the very time of the event
+    delay     time between `at`, or the moment when the comparison became true, and the jump: the
+              same, without states
+    priority  of several events at one time, those with higher priority happen first, and equal ones
+              in the order of the list; a later event uses the states after the earlier ones
+    measured  "before" or "after": which states a measurement at the time of the event refers to
     at_start  whether the event also happens at the start where `when` is true there
-    before    whether it also happens while the model comes to rest before a steady start; then
-              at_start is about the start of that, and at the start of the experiment it happens
-              only if `when` becomes true there, by inputs or events that change it
+    before    whether it also happens while the model approaches the steady state before a steady
+              start; at_start then refers to the start of this approach, and at the start of the
+              experiment the event happens only if inputs or other events make `when` true there
     raises    DataError unless there is one of `at` and `when`, and something that jumps
 
     All states of one event jump together, from values before it.

@@ -201,7 +201,7 @@ class Measurements:
 
 
 class Experiment(Suggesting):
-    """Measurements of one run, and the conditions it was run under.
+    """Measurements of one run, and the conditions of this run.
 
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
                 path of a CSV, Excel or Parquet file with such a table; None where only spectra were
@@ -211,8 +211,8 @@ class Experiment(Suggesting):
                 states left out start where the model says (a fixed value or an equation). The name
                 of an indexed variable stands for all members, with a number or a profile over
                 their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
-    start_time  when the states have their start values; by default 0 if the first measurement
-                comes later and not later than the experiment is long, else the first time
+    start_time  time of the start values; by default 0 if the first measurement is later, but by no
+                more than the length of the experiment, else the first time
     inputs      columns of `data` by the names of inputs: ["T"]; or name -> such a column, number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
@@ -220,24 +220,24 @@ class Experiment(Suggesting):
                 input known with this error: a parameter that each experiment has for itself
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
-    steady      the experiment starts where its model comes to rest from `start`: True, under the
-                inputs that it starts with, or input -> number for those that differ until then:
-                {"feed": 0.0}. Of its events only those with before=True happen before
+    steady      start at the steady state that the model reaches from `start`: True, with the inputs
+                at the start, or input -> number for inputs with other values until then: {"feed":
+                0.0}. Of the events, only those with before=True happen before the start
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
-                `EstimatedSigma(name)` is what the model computes and is estimated with the rest;
-                with `igpe.losses.LogNormal(deviation)` logarithms are compared; with
-                `igpe.losses.Censored(deviation, below=limit)` values may be below a limit.
-                None if unknown: of several quantities each counts by the size of its residuals in
-                all experiments (maximum likelihood); "equal" if unknown but the same for all
+                `EstimatedSigma(name)` is computed by the model and estimated with the other
+                unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
+                `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
+                unknown: several quantities are weighted by the sizes of their residuals in all
+                experiments (maximum likelihood); "equal" if unknown but the same for all
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, where they
-                differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
+                differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
-    spectra     `Spectra` that were measured too, at these or other times
-    raises      DataError, naming the columns and rows it is about
+    spectra     additional `Spectra`, at these or other times
+    raises      DataError that names the columns and rows
     """
 
     def __init__(
@@ -318,7 +318,8 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """The same run with other measurements.
 
-        one_of_several  the table has a column `experiment`, and this one's rows count
+        one_of_several  the table has a column `experiment`; only the rows of this experiment are
+                        used
         sigma           their standard deviations, as for `Experiment`; None: as before
         """
         columns = self._conditions["columns"]
@@ -338,7 +339,7 @@ class Experiment(Suggesting):
         return Experiment(table, **{**self._conditions, **unused, **held})
 
     def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
-        """The same run with standard deviations (n,) that are numbers, in measurements' order.
+        """The same run with numeric standard deviations (n,), in the order of the measurements.
 
         relative  whether only their ratios are known
         """

@@ -39,9 +39,9 @@ class Spectra(Suggesting):
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
-    nonnegative  whether unknown spectra must not be negative. It decides between sets of rate
-                 constants of which one asks for negative spectra. Where spectra are zero at many
-                 wavelengths it biases rate constants; the result says how far they moved
+    nonnegative  whether unknown spectra must not be negative. This excludes sets of rate constants
+                 that need negative spectra. If spectra are zero at many wavelengths, it biases rate
+                 constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
     unwanted     contributions of no species: "constant" for one that does not change, such as a
@@ -151,7 +151,7 @@ class Spectra(Suggesting):
         return self._changed(times=factor * self.times + offset)
 
     def compressed(self) -> "Spectra":
-        """The same in the subspace of the leading singular vectors, for searches.
+        """The same spectra in the subspace of the leading singular vectors, for searches.
 
         There each contribution has one more direction, in place of a hundred wavelengths.
         """
@@ -194,8 +194,8 @@ class Spectra(Suggesting):
         """The spectra at some of their wavelengths.
 
         ranges  pairs of wavelengths, the ends included; none: all wavelengths
-        count   how many of them: those that say most about the contributions, by their leverage in
-                the space of the leading singular vectors; None: all
+        count   number of wavelengths: the most informative about the contributions, by their
+                leverage in the space of the leading singular vectors; None: all
         raises  DataError if too few are left
         """
         w = self.wavelengths
@@ -218,7 +218,7 @@ class Spectra(Suggesting):
         return self._at(kept)
 
     def baseline(self, *ranges: tuple[float, float], order: int = 0) -> "Spectra":
-        """The spectra less a polynomial baseline, fitted to each where nothing absorbs.
+        """The spectra minus a polynomial baseline, fitted to each spectrum where nothing absorbs.
 
         ranges  pairs of wavelengths where nothing absorbs
         order   of the polynomial: 0 is an offset
@@ -243,8 +243,8 @@ class Spectra(Suggesting):
         """The spectra without offset and scale that light scattering gives each of them.
 
         "snv" divides each spectrum less its mean by its standard deviation; "msc" fits offset and
-        scale to the mean spectrum and takes them out. Both also take out changes of the total
-        absorbance by the reaction: use them only where these are small. Spectra may then be
+        scale to the mean spectrum and takes them out. Both also remove changes of the total
+        absorbance by the reaction: use them only if these changes are small. Spectra may then be
         negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
@@ -267,8 +267,8 @@ class Spectra(Suggesting):
         order       of the polynomials, below `window`
         derivative  0 for smoothing; derivatives may be negative, so `nonnegative` is off
 
-        Afterwards errors at neighbouring wavelengths are correlated, of which standard errors take
-        account by the scatter of the residuals (`Result.spectra`).
+        Errors at neighbouring wavelengths are then correlated; standard errors include this through
+        the scatter of the residuals (`Result.spectra`).
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
 
@@ -299,7 +299,7 @@ class Spectra(Suggesting):
         )
 
     def rank(self) -> "Rank":
-        """How many absorbing contributions the spectra hold, by singular values and the noise."""
+        """Number of absorbing contributions in the spectra, from singular values and the noise."""
         sigma = self.sigma
         weighted = self.values if sigma is None else self.values / sigma
         left, size, right = np.linalg.svd(weighted, full_matrices=False)
@@ -308,8 +308,9 @@ class Spectra(Suggesting):
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
         """Singular values of the first spectra up to each time, and of the last from there on.
 
-        A value that rises above the noise forward in time says when a contribution appears, one
-        that falls backward when it vanishes (Maeder, Anal. Chem. 59 (1987), 527).
+        The time at which a forward value rises above the noise shows when a contribution appears; a
+        backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59
+        (1987), 527).
 
         returns  indexed by time, columns (forward, 1), ..., (backward, 1), ...
         """

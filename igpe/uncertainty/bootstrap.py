@@ -286,13 +286,13 @@ def bootstrap(
     problem       whose measurements are replaced by drawn ones
     result        a Result or Estimate of the problem, or unknown -> value
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
-    replications  how many; replication number k has the errors of (seed, k), wherever it is made
+    replications  number of replications; replication k has the errors of (seed, k) on any executor
     seed          of the errors
     confidence    of the intervals
     method        of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with sentences; True, False, None: as for `igpe.estimate`
-    returns       what was done until then if it is interrupted (Ctrl-C)
+    returns       the finished part if it is interrupted (Ctrl-C)
     raises        ProblemError for arguments that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
                   what `igpe.campaign` raises

@@ -8,9 +8,9 @@ from igpe.core.errors import DataError
 
 @dataclass(frozen=True)
 class EstimatedSigma:
-    """A standard deviation that the model computes from unknowns, estimated with the rest.
+    """A standard deviation that the model computes from estimated unknowns.
 
-    Maximum likelihood: what is minimised is -2 log L but for a constant,
+    Maximum likelihood: the objective is -2 log L up to a constant,
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 

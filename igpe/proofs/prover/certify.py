@@ -290,7 +290,7 @@ def certify(
     progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
-    """Prove that no parameters within the bounds fit essentially better.
+    """Prove that no parameters within the bounds fit better by more than a gap.
 
     The bound is about the problem as posed: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
