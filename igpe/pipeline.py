@@ -102,20 +102,20 @@ def estimate(
 
     settings  the methods of the steps
     seed      of every random choice; the same seed gives the same result
-    executor, store, timeout   where the candidates of step 3 go through step 4 and are stored, one
-              per item, as for `igpe.campaign`; timeout is the time of one candidate, which is
-              then given up, while time_limit is that of the whole call
+    executor, store, timeout   where step 4 processes and stores the candidates of step 3, as for
+                               `igpe.campaign`; timeout limits one candidate, time_limit the full
+                               call
     progress  a function that is called with a sentence whenever a step begins; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
     certify   whether `igpe.certify` is to prove that nothing fits better: see `Result.proof`.
-              "auto": of at most four unknowns with finite bounds, and fewer than 40 states, as far
-              as about ten seconds go;
-              True: within a minute, and where that cannot be done a note says why; False: no
+              "auto": for at most four unknowns with finite bounds and fewer than 40 states, for
+              about ten seconds; True: for up to a minute, with a note if there is no proof; False:
+              no
     time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
               TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
-              Unsupported if the problem asks for what no step can do, EstimationFailed if no
-              candidate could be fitted, or the time limit came before there was one
+              Unsupported if no step supports the problem, EstimationFailed if no candidate could be
+              fitted before the time limit
     Ctrl-C ends the call with the best found so far (status INTERRUPTED), if there is anything.
     """
     ok = or_none(POSITIVE).holds(time_limit)
@@ -254,11 +254,11 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
 
 @takes_problem
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
-    """Step 2 alone: what can be estimated from these measurements, and why not.
+    """Run step 2 alone: which unknowns can be estimated from these measurements, and why not.
 
     problem          is only read, not fitted
-    identifiability  whether to test it, by exact rank. None: if that is quick; True: however
-                     long it takes, and by integrations where no exact test is possible
+    identifiability  whether to test it, by exact rank. None: only if this is fast; True: in any
+                     case, and by integrations where no exact test is possible
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]

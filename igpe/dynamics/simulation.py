@@ -34,11 +34,11 @@ def simulate(
     parameters  unknown -> value, for every free unknown of the problem
     times       where to report; by default 200 times and those measured
     integrator  with its tolerances
-    returns     columns experiment, time, the states, and what is measured beside them; units of the
-                columns are in `.attrs["units"]`, as far as they are known
+    returns     columns experiment, time, the states, and other measured quantities; known units of
+                the columns are in `.attrs["units"]`
     raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
-                finite, the times are no finite numbers, or one lies before the start,
-                EstimationFailed if the integration breaks down, saying when
+                finite, a time is not a finite number or lies before the start, EstimationFailed if
+                the integration breaks down, saying when
     """
     values = values_of(problem, parameters)
     given = None if times is None else _times(times)

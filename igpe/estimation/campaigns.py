@@ -75,7 +75,7 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """Outcome of every start of several methods.
+    """Results of several methods from the same starts.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
              iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
@@ -146,14 +146,15 @@ def compare(
 ) -> Comparison:
     """Run every method from every start.
 
-    Where standard deviations follow the model, each objective is with those of its own fit.
+    If standard deviations depend on the model, each objective uses those of its own fit.
 
     problem   the same for all
     methods   name -> estimator, or estimators, which are named after their classes
     starts    each every free unknown -> value; or how many, spread over the bounds by a seeded
               Sobol sequence
     seed      of that sequence
-    optimum   the best objective known elsewhere, in the methods' units; what is found may be better
+    optimum   the best objective known from other sources, in the methods' units; the methods may
+              find a better one
     executor, store, timeout   where they run and are stored, as for `igpe.campaign`
     progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns   the finished part if it is interrupted (Ctrl-C)
@@ -215,7 +216,7 @@ ROUNDING = 1e-10  # of the objective at the first start: what integration errors
 
 @dataclass(frozen=True, repr=False)
 class Campaign(Shown):
-    """Outcomes of one estimator from many starts.
+    """Results of one estimator from many starts.
 
     table     one row for each start that was done, by its number: status, arrived (at an optimum),
               objective, seconds, iterations, equivalent_iterations and equivalent_integrations of

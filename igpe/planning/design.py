@@ -248,35 +248,35 @@ def design(
 ) -> Plan:
     """Choose the conditions and samples of the next experiments, so that errors become small.
 
-    problem      model and experiments done so far, whose information counts; or
-                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest),
-                 whose `experiment_inputs` are free within their bounds where free= says nothing,
-                 and whose outputs count as measured if all have values
-    parameters   where to linearise: a result, an estimate, or unknown -> value; of labelled models
-                 the nominal values by default
+    problem      model and previous experiments, whose information is included; or
+                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest), whose
+                 `experiment_inputs` are free within their bounds unless free= sets them, and whose
+                 outputs are treated as measured if all have values
+    parameters   point of linearisation: a result, an estimate, or unknown -> value; for labelled
+                 models the nominal values by default
     free         what may be chosen: state -> `Between` (its start value); input or operating
                  parameter -> `Between` (constant), `Levels` or `Ramps`
     conditions   what is fixed: state -> start value, input -> as in `Experiment(inputs=...)`
-    like         name of the experiment whose conditions, times and measured quantities hold where
-                 nothing else is said; by default the first
+    like         name of the experiment that gives the default conditions, times and measured
+                 quantities; by default the first
     times        when samples may be taken (`Sampling`), or are taken (numbers)
     measure      names, or name -> standard deviation, `Noise` or
                  `EstimatedSigma`; by
                  default as in `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of
                  the unknowns
-    sizes        unknown -> what its error is relative to, in its unit; by default its value, but at
-                 least a hundredth of its range where that includes 0
-    experiments  how many are planned together
+    sizes        unknown -> reference size of its error, in its unit; by default its value, but at
+                 least a hundredth of its range if the range includes 0
+    experiments  number of experiments planned together
     existing     whether the measurements of the problem's experiments count; priors always do
-    samples      a robust design: the mean Φ at the parameters and at so many drawn from their
-                 errors, or at those of a table with a column for each unknown
-    pool, starts  random experiments and local searches that the search begins with
+    samples      a robust design: the mean Φ at the parameters and at this number of draws from
+                 their errors, or at the rows of a table with a column for each unknown
+    pool, starts  random experiments, and local searches from the best of them
     seed         of both;  integrator: of the model with its sensitivities
     returns      the best plan so far if it is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, and if no plan determines the
-                 unknowns that the criterion looks at; EstimationFailed if no experiment could be
-                 integrated; Unsupported for time-varying unknowns or robust losses
+                 unknowns in the criterion; EstimationFailed if no experiment could be integrated;
+                 Unsupported for time-varying unknowns or robust losses
     """
     for field, count in (("experiments", experiments), ("pool", pool), ("starts", starts)):
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")

@@ -177,8 +177,8 @@ def rivals(
     settings, seed, certify  of each fit, as for `igpe.estimate`
     cross_validation  whether each experiment is left out once and predicted by a fit to the others;
                needs two experiments or more without unknowns of their own
-    behaviour  whether rivals that the measurements do not tell apart are compared further: could
-               any measurement of the same quantities under the same conditions?
+    behaviour  whether to compare rivals that the measurements do not distinguish further: could any
+               measurement of the same quantities under the same conditions distinguish them?
     nested     smaller rival -> larger one that contains it. None: taken from the unknowns' names
     executor, store, timeout   where fits are computed and stored, one rival per item, as for
                `igpe.campaign`

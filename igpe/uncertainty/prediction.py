@@ -185,7 +185,8 @@ def predict(
 
     problem       whose experiments are predicted
     estimate      a Result or Estimate of the problem, or unknown -> value
-    times         where; None: 200 times and those measured. They may lie beyond the measurements
+    times         times of the prediction; None: 200 times and the measured ones. They may lie
+                  beyond the measurements
     names         of states and measured quantities; None: all
     confidence    of the bands
     replications  of `igpe.bootstrap`: bands are percentiles over them. None: linearised

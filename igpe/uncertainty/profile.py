@@ -290,29 +290,30 @@ def profile(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Profiles:
-    """Intervals by the likelihood ratio: all values that some fit with it explains well enough.
+    """Intervals by the likelihood ratio: all values of an unknown that fit well enough.
 
     Each unknown is held at values further and further from the estimate while all others are
-    estimated again; where the sum of squares has risen by what chance explains, the interval ends.
-    Unlike linearised errors this is right for curved problems, and the same in all parameters.
+    estimated again; the interval ends where the sum of squares has risen by a threshold. Unlike
+    linearised errors, these intervals are valid for nonlinear problems and do not depend on the
+    parametrisation.
 
     problem    that was estimated
     estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
     names      of the unknowns; None: all free ones
     confidence of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  after which no further profile begins
-    executor, store, timeout   where profiles are computed and stored, one per item, as for
-               `igpe.campaign`; one that is ended is left out, and a note says so
+    most_integrations  limit after which no further profile starts
+    executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
+                               profile that is stopped is omitted, and a note says so
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no
                profile could be made;  what `igpe.campaign` raises
 
-    If a better optimum is met on the way, all profiles begin again there, and a note says so.
-    An interval also holds the values at which the profile of another unknown explains the
-    measurements well enough.
+    If a profile reaches a better optimum, all profiles restart there, and a note says so. An
+    interval also holds the values at which the profile of another unknown explains the measurements
+    well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)

@@ -29,10 +29,10 @@ class Deactivation:
     constant   rate constant of deactivation
     order      by the activity: 1 (exponential), 2 (sintering), a name where it is unknown
     poisons    species that deactivate -> order n: reactants (parallel), products (series), poisons
-    residual   activity that stays: number, or name of a parameter
+    residual   residual activity: number, or name of a parameter
     reactions  numbers of those that need the catalyst, 1 for the first; None: all
 
-    raises ModelError for what is no constant or order
+    raises ModelError for invalid constants or orders
 
     Source: Levenspiel, Chemical Reaction Engineering, 3rd ed. (1999), chapter 21; residual
     activity: Fuentes, Appl. Catal. 15 (1985) 33.

@@ -21,8 +21,8 @@ class Cstr(Reactor):
     inlet     species -> its concentration in the feed: name of an input over time, or a number;
               0 for all others
 
-    See `Reactor` for the other fields. Flow changes what reactions conserve, so `algebraic` is of
-    no use here.
+    See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
+    be used here.
 
     raises ModelError, as `Reactor` does
     """

@@ -27,10 +27,9 @@ class Jacket:
     """A jacket with a heat balance of its own: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
     T_jacket)/capacity. `T_jacket` is a state.
 
-    capacity  heat capacity of all that is in the jacket, J/K; by volume of the reactor where the
-              exchange is
-    flow      what flows through over what is inside, 1/time: name of an input over time, or a
-              number
+    capacity  heat capacity of the jacket's content, J/K; per volume of the reactor if the exchange
+              is
+    flow      flow through the jacket per content, 1/time: name of an input over time, or a number
     inlet     temperature of what flows in, K: name of an input over time, or a number
     """
 
@@ -55,12 +54,12 @@ class HeatBalance:
     exchange  heat transfer coefficient times area (UA), J/(time K); by volume of the reactor for
               all but `Semibatch`
     jacket    temperature of the jacket, K: name of an input over time, a number, or `Jacket`
-    feed      temperature of what flows in, K: name of an input over time, or a number. For Cstr and
-              the streams of Semibatch; a MolarFeed brings no heat
+    feed      temperature of the inflow, K: name of an input over time, or a number. For Cstr and
+              the streams of Semibatch; a MolarFeed adds no heat
 
     Heat capacities do not change with composition and temperature.
 
-    raises ModelError for what is no constant, and for a jacket without exchange
+    raises ModelError for invalid constants, and for a jacket without exchange
     """
 
     heats: Sequence[Constant]

@@ -214,7 +214,7 @@ class MassAction(RateLaw):
     """forward * product of left concentrations - backward * product of right ones.
 
     forward      constant of the reaction as written
-    backward     constant of the way back; or
+    backward     constant of the reverse reaction; or
     equilibrium  forward/backward
     orders       species on the left -> order, where it is not the coefficient
     """
@@ -235,7 +235,7 @@ class MassAction(RateLaw):
             )
 
     def check(self, equation: Equation) -> None:
-        """Raise ModelError if one constant too few or too many is given, or an order of nothing."""
+        """Raise ModelError for wrong numbers of constants, and orders of other species."""
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
@@ -280,9 +280,10 @@ class PowerLaw(RateLaw):
     constant   the rate where all concentrations are `reference`
     orders     species -> order: number, or name of a parameter; products and species that do not
                react may stand here too
-    reference  concentration amid those measured, which makes constant and orders little correlated
+    reference  concentration within the measured range, which makes constant and orders nearly
+               uncorrelated
 
-    Concentrations must stay positive where orders are no whole numbers.
+    Concentrations must stay positive if orders are not integers.
 
     Source: Froment, Bischoff and De Wilde, Chemical Reactor Analysis and Design, 3rd ed. (2011),
     section 1.2.
@@ -425,7 +426,7 @@ class Reaction:
         return (Equation(left, right, self.equation.reversible), *alone)
 
     def made(self, m: Any, t: float, species: str) -> Any:
-        """What one turn of the reaction makes of a species: a number, or with a yield."""
+        """Amount of a species that one turnover produces: a number, or with a yield."""
         count = plain(self.equation.net[species])
         if species not in self.yields:
             return count

@@ -97,8 +97,8 @@ class LangmuirHinshelwood(_Surface):
     adsorption    species that adsorb, products and inert ones too -> constant K, 1/concentration
     dissociative  those that fall apart as they adsorb: sqrt(K*c) in the sum
     sites         exponent; by default one for each reactant, two for one that falls apart
-    equilibrium   constant of the whole reaction, if it goes back: products/equilibrium is taken
-                  from the reactants
+    equilibrium   equilibrium constant of the overall reaction, if it is reversible:
+                  products/equilibrium is subtracted from the reactants
 
     Source: Hougen and Watson, Ind. Eng. Chem. 35 (1943) 529.
     """
@@ -121,7 +121,7 @@ class LangmuirHinshelwood(_Surface):
 class EleyRideal(_Surface):
     """constant*K*c of the adsorbed reactants*c of the others/(1 + sum of K*c)^sites.
 
-    One reactant at least adsorbs, one comes from the fluid.
+    At least one reactant adsorbs, and at least one reacts from the fluid.
 
     constant, adsorption, dissociative, sites, equilibrium  as for `LangmuirHinshelwood`
 

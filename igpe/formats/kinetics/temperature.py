@@ -86,12 +86,13 @@ class Thermal:
 class Arrhenius(Thermal):
     """factor*exp(-energy/gas*(1/T - 1/reference)): the factor is the constant at `reference`.
 
-    A reference amid the temperatures measured makes factor and energy nearly uncorrelated
+    A reference within the measured temperatures makes factor and energy nearly uncorrelated
     (Schwaab and Pinto, Chem. Eng. Sci. 62 (2007) 2750, eq. 4).
 
     factor     name of a parameter, or a number
     energy     name of a parameter, or a number; J/mol
-    reference  K; None: that of the reactor, which `Reactor.problem` chooses amid the measurements
+    reference  K; None: that of the reactor, which `Reactor.problem` chooses within the measured
+               range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
     """

@@ -48,25 +48,25 @@ def read_workbook(
     dates: str = "",
     together: bool | None = None,
 ) -> Workbook:
-    """Read the experiments of laboratory files as they are.
+    """Read experiments from unmodified laboratory files.
 
     Sheets and tables of a sheet are experiments, or a column names them. Titles and conditions may
     stand above a table, units in headers or below them. Clock times and dates become times since
-    the start. Temperatures become kelvin. `Workbook.table()` shows what was understood.
+    the start. Temperatures become kelvin. `Workbook.table()` shows the interpretation.
 
-    path    an Excel, CSV, text or Parquet file, or several, whose runs are put together
+    path    an Excel, CSV, text or Parquet file, or several, whose runs are combined
     sheets  names of the sheets to read; by default all
     roles   header -> what the column is: "time", "experiment", "measured", "input" (set, not
             measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
             "yield of B from A", "area"; of times: "clock", "elapsed", "hh:mm", "mm:ss"
     names   header -> name in the model
-    units   header, or name of a condition -> unit, where the file does not say it
-    marked  texts that stand for no value, beside "", "-", "NA", "n.a."
-    decimal "," or ".": what stands before decimals in texts
+    units   header, or name of a condition -> unit, if the file does not contain it
+    marked  texts that mark missing values, in addition to "", "-", "NA", "n.a."
+    decimal "," or ".": the decimal separator in texts
     dates   "day first" or "month first"
     together  whether tables of different quantities belong to one experiment
-    raises  DataError with the cell that cannot be read; `DataError.choices` lists what an ambiguous
-            file may mean, and the arguments to say so
+    raises  DataError with the cell that cannot be read; `DataError.choices` lists the
+            interpretations of an ambiguous file, and the arguments that select them
     """
     files = [Path(p) for p in ([path] if isinstance(path, str | Path) else path)]
     said = [{clean(h): v for h, v in one.items()} for one in (roles, names, units)]

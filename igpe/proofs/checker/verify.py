@@ -346,17 +346,18 @@ SHOWN = 1000  # regions at most that an answer lists
 def verify(
     certificate: Any, problem: Problem, seconds: float = 600.0, effort: Effort = USUAL
 ) -> Verified:
-    """Prove a certificate of global optimality again, by other code than found it.
+    """Verify a certificate of global optimality with independent code.
 
     The translation of the model into expressions is the same (`igpe.equations`); arithmetic,
     integration and bounds are others.
 
     certificate  of `igpe.certify`, its JSON text, or the path of its file
     problem      it is about
-    seconds      after which the rest counts as not confirmed
-    effort       of the integration; no answer is wrong for it, but more or less is confirmed
-    raises       DataError if it is no certificate, ProblemError if it is one of another problem,
-                 Unsupported if the problem has parts that the checker does not know
+    seconds      limit after which the rest is reported as not confirmed
+    effort       of the integration; it affects how much is confirmed, but not the correctness of
+                 the verdict
+    raises       DataError if it is not a certificate, ProblemError if it belongs to another
+                 problem, Unsupported if the problem has features that the checker does not support
     """
     begin = time.monotonic()
     tree, end = read_tree(certificate), begin + seconds

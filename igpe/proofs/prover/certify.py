@@ -292,7 +292,7 @@ def certify(
 ) -> DynamicCertificate:
     """Prove that no parameters within the bounds fit better by more than a gap.
 
-    The bound is about the problem as posed: the differential equations (not a discretisation), the
+    The bound holds for the original problem: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
 
     estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If it is
@@ -301,8 +301,9 @@ def certify(
     time_limit  seconds for the proof itself, once compiled and with first parameters; what is
                 proved until then is returned, also after Ctrl-C
     progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
-                is the same for all but None, unless it ends early; parts in flight are then lost
+    executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
+                The tree is the same for all but None, unless the search ends early; unfinished
+                boxes are then lost
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without

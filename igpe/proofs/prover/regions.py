@@ -453,15 +453,15 @@ def certify_region(
                   are taken up. None: they are looked for
     level         of confidence, between 0 and 1
     precision     width of the gap between outer and inner end of an interval, relative to it
-    simultaneous  False: for each unknown by itself, as `igpe.profile` has it (one degree of
-                  freedom); True: for all of them together. By chi squared where standard deviations
-                  are given, else by F, as for `igpe.profile`
+    simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
+                  True: for all of them together. By chi squared if standard deviations are given,
+                  else by F, as in `igpe.profile`
     time_limit    seconds for the proof itself, once compiled; what is proved until then is
                   returned, also after Ctrl-C
     progress      a function that is called with sentences; True, False, None: as for
                   `igpe.estimate`
-    raises        as `igpe.certify`; ProblemError where neither standard deviations nor residuals
-                  tell the size of the errors
+    raises        as `igpe.certify`; ProblemError if neither standard deviations nor residuals
+                  determine the size of the errors
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:

@@ -93,8 +93,8 @@ AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 class MultipleShooting(Checked):
     """Least squares, or a robust loss, on a trajectory in intervals that join at the end.
 
-    It tolerates bad start values of parameters, because the states start near their measurements.
-    Estimated start values of measured states also start there, regardless of `start`.
+    The method tolerates bad start values of parameters, because the states start near their
+    measurements. Estimated start values of measured states also start there, regardless of `start`.
 
     Exact matching satisfies constraints of the model; the continuation before it does not.
     Constraints are equations and inequalities between unknowns and states at any of the model's
