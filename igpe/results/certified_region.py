@@ -55,11 +55,11 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     fields are those of a certificate of the optimum.
 
     level         of confidence, 0.95
-    simultaneous  whether for all unknowns together, else for each one by itself
+    simultaneous  whether for all unknowns together, otherwise for each separately
     degrees       of freedom of the residuals, where standard deviations are unknown; else 0
     rise          allowed rise of the sum of squares above `objective`
     precision     that was asked for, as a share of each interval's width
-    regions       separate boxes that hold the region
+    regions       separate boxes that contain the region
     undecided     (lower, upper) of the smallest box around all boxes that are not decided and
                   belong to none of the regions; empty if there are none
     """
@@ -75,7 +75,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def to_frame(self) -> pd.DataFrame:
         """One row for each region and unknown.
 
-        outer_lower, outer_upper  proved to hold the region
+        outer_lower, outer_upper  proved to contain the region
         inner_lower, inner_upper  values that are proved to belong to it; NaN if none are
         below, above              whether the data limit the unknown on that side: "limited",
                                   "reaches its bound" (they do not) or "not decided"

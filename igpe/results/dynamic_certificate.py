@@ -122,9 +122,9 @@ FIELDS = [f.name for f in fields(TreeBox)]
 class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic certificate 1"):
     """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
 
-    It is about the differential equations themselves: the error of discretisation is enclosed.
-    Rounding is covered by explicit allowances in plain doubles; library functions (exp, log, sin,
-    cos, powers) are taken to be right to four units in the last place.
+    The bound holds for the differential equations themselves: it includes the error of
+    discretisation. Rounding is covered by explicit allowances in plain doubles; library functions
+    (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last place.
 
     unknowns      names (n,), within lower, upper (n,)
     parameters    (n,) the best found
@@ -138,8 +138,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     open_share    share of the whole box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the whole
-    relative_sigma  quantity -> relative standard deviation that its residuals count with, where
-                  none were given; it is a premise
+    relative_sigma  quantity -> assumed relative standard deviation of its residuals, if none was
+                    given
     """
 
     unknowns: tuple[str, ...]
@@ -221,12 +221,12 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """The boxes over the plane of two unknowns; of others the lower bound over the boxes."""
+        """For two unknowns, the boxes in their plane; otherwise the lower bound over the boxes."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 
     def entries(self) -> dict[str, Any]:
-        """What is stored; docs/certificate.md tells what each entry means."""
+        """The stored entries; docs/certificate.md describes them."""
         stored = {STORED_AS.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
         boxes = [
             {STORED_AS.get(name, name): value for name, value in vars(box).items()}
@@ -256,7 +256,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return made(cls, given, {"tree": tuple(map(_read, restored(given["tree"])))})
 
     def without_tree(self) -> "DynamicCertificate":
-        """The same without its boxes, which can be many."""
+        """The certificate without its boxes, of which there may be many."""
         return replace(self, tree=())
 
 

@@ -225,8 +225,8 @@ class Ipopt:
     def prepare(self, model: Any, sizes: Sizes | None = None) -> PreparedModel:
         """Translate the model once, for several solves.
 
-        sizes   with them variables, objective and constraints are scaled to magnitude 1, the
-                constraints by their derivatives at the present values
+        sizes   scale variables, objective and constraints to magnitude 1, the constraints by their
+                derivatives at the current values
         raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)

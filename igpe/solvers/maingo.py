@@ -52,8 +52,8 @@ class MAiNGO:
     feasibility  tolerance of the constraints
     options      more of MAiNGO's options: (("BAB_maxIterations", 1000), ...)
 
-    Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is
-    10 s or more; with a shorter one it is ended, and its incumbent is lost.
+    Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is 10
+    s or more; with a shorter limit igpe stops it, and its incumbent is lost.
     """
 
     gap: float = 1e-4

@@ -218,10 +218,10 @@ class AmplProgram:
                  solver; None for a local one
     absolute     for a global solver the gap in the objective's unit, for an optimum near 0; None:
                  the margin, times the objective's size where that is below 1
-    bound_label  what stands before ":" and the lower bound in the program's output, e.g. "Dual
-                 Bound"; without it the bound is the incumbent less the gap
-    margin       by which its bound may be off, for an objective of order one
-    how          the sentence that installs it
+    bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
+                 without it the bound is the incumbent less the gap
+    margin       possible error of its bound, for an objective of order one
+    how          how to install it
     """
 
     program: str
@@ -411,9 +411,9 @@ def Couenne(
     absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
                  objective's size where that is below 1
 
-    A time limit is one of processor time to it. At wall time it is interrupted.
-    Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
-    non-convex MINLP", Optim. Methods Softw. 24 (2009).
+    Couenne treats a time limit as processor time; igpe interrupts it at the wall time. Belotti,
+    Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for non-convex
+    MINLP", Optim. Methods Softw. 24 (2009).
     """
     return AmplProgram(
         "couenne",
@@ -467,8 +467,8 @@ class Scip:
     gap          relative distance of incumbent and bound at which it stops
     absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
                  the objective's size where that is below 1
-    feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: the
-                 objective is a constraint to it, and small residuals come out too small
+    feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
+                 treats the objective as a constraint, and computes small residuals too small
     threads      of the linear solver
     seed         of SCIP's random choices; the same seed gives the same run
     options      more of SCIP's parameters: (("limits/nodes", 1000), ...)

@@ -51,7 +51,7 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 
 @dataclass(frozen=True, repr=False)
 class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
-    """Estimates from measurements as they might have come out.
+    """Estimates from simulated repetitions of the measurements.
 
     estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
     replications  one row for each refit, indexed by its number: status, objective, the unknowns,
@@ -60,7 +60,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     kind          how errors were drawn, in words;  seed: of the errors
     confidence    of the intervals
     acceleration  unknown -> that of its BCa interval
-    undetermined  unknowns that the measurements do not determine: refits leave them where they were
+    undetermined  unknowns that the measurements do not determine: refits do not change them
     notes         sentences worth reading
     """
 
@@ -177,7 +177,7 @@ Draw: TypeAlias = Callable[[np.random.Generator], FloatArray]
 
 @dataclass(frozen=True)
 class ParametricBootstrap:
-    """Normal errors with the standard deviations given, or the one that the residuals tell."""
+    """Normal errors with given standard deviations, or with one estimated from the residuals."""
 
     def draw(self, base: Likelihood) -> Draw:
         """A source of errors for a problem at its estimate."""
@@ -193,9 +193,10 @@ class ParametricBootstrap:
 class ResidualBootstrap:
     """Residuals drawn with replacement, each column's from its own.
 
-    They are standardised first, r / sqrt(1 - leverage), as a fit makes them too small, and centred
-    (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 6.2.3). Nothing is
-    assumed of their distribution, nor of sigma but its proportions within a column.
+    They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals too small,
+    and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 6.2.3).
+    There is no assumption about their distribution; of sigma, only the ratios within a column are
+    used.
     """
 
     def draw(self, base: Likelihood) -> Draw:

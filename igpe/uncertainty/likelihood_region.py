@@ -36,7 +36,7 @@ INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promis
 
 @dataclass(frozen=True, repr=False)
 class Region(Shown):
-    """Two unknowns that a fit explains well enough together.
+    """Joint region of two unknowns within which the fit is good enough.
 
     names       of the two;  estimate: of both;  units: of both
     edge        columns of the two names, and `end`: "" where the likelihood ratio ends it, else

@@ -39,11 +39,11 @@ class ModelComparison(Shown):
 def compare_models(
     results: Mapping[str, Result], nested: Mapping[str, str] | None = None
 ) -> ModelComparison:
-    """Which of several models the measurements support.
+    """Compare several models on the same measurements.
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
-    unknowns and n measurements; weights exp(-delta / 2). A model within a larger one is compared
-    with it by the likelihood ratio: chi squared if sigma is known, else F.
+    unknowns and n measurements; weights exp(-delta / 2). A nested model is compared with the larger
+    one by the likelihood ratio: chi squared if sigma is known, else F.
 
     results  name -> result, all of the same measurements
     nested   smaller model -> larger one that contains it. None: taken from the unknowns' names

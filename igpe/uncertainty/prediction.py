@@ -143,13 +143,13 @@ class PredictedTrajectory(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Shown, Stored, name="prediction", number=1):
-    """What the model says at the estimate, and how sure it is.
+    """Predictions of the model at the estimate, with their uncertainty.
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
                 band_lower, band_upper (of a measurement; NaN of what is not measured), unit.
                 Infinite where the measurements do not determine it
     measured    columns experiment, name, time, measured
-    confidence  of the bands, at each time for itself;  kind: how they were found, in words
+    confidence  of the bands, at each time separately; kind: the method, in words
     time_unit   of the times; empty if it is not known
     """
 

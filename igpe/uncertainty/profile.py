@@ -100,7 +100,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names        of all unknowns that were free
-    parameters   the optimum they are about;  objective  the sum of squares there
+    parameters   the optimum of the profiles; objective  the sum of squares there
     rise         of the sum of squares at the ends: by chi squared, or by F if sigma is unknown
     confidence   of each interval
     profiles     one for each unknown asked for

@@ -57,14 +57,14 @@ def read_petab(path: str | Path) -> Problem:
 
     Each simulation condition (in version 2 each experiment) is an experiment of its name; each
     observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
-    noise parameters. Logarithms are compared where the observable's transformation, or its
-    log-normal distribution, says so. Standard deviations that depend on parameters are
+    noise parameters. Logarithms are compared if the observable's transformation or its log-normal
+    distribution requires this. Standard deviations that depend on parameters are
     `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2
     has no scales, and positive ones whose bounds are three decades apart are.
 
-    path    of the YAML file; the tables and the model lie where it says
-    raises  DataError for tables, ModelError for what an SBML model has that igpe does not read,
-            ProblemError if the file is not there, SolverMissing without the extra igpe[petab]
+    path    of the YAML file, which contains the paths of the tables and the model
+    raises  DataError for tables, ModelError for SBML features that igpe does not read, ProblemError
+            if the file is not there, SolverMissing without the extra igpe[petab]
     """
     for name in LIBRARIES:
         library(name)

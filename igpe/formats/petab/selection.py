@@ -65,7 +65,7 @@ def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelS
     A model whose estimation fails never counts as better than another.
 
     path      of the YAML file of the selection problem (its PEtab problems are of version 1)
-    estimate  igpe.estimate, or a function of a problem that calls it with settings of your own
+    estimate  igpe.estimate, or a function of a problem that calls it with your own settings
     raises    SolverMissing without the extra igpe[select], ProblemError if the file is not there,
               DataError if it is no such problem, Unsupported for a criterion other than AIC, AICc,
               BIC, LH, LLH and NLLH, EstimationFailed if no model could be estimated; as

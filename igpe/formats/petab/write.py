@@ -42,16 +42,16 @@ def to_petab(
     """Write a problem as PEtab of version 2: a YAML file, its tables, and the model in SBML.
 
     The objective of `read_petab`, and that of other programs, is the negative log-likelihood of the
-    problem. Unknown standard deviations become parameters, `sd_A`, one for each quantity: their
-    maximum likelihood is what `igpe.estimate` minimises. Names that SBML does not allow are written
-    with underscores (`k1@run2` as `k1_run2`), and stand beside them as names.
+    problem. Unknown standard deviations become parameters, `sd_A`, one for each quantity:
+    `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get underscores
+    (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 
-    folder   is made if it is not there
+    folder   is created if it does not exist
     result   whose estimates are the nominal values; by default those of the model
-    force    whether files that are there are replaced
+    force    whether to replace existing files
     returns  the path of the YAML file
-    raises   Unsupported for what PEtab or SBML cannot say, ModelError as reading the model does,
-             DataError for files that are there, SolverMissing without the extra igpe[petab]
+    raises   Unsupported for features that PEtab or SBML cannot express, ModelError as for reading
+             the model, DataError for existing files, SolverMissing without the extra igpe[petab]
     """
     _refuse(problem)
     files = _Writer(problem).files(result)

@@ -64,11 +64,11 @@ class Verified(Shown):
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      where it is refuted or not confirmed
     volume       share of the box that was not confirmed
-    leaves       parts of the box that the certificate covers: leaves, and slabs that were cut off
-    subdivided   how many of them the checker had to cut further;  boxes  how many it integrated
+    leaves       parts of the box in the certificate: leaves, and slabs that were cut off
+    subdivided   number of parts that the checker had to divide further; boxes  how many it
+                 integrated
     seconds      it took
-    region       what is shown of a likelihood region, if the certificate is about one; empty unless
-                 it is verified
+    region       the verified statement about a likelihood region; empty if there is none
     """
 
     verdict: Verdict

@@ -170,10 +170,10 @@ EVERY = 1.0  # seconds between two sentences of progress
 class BranchAndBound(Checked):
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
-    Boxes of parameters are thrown away when the sum of squares is proven to exceed, for every
-    parameter in them, that of the incumbent less the gap. The solutions are enclosed by Taylor
-    models in time and parameters whose remainders hold the error of discretisation (Lin &
-    Stadtherr, Ind. Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
+    A box of parameters is discarded if the sum of squares provably exceeds, for all parameters in
+    the box, that of the incumbent minus the gap. The solutions are enclosed by Taylor models in
+    time and parameters whose remainders hold the error of discretisation (Lin & Stadtherr, Ind.
+    Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
 
     gap         relative distance of the bound to the objective
     time_limit  seconds of wall time for the proof itself; what is proved until then is kept
@@ -185,7 +185,7 @@ class BranchAndBound(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `Estimator`; the local method begins at `start`, if there is one.
+        """See `Estimator`; the local method starts at `start`, if there is one.
 
         raises  as `igpe.certify` does
         """
@@ -215,7 +215,7 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  (search) -> whether it must end before it is done; not heeded with an executor
+        enough  (search) -> whether to stop it early; ignored with an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)

@@ -40,7 +40,7 @@ class Paving(Shown, Suggesting):
     kinds         (k,) "in": all of the box is proved to belong to the region; "out": none of it
                   does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
-    ellipses      r arrays (m, 2): what linearised errors take for the region
+    ellipses      r arrays (m, 2): the regions of the linearised errors
     """
 
     names: tuple[str, str]
@@ -83,7 +83,7 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
 
     problem  that was certified
     region   of `igpe.certify_region`, finished
-    boxes    how many are examined at most; where no region is, none need be
+    boxes    largest number of examined boxes; none are needed where no region is
     raises   ProblemError for other than two unknowns, or a region that is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")

@@ -58,7 +58,7 @@ class Plot:
         return len(self.axes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture of the kind that the path's ending names: .png, .pdf, .svg.
+        """Write a picture in the format of the path's ending: .png, .pdf, .svg.
 
         raises  DataError for an existing file that igpe did not write, ValueError for another kind
         """
