@@ -219,8 +219,11 @@ def sensitivities() -> Iterator[str]:
         yield f"| {method} | {' | '.join('' if v is None else _number(v) for v in cells)} |"
     yield ""
     for (case, figure), value in merged.items():
-        if "beside AMICI" in figure or figure.startswith("faster than"):
-            yield f"- {case}: {figure}: {_number(value)}"
+        where = case.replace("right to", "errors of")
+        if "beside AMICI" in figure:
+            yield f"- {where}: {_number(value)} of AMICI's time"
+        if figure.startswith("faster than"):
+            yield f"- {where}: {_number(value)} times as fast as {figure.partition(' than ')[2]}"
 
 
 def growth() -> Iterator[str]:
@@ -280,7 +283,8 @@ def overhead() -> Iterator[str]:
     for (case, figure), value in run.items():
         if "equations" in case or case.startswith("import"):
             unit = "" if "power" in figure else " s"
-            yield f"- {case}: {figure}: {_number(value)}{unit}"
+            named = figure.replace("power of n that translation grows with", "exponent of growth")
+            yield f"- {case}: {named}: {_number(value)}{unit}"
     yield "\nRepeated estimates of the same problem, and calls after the first, in milliseconds:\n"
     again = [
         f for c, f in run if c == "consecutive" and f.startswith(("estimate,", "boot", "sing"))

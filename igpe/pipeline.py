@@ -107,10 +107,9 @@ def estimate(
                                call
     progress  a function that is called with a sentence whenever a step begins; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
-    certify   whether `igpe.certify` is to prove that nothing fits better: see `Result.proof`.
-              "auto": for at most four unknowns with finite bounds and fewer than 40 states, for
-              about ten seconds; True: for up to a minute, with a note if there is no proof; False:
-              no
+    certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
+              four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
+              True: for up to a minute, with a note if there is no proof; False: no
     time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
               TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,

@@ -126,7 +126,7 @@ class Form(NamedTuple):
         """The same; raises DataError, saying what is missing and what to give, if it is not."""
         if not isinstance(stored, Mapping) or "format" not in stored:
             raise DataError(
-                f"This is no stored {self.name}: it has no entry 'format'; {self._remedy}."
+                f"This is not a stored {self.name}: it has no entry 'format'; {self._remedy}."
             )
         other = stored.get("stored", self.name)  # older files do not say
         if other != self.name:

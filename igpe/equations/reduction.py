@@ -213,7 +213,7 @@ class _Reduced:
         reaches = table.times[0] <= e.start_time and table.times[-1] >= e.times[-1]
         is_straight = reaches and np.ptp(slopes) <= SAME * np.abs(slopes).max()
         if order > 1 and not is_straight:
-            raise self._jumps(name, "is linear between points, so that its slope jumps")
+            raise self._jumps(name, "is linear between points, so its slope jumps")
         if order > 1:
             return ca.SX(0)
         ends, slope = [*table.times[1:]], ca.SX(0)

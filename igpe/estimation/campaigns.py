@@ -158,7 +158,7 @@ def compare(
     executor, store, timeout   where they run and are stored, as for `igpe.campaign`
     progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns   the finished part if it is interrupted (Ctrl-C)
-    raises    ProblemError if there is no method or start, one that is none, or a start lacks an
+    raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
               unknown, or a number of starts is requested without bounds;  Unsupported by a method;
               what `igpe.campaign` raises
     """
@@ -218,7 +218,7 @@ ROUNDING = 1e-10  # of the objective at the first start: what integration errors
 class Campaign(Shown):
     """Results of one estimator from many starts.
 
-    table     one row for each start that was done, by its number: status, arrived (at an optimum),
+    table     one row for each finished start, by its number: status, arrived (at an optimum),
               objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
               all horizons (ISS), found_by (in words), note (why there is no answer), and the
               unknowns
@@ -304,7 +304,7 @@ def campaign(
 ) -> Campaign:
     """Estimate a problem from many starts, in parallel, and keep every finished start.
 
-    problem    the same for all starts; it is translated and compiled once in each process
+    problem    the same for all starts; each process translates and compiles it once
     estimator  of all of them
     starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
                free unknown -> value

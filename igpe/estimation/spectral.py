@@ -141,8 +141,8 @@ def _negative(residuals: Residuals, sets: Sequence[FloatArray]) -> Iterator[str]
             ]
             if below:
                 yield (
-                    f"Set {k + 1} asks for negative pure spectra, of their largest value: "
-                    f"{', '.join(below)}."
+                    f"Set {k + 1} needs negative pure spectra (minimum relative to the "
+                    f"maximum): {', '.join(below)}."
                 )
 
 

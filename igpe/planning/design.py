@@ -256,7 +256,7 @@ def design(
                  models the nominal values by default
     free         what may be chosen: state -> `Between` (its start value); input or operating
                  parameter -> `Between` (constant), `Levels` or `Ramps`
-    conditions   what is fixed: state -> start value, input -> as in `Experiment(inputs=...)`
+    conditions   fixed conditions: state -> start value, input -> as in `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
                  quantities; by default the first
     times        when samples may be taken (`Sampling`), or are taken (numbers)
@@ -268,7 +268,8 @@ def design(
     sizes        unknown -> reference size of its error, in its unit; by default its value, but at
                  least a hundredth of its range if the range includes 0
     experiments  number of experiments planned together
-    existing     whether the measurements of the problem's experiments count; priors always do
+    existing     whether to include the measurements of the problem's experiments; priors are always
+                 included
     samples      a robust design: the mean Φ at the parameters and at this number of draws from
                  their errors, or at the rows of a table with a column for each unknown
     pool, starts  random experiments, and local searches from the best of them
@@ -299,8 +300,8 @@ def design(
     best = search.run(posed.as_before())
     if best is None:
         raise EstimationFailed(
-            f"None of {pool} experiments within the bounds of free={{...}} could be integrated; "
-            "narrow the bounds to what is possible, and try one: igpe.simulate.",
+            f"None of {pool} experiments within the bounds of free={{...}} could be "
+            "integrated; narrow the bounds to feasible values, and try one: igpe.simulate.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():

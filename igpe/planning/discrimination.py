@@ -41,10 +41,10 @@ class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
     experiments  what to do, as in `Plan`;  bounds: setting -> its bounds
-    power        right, rival (indices), delta_before (AICc of the rival less that of the right one,
-                 today), expected (rise of the rival's sum of squares by the planned experiments, in
-                 which it is fitted again), power (chance that it has no support afterwards: AICc
-                 worse by 10)
+    power        right, rival (indices), delta_before (current AICc of the rival minus that of the
+                 right one), expected (increase of the rival's sum of squares by the planned
+                 experiments after a new fit), power (probability that it has no support afterwards:
+                 AICc worse by 10)
     criterion    that was asked for
     efficiency   proved lower bound for the criterion of the chosen samples, as a share of the best
                  choice with the same settings; NaN without a proof
@@ -146,7 +146,7 @@ def discriminate(
     if best is None:
         raise EstimationFailed(
             f"None of {pool} experiments within the bounds of free={{...}} could be integrated "
-            "with all rivals; narrow the bounds to what is possible.",
+            "with all rivals; narrow the bounds to feasible values.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():

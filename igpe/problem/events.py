@@ -23,7 +23,7 @@ class Event(Suggesting):
               rule (m, t) of parameters: lambda m, t: m.first + 24
     when      in its place, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >= m.full.
               The event happens whenever the comparison becomes true
-    add       state -> what is added to it: a number, the name of a parameter, or a rule (m, t)
+    add       state -> increment: a number, the name of a parameter, or a rule (m, t)
     set       state -> its new value: the same
     delay     time between `at`, or the moment when the comparison became true, and the jump: the
               same, without states
@@ -34,7 +34,8 @@ class Event(Suggesting):
     before    whether it also happens while the model approaches the steady state before a steady
               start; at_start then refers to the start of this approach, and at the start of the
               experiment the event happens only if inputs or other events make `when` true there
-    raises    DataError unless there is one of `at` and `when`, and something that jumps
+    raises    DataError unless exactly one of `at` and `when` is given, and at least one state
+              changes
 
     All states of one event jump together, from values before it.
     """

@@ -81,7 +81,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if begin is None:
         if last - first < first > 0:
             raise DataError(
-                f"The measurements run from {first:g} to {last:g}; igpe cannot tell when the "
+                f"The measurements run from {first:g} to {last:g}; igpe does not know when the "
                 f"experiment started. Pass start_time=0.0, or start_time={first:g}."
             )
         begin = min(first, 0.0)
@@ -213,7 +213,7 @@ class Experiment(Suggesting):
                 their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
     start_time  time of the start values; by default 0 if the first measurement is later, but by no
                 more than the length of the experiment, else the first time
-    inputs      columns of `data` by the names of inputs: ["T"]; or name -> such a column, number,
+    inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
                 `time`. A column that is an input is not measured. A `NormalPrior` is a constant
@@ -351,13 +351,13 @@ class Experiment(Suggesting):
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) standard deviations where the model predicts (n,), in measurements' order."""
+        """(n,) standard deviations at predictions (n,), in the order of the measurements."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
 
     def sigma_slope_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) derivatives of `sigma_at` by what the model predicts."""
+        """(n,) derivatives of `sigma_at` with respect to the predictions."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviation_slopes(models, m.column, m.value, predicted)

@@ -260,7 +260,8 @@ class Prior(Checked):
     law         "normal", "laplace", "log-normal", "log-laplace" (of natural logarithms), "cauchy",
                 "chisquare", "exponential", "gamma" (shape, scale), "log-uniform", "rayleigh"
     parameters  of the law, in the order of PEtab 2
-    scale       "log" or "log10": the law is one of the parameter's logarithm; its density too
+    scale       "log" or "log10": the distribution and its density are those of the parameter's
+                logarithm
     lower, upper  truncation limits of the density, which change only its constant
     raises      ProblemError for another law, or numbers that it does not have
     """

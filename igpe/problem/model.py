@@ -245,8 +245,9 @@ def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[floa
     for derivative in derivatives:
         if len(derivative.get_continuousset_list()) > 1:
             raise ModelError(
-                f"'{derivative.name}' is a higher or mixed derivative. Make the first derivative "
-                "a state of its own: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx == m.v."
+                f"'{derivative.name}' is a higher or mixed derivative. Make the first "
+                "derivative a separate state: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx "
+                "== m.v."
             )
         state = derivative.get_state_var()
         for index, data in derivative.items():

@@ -317,7 +317,7 @@ class Problem(Suggesting):
     def on_finer_grid(self) -> "Problem":
         """Return the problem with twice as many intervals in space.
 
-        raises  ProblemError if it has no grid of its own
+        raises  ProblemError if the problem has no space=
         """
         space = {name: grid.refined() for name, grid in self._given["space"].items()}
         if not space:

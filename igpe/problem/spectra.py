@@ -49,7 +49,7 @@ class Spectra(Suggesting):
                  profiles are unknown (a number excludes `nonnegative`)
     shared       whether the species have the same spectra as in the problem's other experiments
                  whose spectra are `shared`, which then have the same wavelengths
-    raises       DataError: what was found, what is wanted
+    raises       DataError with the cause and the remedy
     """
 
     def __init__(

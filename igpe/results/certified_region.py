@@ -171,7 +171,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
                 "a part of it (proved)"
             )
         if many == 1:
-            return "one region; outside of its box there is no second (proved)"
+            return "one region; there is no second region outside its box (proved)"
         nth = {2: "third", 3: "fourth", 4: "fifth"}.get(many, "further one")
         return f"{_words(many)} separate regions; outside of their boxes there is no {nth} (proved)"
 

@@ -105,7 +105,7 @@ class Result(ResultData, Stored, name="result", number=1):
         """One self-contained page of HTML, also written to `path` if given.
 
         title         its heading
-        author, date  stand below it as they are given; without a date that of today
+        author, date  printed below the title; the default date is today
         """
         day = day_of.today().isoformat() if date is None else date
         written = page(self, title, ", ".join(filter(None, (author, day))))

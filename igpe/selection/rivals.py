@@ -175,8 +175,8 @@ def rivals(
 
     problems   name -> problem, all with the same measurements
     settings, seed, certify  of each fit, as for `igpe.estimate`
-    cross_validation  whether each experiment is left out once and predicted by a fit to the others;
-               needs two experiments or more without unknowns of their own
+    cross_validation  whether to leave out each experiment once and predict it by a fit to the
+                      others; needs two or more experiments without local unknowns
     behaviour  whether to compare rivals that the measurements do not distinguish further: could any
                measurement of the same quantities under the same conditions distinguish them?
     nested     smaller rival -> larger one that contains it. None: taken from the unknowns' names

@@ -245,12 +245,12 @@ class AmplProgram:
     def install(self) -> str:
         """The sentence that says how to install it."""
         return self.how or (
-            f"There is no program `{self.program}` on PATH; "
-            f"`conda install -c conda-forge {self.program}` may bring it."
+            f"There is no program `{self.program}` on PATH; `conda install -c conda-forge "
+            f"{self.program}` may install it."
         )
 
     def available(self) -> bool:
-        """Return True if the program is on PATH, beside Python or in the IDAES folder."""
+        """Return True if the program is on PATH, in Python's folder or in the IDAES folder."""
         return locate(self.program) is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
@@ -487,7 +487,7 @@ class Scip:
         return "SCIP comes with PySCIPOpt: `pip install pyscipopt`."
 
     def available(self) -> bool:
-        """Return True if PySCIPOpt is installed, in a version that Pyomo knows."""
+        """Return True if PySCIPOpt is installed, in a version that Pyomo supports."""
         return bool(SolverFactory("scip_direct").available())
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:

@@ -52,7 +52,7 @@ NO_OPTIMUM = (
     "A change of the unknowns would still lower the sum of squares: the search stopped early, or a "
     "constraint holds it."
 )
-TOO_FEW = "No measured quantity has enough measurements, and standard deviations are not known."
+TOO_FEW = "No measured quantity has enough measurements, and standard deviations are unknown."
 MOST_OFF = 0.25  # of the measurements: more outliers are not the measurements' fault
 OFF = (
     "{} of {} measurements are outliers: the model is wrong, or standard deviations are too small."

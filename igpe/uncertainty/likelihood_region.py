@@ -88,8 +88,8 @@ def region(
     names       two free unknowns
     confidence  of the region
     method      whose integrator is used
-    raises      ProblemError for other than two names, names that are no free unknowns, or where
-                there are no degrees of freedom; Unsupported and EstimationFailed as `igpe.profile`
+    raises      ProblemError unless there are two names of free unknowns and at least one degree of
+                freedom; Unsupported and EstimationFailed as `igpe.profile`
     """
     require_confidence("region", confidence)
     pair = chosen(problem, names)

@@ -23,9 +23,9 @@ CHANCE = 0.05  # of a likelihood ratio
 class ModelComparison(Shown):
     """Rival models, the best first.
 
-    table  indexed by model: unknowns (sigma counts as one where it is unknown), objective,
-           log_likelihood, AIC, AICc, BIC, delta (AICc - the least), weight (Akaike's); within: the
-           smallest model that has all its unknowns and more; p: of the likelihood ratio to it
+    table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
+           AICc, BIC, delta (AICc - the least), weight (Akaike's); within: the smallest model that
+           has all its unknowns and more; p: of the likelihood ratio to it
     notes  sentences worth reading
     """
 

@@ -274,10 +274,10 @@ REFUSED = {
         ModelError,
         "at of event 1 is A",
     ),
-    "no comparison": (
+    "not a comparison": (
         lambda: posed([Event(when=lambda m, t: m.A[t], add={"A": 1})]),
         ModelError,
-        "no comparison",
+        "not a comparison",
     ),
     "an unreadable rule": (
         lambda: posed([Event(at=1.0, add={"A": lambda m, t: m.none[t]})]),

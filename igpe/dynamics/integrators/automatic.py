@@ -35,7 +35,7 @@ class Automatic(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Choose by the equations, by what is installed, and by the number of intervals."""
+        """Choose by the equations, the installed compilers and the number of intervals."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         given = asdict(self)

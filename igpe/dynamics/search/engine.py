@@ -275,7 +275,7 @@ class Restarts(Checked):
     ) -> list[Attempt]:
         """Attempts from `start` (n,) and, as long as needed, from elsewhere; the best first.
 
-        gate      cost that needs no further start; infinite if errors are not known
+        gate      cost below which no further start is needed; infinite if errors are unknown
         deadline  limit on restarts. After Ctrl-C the finished attempts; raises KeyboardInterrupt if
                   the first attempt does.
         """

@@ -177,7 +177,7 @@ def require_plain(
         ),
         (
             losses_too and not is_plain_loss,
-            f"{method} minimises least squares only; the problem asks for {loss}. Leave out loss=, "
+            f"{method} supports only least squares; the problem has {loss}. Leave out loss=, "
             "or use igpe.estimate, igpe.SingleShooting or igpe.MultipleShooting.",
         ),
         (

@@ -23,7 +23,7 @@ OUTSIDE = (
 )
 UNDECIDED = (
     "it uses `if` with a nonlinear function of the time; pyo.Expr_if(t % 24 < 12, a, b) or "
-    "pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is fine"
+    "pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is supported"
 )
 COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 FUNCTIONS = "exp log log10 sqrt sin cos tan sinh cosh tanh floor ceil"

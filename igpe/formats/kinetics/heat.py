@@ -24,7 +24,7 @@ CAPACITY = Dimension(energy=1, kelvin=-1)
 
 @dataclass(frozen=True)
 class Jacket:
-    """A jacket with a heat balance of its own: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
+    """A jacket with its own heat balance: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
     T_jacket)/capacity. `T_jacket` is a state.
 
     capacity  heat capacity of the jacket's content, J/K; per volume of the reactor if the exchange
@@ -48,7 +48,7 @@ class HeatBalance:
     """The temperature T as a state: capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T),
     and what flows in.
 
-    heats     heat of each reaction, J/mol, negative where heat is set free (an enthalpy of
+    heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
               reaction): name of a parameter, or a number
     capacity  heat capacity of the content by volume, J/(volume K)
     exchange  heat transfer coefficient times area (UA), J/(time K); by volume of the reactor for
@@ -121,7 +121,7 @@ class HeatBalance:
 
         rates   of all reactions, mol per volume and time
         volume  by which the exchange is divided
-        inflow  what flows in over what is there, 1/time
+        inflow  inflow per content, 1/time
         """
         now, jacket = m.component(TEMPERATURE)[t], self.jacket
         gained = -sum(value(h, m, t) * r for h, r in zip(self.heats, rates, strict=True))

@@ -202,9 +202,8 @@ class RateLaw:
         given: str | None = getattr(self, role)
         if given is None and len(side) != 1:
             raise ModelError(
-                f"{type(self).__name__} cannot tell which species is its {role} among "
-                f"{list(side)}; name it: "
-                f"{role}='S'."
+                f"{type(self).__name__} does not know which of the species {list(side)} is its "
+                f"{role}; name it: {role}='S'."
             )
         return next(iter(side)) if given is None else given
 
@@ -278,8 +277,8 @@ class PowerLaw(RateLaw):
     """constant*product of (c/reference)^order, with orders that may be unknown.
 
     constant   the rate where all concentrations are `reference`
-    orders     species -> order: number, or name of a parameter; products and species that do not
-               react may stand here too
+    orders     species -> order: number, or name of a parameter; products and inert species are also
+               allowed
     reference  concentration within the measured range, which makes constant and orders nearly
                uncorrelated
 
@@ -310,7 +309,7 @@ class PowerLaw(RateLaw):
 
 @dataclass(frozen=True)
 class OwnLaw(RateLaw):
-    """Any rate: a Pyomo expression of your own.
+    """User-defined rate: any Pyomo expression.
 
     rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
                 `m.k` a parameter, `m.T[t]` the temperature where the reactor has one
@@ -335,7 +334,7 @@ class OwnLaw(RateLaw):
         """Suits every equation."""
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
-        """The names that are given: the dimensions of its constants are not known."""
+        """The given names: the dimensions of the constants are unknown."""
         return self.parameters
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:

@@ -26,8 +26,8 @@ def networks(
 
     A subset is connected if its reactions cannot be divided into two groups without a species in
     common. Rate constants have the names that they have in the full list, so that a network is
-    nested in each network with more reactions. All networks have all species, those that do not
-    react as constants, so that the same experiments suit all. Names are the reactions, joined by
+    nested in each network with more reactions. All networks have all species, with inert species as
+    constants, so the same experiments fit all networks. Names are the reactions, joined by
     semicolons.
 
     reactions  texts ("A -> B"), or `Reaction` with a rate law
@@ -37,8 +37,8 @@ def networks(
     always     reactions, as they are written, that every network has
     reactor    `Batch`, `Cstr` or `Semibatch`;  settings: bounds, temperature, units, ... of it;
                bounds may name parameters of all reactions
-    raises     ModelError for reactions that are none, counts that are none, unknown names in
-               `present` or `always`, more than 1000 networks, or none at all
+    raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
+               more than 1000 networks, or none at all
     """
     every = numbered(reactions)
     texts = [r.text for r in every]

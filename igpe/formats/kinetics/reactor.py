@@ -45,8 +45,8 @@ from igpe.problem.units import unit_name
 class Units:
     """The units that a reactor is written in; those of its constants follow.
 
-    amount, volume, time, length  names that Pyomo knows, as "mol", "L", "h", "m"; amounts may be
-                                  masses ("g") where nothing counts moles
+    amount, volume, time, length  names of units in Pyomo, such as "mol", "L", "h", "m"; amounts may
+                                  be masses ("g") if no quantity is molar
     raises                        ModelError for a unit that Pyomo does not know
     """
 
@@ -491,7 +491,7 @@ def refuse_unknown(role: str, given: Iterable[Any], kind: str, known: Sequence[A
 
 @dataclass(frozen=True)
 class Batch(Reactor):
-    """dc/dt = what the reactions make of each species; the states are concentrations.
+    """dc/dt = production by the reactions; the states are concentrations.
 
     Species in `algebraic` follow from conservation laws; they have no start value, but a constant
     `<name>0` (0 unless given as an input or estimated).

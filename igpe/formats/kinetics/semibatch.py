@@ -58,7 +58,7 @@ class MolarVolumes:
 
 @dataclass(frozen=True)
 class Semibatch(Reactor):
-    """dn/dt = V*(what the reactions make) + feeds; the states are amounts.
+    """dn/dt = V*(production by the reactions) + feeds; the states are amounts.
 
     volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that
              the streams fill, and starts where the experiment says

@@ -112,8 +112,8 @@ class VantHoff(Thermal):
     """constant*exp(-enthalpy/gas*(1/T - 1/reference)): an equilibrium constant by van 't Hoff.
 
     constant   equilibrium constant at `reference`: name of a parameter, or a number
-    enthalpy   of the reaction, J/mol, negative where heat is set free; the same name may stand in
-               `HeatBalance.heats`
+    enthalpy   of the reaction, J/mol, negative for exothermic reactions; `HeatBalance.heats` may
+               use the same name
 
     reference, gas  as for `Arrhenius`
 
@@ -157,7 +157,8 @@ class Eyring(Thermodynamic):
     """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant by transition state theory.
 
     enthalpy, entropy  of activation, J/mol and J/(mol K)
-    time               unit of the model's time, as Pyomo knows it; that of the reactor's units
+    time               unit of the model's time, as a name in Pyomo; by default that of the
+                       reactor's units
 
     gas                as for `Thermodynamic`
 

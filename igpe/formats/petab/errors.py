@@ -232,7 +232,7 @@ def write_petab_parameters(
     `read_petab` then reads the estimates as nominal parameters, to the last digit.
 
     found    a Result, an Estimate, or unknown -> value
-    errors   of `igpe.petab.petab_errors`, written in columns of their own: standardError (of the
+    errors   of `igpe.petab.petab_errors`, written in separate columns: standardError (of the
              parameter itself), standardErrorOnScale (of its logarithm where standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file;  path  the table to write (tab-separated)

@@ -127,7 +127,7 @@ def _gap(trigger: Any, event: SbmlEvent) -> Any:
         return -_gap(trigger.args[0], event)
     if getattr(trigger, "rel_op", "") in ("<", "<=", ">", ">="):
         return trigger.gts - trigger.lts
-    raise unread(event, f"its trigger {trigger} is no comparison by <, <=, > or >=")
+    raise unread(event, f"its trigger {trigger} is not a comparison by <, <=, > or >=")
 
 
 def _is_closed(trigger: Any) -> bool:

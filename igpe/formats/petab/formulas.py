@@ -437,11 +437,12 @@ def _require_file(path: Path, key: str, name: Any) -> None:
     file = (folder / name).resolve()
     if "://" in name or not file.is_relative_to(folder):
         raise DataError(
-            f"'{path}' names '{name}', which is not in its own folder. igpe downloads nothing and "
-            "reads no files of other folders for a PEtab problem; copy the file beside it."
+            f"'{path}' names '{name}', which is not in its own folder. For a PEtab problem, "
+            "igpe downloads nothing and reads no files in other folders; copy the file into "
+            "this folder."
         )
     if not file.is_file():
-        raise DataError(f"There is no file '{name}', which '{path}' names, beside it.")
+        raise DataError(f"The file '{name}', which '{path}' names, is not in its folder.")
     (_require_xml if key in ("sbml_files", "model_files") else _require_table)(file)
 
 

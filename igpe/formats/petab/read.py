@@ -60,7 +60,8 @@ def read_petab(path: str | Path) -> Problem:
     noise parameters. Logarithms are compared if the observable's transformation or its log-normal
     distribution requires this. Standard deviations that depend on parameters are
     `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2
-    has no scales, and positive ones whose bounds are three decades apart are.
+    has no scales, where positive parameters are searched in logarithms if their bounds span three
+    decades.
 
     path    of the YAML file, which contains the paths of the tables and the model
     raises  DataError for tables, ModelError for SBML features that igpe does not read, ProblemError
@@ -204,8 +205,8 @@ def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> Non
     strange = sorted(laws - {"normal", ""})
     if strange:
         raise DataError(
-            f"The noise distributions {strange} are not read; igpe knows `normal`, also of "
-            "logarithms (observableTransformation)."
+            f"igpe does not read the noise distributions {strange}; it supports `normal`, also "
+            "for logarithms (observableTransformation)."
         )
 
 

@@ -350,7 +350,7 @@ def _refuse_version2(petab: Any) -> None:
             f"The problem has {len(petab.models)} models; igpe reads one. Write a problem for each."
         )
     if not hasattr(petab.model, "sbml_document"):
-        raise DataError("The problem's model is not in SBML, which is what igpe reads.")
+        raise DataError("The problem's model is not in SBML; igpe reads only SBML.")
     aliases = [m.petab_id for m in petab.mappings if m.model_id and m.model_id != m.petab_id]
     if aliases:
         raise DataError(

@@ -51,8 +51,8 @@ def read_workbook(
     """Read experiments from unmodified laboratory files.
 
     Sheets and tables of a sheet are experiments, or a column names them. Titles and conditions may
-    stand above a table, units in headers or below them. Clock times and dates become times since
-    the start. Temperatures become kelvin. `Workbook.table()` shows the interpretation.
+    be above a table, units in headers or below them. Clock times and dates become times since the
+    start. Temperatures become kelvin. `Workbook.table()` shows the interpretation.
 
     path    an Excel, CSV, text or Parquet file, or several, whose runs are combined
     sheets  names of the sheets to read; by default all
@@ -147,7 +147,7 @@ def _checked(roles: Mapping[str, str]) -> Mapping[str, str]:
     for header, role in roles.items():
         if role not in ROLES and not KINDS.fullmatch(str(role)):
             raise DataError(
-                f"roles={{'{header}': {role!r}}}: igpe knows {', '.join(map(repr, ROLES))}, "
+                f"roles={{'{header}': {role!r}}}: igpe supports {', '.join(map(repr, ROLES))}, "
                 "'area', 'sd of A', 'conversion of A' and 'yield of B from A'."
             )
     return roles
@@ -223,8 +223,9 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
             f"time.{more} Name it: roles={{'{listed[0]}': 'time'}}, or add a column of times."
         )
     return (
-        f"There is no table in '{path.name}': no header, a line of names, stands above rows of "
-        "numbers. Write one name above each column, with its unit: 't [min]', 'A [mol/L]'."
+        f"There is no table in '{path.name}': igpe found no header (a line of names) above "
+        "rows of numbers. Write one name above each column, with its unit: 't [min]', 'A "
+        "[mol/L]'."
     )
 
 

@@ -14,10 +14,9 @@ class EstimatedSigma:
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 
-    name    the parameter, variable over time or Expression over time that is s, in the unit of the
-            column it belongs to: an error of unknown size is a Var of its own, bounded from below
-            by a positive number
-    raises  DataError if the name is no text
+    name    name of s: a parameter, variable over time or Expression over time, in the unit of its
+            column. For an error of unknown size use a separate Var with a positive lower bound
+    raises  DataError if the name is not a string
     """
 
     name: str

@@ -449,8 +449,8 @@ def certify_region(
     bounds (Raue et al., Bioinformatics 25 (2009) 1923) is proved or refuted.
 
     problem       with bounds of all unknowns
-    estimate      a Result, an Estimate, or unknown -> value: the best parameters known. Better ones
-                  are taken up. None: they are looked for
+    estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
+                  continues with better ones. None: they are looked for
     level         of confidence, between 0 and 1
     precision     width of the gap between outer and inner end of an interval, relative to it
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);

@@ -330,8 +330,8 @@ def plot_ellipses(
         pairs = sorted(combinations(known, 2), key=lambda p: -abs(float(table.loc[p[0], p[1]])))[:6]
     if not pairs:
         raise ProblemError(
-            "Fewer than two unknowns of this result have standard errors. Print "
-            "the result to see why."
+            "Fewer than two unknowns of this result have standard errors. Print the result to "
+            "see the reason."
         )
     drawn = axes_for(len(pairs), axes)
     units, values = {p.name: p.unit for p in result.estimates}, result.parameters

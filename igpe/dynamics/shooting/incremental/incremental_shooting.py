@@ -66,8 +66,8 @@ ROUGH_RTOL, ROUGH_ATOL, ROUGH_STEPS = 1e-6, 1e-8, 500
 a pole every further step is wasted. CVODES needs 90 ms to use up 20,000 steps there, as long as for
 fifty integrations that succeed."""
 EARLY = (
-    "The search was interrupted before the last horizon, and integrating the estimate to the end "
-    "would take too long, so its sum of squares is not known."
+    "The search was interrupted before the last horizon, and integrating the estimate to the "
+    "end would take too long, so its sum of squares is unknown."
 )
 
 

@@ -147,7 +147,7 @@ class MultipleShooting(Checked):
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
         """Translate and compile once, to estimate from many starts.
 
-        raises Unsupported for constraints on what no equation determines, ProblemError for
+        raises Unsupported for constraints on undetermined variables, ProblemError for
                `unobserved` states that the model does not have
         """
         refuse_spectra(problem, "MultipleShooting")
