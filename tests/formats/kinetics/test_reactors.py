@@ -242,7 +242,7 @@ REFUSED = {
     ),
     "substrate": (
         lambda: batch("A + B -> C", kinetics.MichaelisMenten("v", "k")),
-        "cannot tell which species is its substrate",
+        "is its substrate; name it",
     ),
     "two ways": (lambda: batch("A <-> C", kinetics.Hill("v", "k", 2)), "is irreversible"),
     "constant": (lambda: kinetics.MassAction(None), "expected the name of a parameter"),
