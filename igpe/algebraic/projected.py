@@ -49,8 +49,10 @@ class Projected:
     absolute    the same in terms of the weighted targets' sum of squares: exact data have no
                 relative gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
-    samples     points, at most, where the best linear parameters are computed to find starts
-    starts      of them, local searches, at most one more than there are nonlinear parameters
+    samples     largest number of points at which the best linear parameters are computed to find
+                starts
+    starts      number of local searches from these points; at most one more than the nonlinear
+                parameters
     seed        of the samples
     search      the local one
     exchange    whether to search for parameters that separate products and exponents

@@ -254,8 +254,8 @@ def design(
                  outputs are treated as measured if all have values
     parameters   point of linearisation: a result, an estimate, or unknown -> value; for labelled
                  models the nominal values by default
-    free         what may be chosen: state -> `Between` (its start value); input or operating
-                 parameter -> `Between` (constant), `Levels` or `Ramps`
+    free         free variables: state -> `Between` (its start value); input or operating parameter
+                 -> `Between` (constant), `Levels` or `Ramps`
     conditions   fixed conditions: state -> start value, input -> as in `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
                  quantities; by default the first

@@ -113,7 +113,7 @@ class EOptimal(_OfInterest):
         return np.asarray(-np.log(np.linalg.eigvalsh(covariance)[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:
-        """See `Criterion`; of a repeated eigenvalue one supergradient."""
+        """See `Criterion`; for a repeated eigenvalue, one of the supergradients."""
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(-np.outer(vectors[:, -1], vectors[:, -1]) / values[-1])
 

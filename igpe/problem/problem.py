@@ -245,7 +245,7 @@ class Problem(Suggesting):
         return {n: p for n, p in self.priors.items() if isinstance(p, Prior) and n in names}
 
     def fixing(self, values: Mapping[str, float]) -> "Problem":
-        """Return the problem with some unknowns held at given values.
+        """Return the problem with some unknowns fixed at given values.
 
         raises ProblemError for names that are not unknowns, and values that are not finite
         """
@@ -263,7 +263,7 @@ class Problem(Suggesting):
         return smaller
 
     def weighted(self, sigma: Sequence[FloatArray], *, relative: bool = False) -> "Problem":
-        """Return the problem with standard deviations held at numbers.
+        """Return the problem with fixed standard deviations.
 
         sigma     for each experiment (n,), in the order and unit of its `measurements.value`
         relative  whether only their ratios are known

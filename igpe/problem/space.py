@@ -97,7 +97,7 @@ class FiniteDifference:
                does; "backward2": the same by three points, second order, may overshoot at fronts;
                "forward" and "forward2": upwind where the flow is towards smaller x; "central":
                second order, for diffusion. Second derivatives are central, second order
-    raises     ProblemError for less than two intervals, or another scheme
+    raises     ProblemError for fewer than two intervals, or an unknown scheme
 
     For a first derivative in a boundary condition where the scheme has no formula, the difference
     to the only neighbour is used.

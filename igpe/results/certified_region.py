@@ -49,7 +49,7 @@ class SeparateRegion:
 class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
     """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
 
-    The region is all parameters whose sum of squares is at most S_min + rise, S_min being the least
+    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
     within the bounds. `cut` exceeds that: outside of `regions`, and of boxes that are not decided,
     every sum of squares is at least `cut`; within them it is at least `lower_bound`. The other
     fields are those of a certificate of the optimum.

@@ -355,4 +355,4 @@ def _lines(found: Rivals) -> Iterator[str]:
             "parameters): better measurements would distinguish them."
         )
     if all(r.adequacy is not None and r.adequacy.lacks for r in found.results.values()):
-        yield "None of the rivals fits: each shows lack of fit. The right one is not among them."
+        yield "None of the rivals fits: each shows lack of fit. The right model is not among them."

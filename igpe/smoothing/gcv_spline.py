@@ -151,7 +151,7 @@ class GcvSpline:
     with fewer than 4, a line or a constant. Up to 3000 distinct times the natural spline is exact;
     for more it has 3000 knots. If every value is exact it is the spline through them.
 
-    boundary_correction  free the curve of f'' = f''' = 0 at its ends
+    boundary_correction  remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor for the chosen penalty (as of f''): 0.01 smooths less
     """
 

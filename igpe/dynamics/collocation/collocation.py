@@ -116,7 +116,7 @@ class Collocation(Checked):
         starts: Sequence[Mapping[str, float]],
         profiles_of: Sequence[Sequence[Profile]] = (),
     ) -> list[Estimate]:
-        """One Estimate for each start, in their order.
+        """Return one Estimate for each start, in the same order.
 
         All are corrected on the same first mesh, which is built once. The best estimate, and
         distinct ones within 1e-3 of its objective, are refined; the others are returned as computed

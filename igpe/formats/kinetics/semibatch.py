@@ -18,7 +18,8 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 class MolarFeed:
     """A flow of one species, amount per time.
 
-    flow     name of the input: over time; constant where `algebraic` species need its integral
+    flow     name of an input over time, or of a constant input if `algebraic` species need its
+             integral
     species  what is fed
     """
 
@@ -60,8 +61,8 @@ class MolarVolumes:
 class Semibatch(Reactor):
     """dn/dt = V*(production by the reactions) + feeds; the states are amounts.
 
-    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that
-             the streams fill, and starts where the experiment says
+    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that the
+             streams fill; the experiment gives its start value
     feeds    `MolarFeed` or `Stream`, any number of them
     amounts  how amounts are named: "n_{}" gives n_A; concentrations are named like the species
 

@@ -137,6 +137,6 @@ class EleyRideal(_Surface):
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if not 0 < len(adsorbed) < len(equation.left):
             raise ModelError(
-                f"EleyRideal needs reactants that adsorb and others that do not; of "
-                f"{list(equation.left)} adsorb {adsorbed}."
+                "EleyRideal needs reactants that adsorb and others that do not; of its "
+                f"reactants {list(equation.left)}, {adsorbed} adsorb."
             )

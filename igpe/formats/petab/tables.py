@@ -85,8 +85,9 @@ def _at_rest(tables: Tables) -> Tables:
         main = [p for p in timeline.periods if np.isfinite(p.time)]
         if len(main) > 1 or (timeline.is_steady and main and main[0].changes):
             raise DataError(
-                f"The experiment '{name}' is measured at rest (time inf) after its conditions "
-                "change, which igpe does not read. Give a time at which it is at rest."
+                f"The experiment '{name}' has a steady-state measurement (time inf) after a "
+                "change of conditions, which igpe does not read. Give a finite time at which "
+                "the steady state is reached."
             )
         rested = f"{name}{AT_REST}"
         period = timeline.periods[0] if timeline.is_steady else main[0]

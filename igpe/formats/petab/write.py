@@ -47,7 +47,7 @@ def to_petab(
     (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 
     folder   is created if it does not exist
-    result   whose estimates are the nominal values; by default those of the model
+    result   source of the nominal values (the estimates); by default the values of the model
     force    whether to replace existing files
     returns  the path of the YAML file
     raises   Unsupported for features that PEtab or SBML cannot express, ModelError as for reading

@@ -82,9 +82,9 @@ class BackwardLifting(Checked):
     computed at the start, periodically, and when the search seems to have converged. The
     continuation from free nodes needs all of them; `links=()` omits it.
 
-    Needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables and a C
-    compiler; robust losses and constraints of the model are refused. Nodes that violate bounds of
-    states are moved back inside. If this is not enough because the fit lies on a bound,
+    The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
+    and a C compiler. It refuses robust losses and constraints of the model. Nodes that violate
+    bounds of states are moved back inside. If this is not enough because the fit lies on a bound,
     Gauss-Newton finishes the search, with all derivatives in each iteration.
 
     tolerance, decrease, max_iterations  as of `GeneralisedGaussNewton`
