@@ -215,7 +215,7 @@ def test_multiple_shooting_that_cannot_be_integrated_keeps_its_unknowns(monkeypa
     found = method.estimate(problem, START)
     assert (found.status, found.objective) == (Status.INTERRUPTED, np.inf)
     assert found.parameters.keys() == START.keys()
-    assert any("not known" in note for note in found.notes)
+    assert any("unknown" in note for note in found.notes)
 
 
 def test_collocation_returns_its_start(monkeypatch):

@@ -75,7 +75,7 @@ def test_certify_keeps_what_is_proved(tmp_path):
         tmp_path, "certify", "igpe.proofs.prover.enclosure", "integrate", 2
     )
     assert code == 130, err
-    assert "is not decided" in out or "is ruled out" in out
+    assert "is undecided" in out or "is ruled out" in out
     assert "Interrupted. The statement above was proved before the stop." in err
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert (stored["status"], stored["complete"], stored["closed"]) == ("INTERRUPTED", False, False)

@@ -243,7 +243,7 @@ REFUSED = {
     ),
     "equilibrium of ->": (
         lambda: batch(kinetics.MichaelisMenten("v", "m", equilibrium="K")),
-        "the reaction goes back",
+        "the reaction is reversible",
     ),
     "equilibrium of two": (
         lambda: batch(kinetics.MichaelisMenten("v", "m", "A", equilibrium="K"), "A + B <-> C"),
