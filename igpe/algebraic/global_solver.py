@@ -41,11 +41,11 @@ BOUND_TOLERANCE = 1e-6  # taken off a bound on an objective of order one, for th
 
 @dataclass(frozen=True)
 class GlobalSolver:
-    """A global solver behind igpe's wall, started from the best local optimum.
+    """A general global solver, started from the best local optimum.
 
-    solver      that gives incumbent and bound;  witness: another one, which confirms a closed gap
+    solver      that gives incumbent and bound; witness: another solver, which confirms a closed gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
-    local       finds the incumbent, and answers alone where the solver cannot
+    local       finds the incumbent, and is used alone if the solver fails
     """
 
     solver: Solver = Scip(feasibility=1e-7)

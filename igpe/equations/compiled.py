@@ -106,8 +106,9 @@ def require_smooth_and_normal(problem: Problem, method: str) -> None:
     """
     if problem.other_priors:
         raise Unsupported(
-            f"{method} knows normal priors alone, and those of {list(problem.other_priors)} are "
-            "not. igpe.estimate, igpe.SingleShooting and igpe.uncertainty.sample know them."
+            f"{method} supports only normal priors, and those of {list(problem.other_priors)} "
+            "are not normal. igpe.estimate, igpe.SingleShooting and igpe.uncertainty.sample "
+            "support them."
         )
     with suppress(ModelError):
         if any(compiled(problem).switching):

@@ -100,7 +100,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names        of all unknowns that were free
-    parameters   the optimum they are about;  objective  the sum of squares there
+    parameters   the optimum of the profiles; objective  the sum of squares there
     rise         of the sum of squares at the ends: by chi squared, or by F if sigma is unknown
     confidence   of each interval
     profiles     one for each unknown asked for
@@ -197,13 +197,13 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         if flat:
             lines.append(
                 f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate the "
-                "fit hardly becomes worse, whatever the value."
+                "fit hardly becomes worse at any value."
             )
         if broken:
             lines.append(
-                f"The profile of {p.name} could not be followed to its end "
-                f"({' and '.join(broken)}): further away the model breaks down, or its constraints "
-                "cannot be kept."
+                f"The profile of {p.name} could not be computed to its end "
+                f"({' and '.join(broken)}): further away the integration fails, or the "
+                "constraints cannot be satisfied."
             )
     return lines
 
@@ -304,29 +304,30 @@ def profile(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Profiles:
-    """Intervals by the likelihood ratio: all values that some fit with it explains well enough.
+    """Intervals by the likelihood ratio: all values of an unknown that fit well enough.
 
     Each unknown is held at values further and further from the estimate while all others are
-    estimated again; where the sum of squares has risen by what chance explains, the interval ends.
-    Unlike linearised errors this is right for curved problems, and the same in all parameters.
+    estimated again; the interval ends where the sum of squares has risen by a threshold. Unlike
+    linearised errors, these intervals are valid for nonlinear problems and do not depend on the
+    parametrisation.
 
     problem    that was estimated
     estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
     names      of the unknowns; None: all free ones
     confidence of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  after which no further profile begins
-    executor, store, timeout   where profiles are computed and stored, one per item, as for
-               `igpe.campaign`; one that is ended is left out, and a note says so
+    most_integrations  limit after which no further profile starts
+    executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
+                               profile that is stopped is omitted, and a note says so
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no
                profile could be made;  what `igpe.campaign` raises
 
-    If a better optimum is met on the way, all profiles begin again there, and a note says so.
-    An interval also holds the values at which the profile of another unknown explains the
-    measurements well enough.
+    If a profile reaches a better optimum, all profiles restart there, and a note says so. An
+    interval also holds the values at which the profile of another unknown explains the measurements
+    well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)
@@ -411,7 +412,7 @@ def _rows(
         lost = next(iter(known.values()))
         assert lost.status is not None, "all are lost"
         raise EstimationFailed(
-            f"No profile could be made. {lost.status.value} {lost.message}", lost.status
+            f"No profile could be computed. {lost.status.value} {lost.message}", lost.status
         )
     return rows, complete
 
@@ -457,11 +458,13 @@ def _better_sentence(
 ) -> str:
     there = ", ".join(f"{n} = {v:.6g}" for n, v in values.items())
     then = (
-        "These are the profiles of the better one."
+        "These are the profiles of the better optimum."
         if again
-        else "These are still the profiles of the worse one; estimate again from there."
+        else (
+            "These are still the profiles of the worse optimum; estimate again from the better one."
+        )
     )
     return (
-        f"The estimate (sum of squares {before:.6g}) was not the best: on the way a better optimum "
-        f"was met, {there} (sum of squares {objective:.6g}). {then}"
+        f"The estimate (sum of squares {before:.6g}) was not the best: the profiles reached a "
+        f"better optimum, {there} (sum of squares {objective:.6g}). {then}"
     )

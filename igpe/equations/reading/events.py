@@ -40,8 +40,8 @@ def read_jumps(
             ) from error
         if instant.seen:
             raise ModelError(
-                f"A rule of event {number} asks `if` about the time. Write pyo.Expr_if(t < 0.4, a, "
-                "b), or give two events."
+                f"A rule of event {number} uses `if` with the time. Write pyo.Expr_if(t < 0.4, "
+                "a, b), or give two events."
             )
         return found
 
@@ -58,8 +58,9 @@ def read_jumps(
         trigger, at = None, None if event.at is None else value(event.at, number)
         if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
-                f"when of event {number} is no comparison of two sides that move. Write one, such "
-                "as when=lambda m, t: m.V[t] >= 2.0; for several conditions give several events."
+                f"when of event {number} is not a comparison of quantities that change. Write "
+                "one, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions give "
+                "several events."
             )
         delay, is_after = value(event.delay, number), event.measured == "after"
         gap, closed = trigger or (None, True)

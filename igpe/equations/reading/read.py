@@ -156,10 +156,10 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     for name, constraint in instance.conditions.items():
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
             raise ModelError(
-                f"The constraint '{name}' holds a derivative but is not indexed by the time, so "
-                "igpe cannot tell what holds at other times. Write it as a rule over the time: "
-                "m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a "
-                "ConstraintList or as single constraints."
+                f"The constraint '{name}' contains a derivative but is not indexed by the "
+                "time, so it says nothing about other times. Write it as a rule over the "
+                "time: m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in "
+                "a ConstraintList or as single constraints."
             )
     found = at_any_order(system.residual, system.symbols)
     if not found.spare_rows and not found.spare_columns:
@@ -169,11 +169,12 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     free = [names[j] for j in found.under_columns]
     many = f"; too many equations: {listed(spare)} hold only known quantities or share unknowns"
     raise ModelError(
-        "The equations do not determine states and algebraic variables, however often they are "
-        "differentiated"
+        "The equations do not determine states and algebraic variables, even after any number "
+        "of differentiations"
         + many * bool(spare)
         + f"; undetermined: {listed(free)}" * bool(free)
-        + ". Take an equation away that follows from others, or add one that is missing. If a "
-        "variable is an input, give it in Experiment(inputs=...). At a boundary in space each "
-        "variable needs a condition, or its balance where the scheme has a formula."
+        + ". Remove an equation that follows from others, or add a missing one. If a "
+        "variable is an input, give it in Experiment(inputs=...). At a boundary in space, "
+        "each variable needs a boundary condition, or its balance if the scheme has a "
+        "formula there."
     )

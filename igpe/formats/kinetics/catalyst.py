@@ -29,10 +29,10 @@ class Deactivation:
     constant   rate constant of deactivation
     order      by the activity: 1 (exponential), 2 (sintering), a name where it is unknown
     poisons    species that deactivate -> order n: reactants (parallel), products (series), poisons
-    residual   activity that stays: number, or name of a parameter
+    residual   residual activity: number, or name of a parameter
     reactions  numbers of those that need the catalyst, 1 for the first; None: all
 
-    raises ModelError for what is no constant or order
+    raises ModelError for invalid constants or orders
 
     Source: Levenspiel, Chemical Reaction Engineering, 3rd ed. (1999), chapter 21; residual
     activity: Fuentes, Appl. Catal. 15 (1985) 33.
@@ -58,8 +58,8 @@ class Deactivation:
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         if not (given is None or (is_list and all(is_number(k) for k in given))):
             raise ModelError(
-                f"Deactivation's reactions are {shown(given)}; give their numbers, 1 for the "
-                "first: reactions=[1, 3]."
+                f"Deactivation has reactions={shown(given)}; give the numbers of reactions, "
+                "counted from 1: reactions=[1, 3]."
             )
         object.__setattr__(self, "reactions", None if given is None else tuple(given))
 

@@ -15,14 +15,14 @@ from igpe.formats.kinetics.temperature import CONCENTRATION, PER_TIME, Dimension
 
 @dataclass(frozen=True)
 class Cstr(Reactor):
-    """dc/dt = dilution*(inlet - c) + what the reactions make; the states are concentrations.
+    """dc/dt = dilution*(inlet - c) + production by the reactions; the states are concentrations.
 
     dilution  name of the flow over the volume, an input over time (1/time), or a number
     inlet     species -> its concentration in the feed: name of an input over time, or a number;
               0 for all others
 
-    See `Reactor` for the other fields. Flow changes what reactions conserve, so `algebraic` is of
-    no use here.
+    See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
+    be used here.
 
     raises ModelError, as `Reactor` does
     """
@@ -66,7 +66,7 @@ class Cstr(Reactor):
 
 @dataclass(frozen=True)
 class PlugFlow(Reactor):
-    """dc/dz = what the reactions make/velocity: a tube at steady state.
+    """dc/dz = production by the reactions/velocity: a tube at steady state.
 
     The independent variable `t` of the model is the position z along the tube, or with velocity=1.0
     the residence time. An experiment's column `time` holds positions, and its start is the inlet.
@@ -97,9 +97,7 @@ class PlugFlow(Reactor):
                 "the jacket's temperature as an input, not catalyst=... or a Jacket."
             )
         if self.heat is not None and self.heat.feed is not None:
-            raise ModelError(
-                "What flows into a PlugFlow has the start value of T; leave out feed=..."
-            )
+            raise ModelError("The inflow of a PlugFlow has the start value of T; omit feed=...")
 
     def _add_inputs(self, m: Any) -> None:
         if isinstance(self.velocity, str):

@@ -47,8 +47,8 @@ class Monod(_Growth):
     growth              largest specific rate of growth, 1/time
     half                concentration of half of it
     substrate, biomass  S and X; may be left out where each is alone on its side
-    limits, inhibitors  further species -> constant K: factors c/(K + c) of those that growth needs,
-                        such as oxygen, and K/(K + c) of those that slow it
+    limits, inhibitors  further species -> constant K: factors c/(K + c) of species that growth
+                        needs, such as oxygen, and K/(K + c) of inhibitors
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """

@@ -45,8 +45,8 @@ from igpe.problem.units import unit_name
 class Units:
     """The units that a reactor is written in; those of its constants follow.
 
-    amount, volume, time, length  names that Pyomo knows, as "mol", "L", "h", "m"; amounts may be
-                                  masses ("g") where nothing counts moles
+    amount, volume, time, length  names of units in Pyomo, such as "mol", "L", "h", "m"; amounts may
+                                  be masses ("g") if no quantity is molar
     raises                        ModelError for a unit that Pyomo does not know
     """
 
@@ -94,7 +94,7 @@ class Units:
             )
         except Exception as error:
             raise ModelError(
-                f"Heats are by mol, but the reactor's amount is '{self.amount}'; give "
+                f"Heats are per mol, but the reactor's amount is '{self.amount}'; give "
                 "Units(amount='mol', ...)."
             ) from error
 
@@ -164,8 +164,9 @@ class Reactor:
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise ModelError(
-                f"The names {twice} mean two things in this reactor (species, parameters, inputs, "
-                "rates r1, r2, ..., time t, temperature T share their names); rename one of them."
+                f"The names {twice} have two meanings in this reactor (species, parameters, "
+                "inputs, rates r1, r2, ..., time t, temperature T share their names); rename "
+                "one of them."
             )
         self._check_units()
         refuse_unknown("algebraic", self.algebraic, "species", self.species)
@@ -209,14 +210,14 @@ class Reactor:
                     units = self.units or Units()
                     both = " and ".join(units.text(d) for d in (known[name], own))
                     raise ModelError(
-                        f"'{name}' stands for constants of different units, {both}; give each its "
-                        "own name."
+                        f"'{name}' is the name of constants with different units, {both}; give "
+                        "each its own name."
                     )
             wanted = self.units.time if self.units else None
             if isinstance(constant, Eyring) and wanted not in (None, constant.time):
                 raise ModelError(
-                    f"Eyring counts in '{constant.time}', the reactor in '{wanted}'; write "
-                    f"Eyring(..., time='{wanted}')."
+                    f"Eyring uses the unit of time '{constant.time}', the reactor '{wanted}'; "
+                    f"write Eyring(..., time='{wanted}')."
                 )
         if self.units and self.heat:
             _ = self.units.moles
@@ -312,9 +313,9 @@ class Reactor:
         """The pyomo.dae model at these times."""
         if self._lacks_reference:
             raise ModelError(
-                "Constants of this reactor have no reference temperature. Give reference=350.0, "
-                "or pose the problem with reactor.problem(experiments), which chooses one amid "
-                "the temperatures measured."
+                "Constants of this reactor have no reference temperature. Give "
+                "reference=350.0, or create the problem with reactor.problem(experiments), "
+                "which chooses one within the measured temperatures."
             )
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
@@ -395,7 +396,7 @@ class Reactor:
                 own = isinstance(reaction.law, OwnLaw)
                 remedy = ", which no reaction has; name it in OwnLaw(..., modifiers=(...,))" * own
                 raise ModelError(
-                    f"The rate law of '{reaction.text}' asks for the species {error}{remedy}."
+                    f"The rate law of '{reaction.text}' needs the species {error}{remedy}."
                 ) from None
 
         return pyo.Expression(m.t, rule=rule)
@@ -490,7 +491,7 @@ def refuse_unknown(role: str, given: Iterable[Any], kind: str, known: Sequence[A
 
 @dataclass(frozen=True)
 class Batch(Reactor):
-    """dc/dt = what the reactions make of each species; the states are concentrations.
+    """dc/dt = production by the reactions; the states are concentrations.
 
     Species in `algebraic` follow from conservation laws; they have no start value, but a constant
     `<name>0` (0 unless given as an input or estimated).

@@ -46,8 +46,8 @@ class Dissolution(RateLaw):
     The law of "A_s -> A" with both in amounts per volume of liquid, for particles of one size and
     shape. The surface goes to zero smoothly where a ten thousandth of the solid is left.
 
-    coefficient  1/time: what dissolves at first in pure solvent, over what there is
-    saturation   concentration at which nothing dissolves any more
+    coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
+    saturation   concentration of the saturated solution
     initial      solid at the start
     solid        A_s; may be left out where the left side is one species
     dissolved    A; may be left out where the right side is one species

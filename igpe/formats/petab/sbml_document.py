@@ -38,7 +38,7 @@ class SbmlModel:
         math = self.sbml.parseL3Formula(formula)
         if math is None:
             raise ModelError(
-                f"SBML cannot say '{formula[:200]}': {self.sbml.getLastParseL3Error()}."
+                f"SBML cannot express '{formula[:200]}': {self.sbml.getLastParseL3Error()}."
             )
         self.formulas.append(formula)
         element.setMath(math)

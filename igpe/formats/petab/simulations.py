@@ -28,7 +28,7 @@ def petab_simulations(
     parameters  unknown -> value; by default the nominal ones of the parameter table
     integrator  that simulates
     returns     the measurement table with its own columns, `simulation` in place of `measurement`:
-                what is observed itself, also where its logarithm is compared; NaN where the model
+                values of the observable itself, even if its logarithm is compared; NaN if the model
                 cannot be integrated
     raises      ProblemError if the problem was not read by `read_petab`
     """
