@@ -99,7 +99,12 @@ def flows(name: str, loads: int, soft: float = 0.0) -> System:
     heavy = feed + back - light
     truth = np.column_stack([feed, feed + back, light, heavy, heavy - back, back, light])
     matrix = np.zeros((4, len(STREAMS)))
-    for row, terms in enumerate(({0: 1, 5: 1, 1: -1}, {1: 1, 2: -1, 3: -1}, {3: 1, 5: -1, 4: -1}, {2: 1, 6: -1})):  # fmt: skip
+    for row, terms in enumerate((
+        {0: 1, 5: 1, 1: -1},
+        {1: 1, 2: -1, 3: -1},
+        {3: 1, 5: -1, 4: -1},
+        {2: 1, 6: -1},
+    )):
         for column, value in terms.items():
             matrix[row, column] = value
     sigma = np.array([[1.0, 0], [1.5, 0], [0.8, 0], [1.0, 0], [0.7, 0], [0.5, 0], [0.8, 0]])
@@ -107,7 +112,7 @@ def flows(name: str, loads: int, soft: float = 0.0) -> System:
     return System(
         name,
         STREAMS,
-        {"": truth},
+        {"run": truth},
         matrix,
         False,
         sigma,
@@ -162,9 +167,11 @@ def reactions() -> System:
         problem = igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)
         return igpe.estimation.reconcile(problem)
 
-    truth = {"": np.column_stack([a, b, 1 - a - b])}
+    truth = {"run": np.column_stack([a, b, 1 - a - b])}
     sigma = np.array([[0.02, 0.0]] * 3)
-    return System("reactions", ("A", "B", "C"), truth, np.ones((1, 3)), True, sigma, reconcile, repeat=2)  # fmt: skip
+    return System(
+        "reactions", ("A", "B", "C"), truth, np.ones((1, 3)), True, sigma, reconcile, repeat=2
+    )
 
 
 SYSTEMS = (
@@ -193,7 +200,9 @@ class Dense:
     def __init__(self, system: System) -> None:
         self.system = system
         runs = system.truth
-        self.cells = [(e, t, q) for e, v in runs.items() for t in range(len(v)) for q in range(v.shape[1])]  # fmt: skip
+        self.cells = [
+            (e, t, q) for e, v in runs.items() for t in range(len(v)) for q in range(v.shape[1])
+        ]
         values = np.concatenate([v.ravel() for v in runs.values()])
         self.values, missing = np.nan_to_num(values), np.isnan(values)
         times, b = sum(map(len, runs.values())), len(system.matrix)
@@ -204,7 +213,9 @@ class Dense:
             ends = np.cumsum([0, *map(len, runs.values())]) * b
             for i in range(len(runs)):
                 own = np.zeros((times * b, b))
-                own[ends[i] : ends[i + 1]] = np.tile(np.eye(b), (len(own[ends[i] : ends[i + 1]]) // b, 1))  # fmt: skip
+                own[ends[i] : ends[i + 1]] = np.tile(
+                    np.eye(b), (len(own[ends[i] : ends[i + 1]]) // b, 1)
+                )
                 unknown.append(own)
         left = null_space(np.hstack(unknown).T).T
         noise = A[:, ~missing] * sigma[~missing]
@@ -240,7 +251,9 @@ class Dense:
         every = np.column_stack([self.G @ f for _, f in self.suspects])
         names = [s._replace(size=1.0) for s, _ in self.suspects]
         for i, (error, _) in enumerate(errors):
-            others = np.column_stack([images[j] for j in range(len(errors)) if j != i] or [np.zeros(len(self.G))])  # fmt: skip
+            others = np.column_stack(
+                [images[j] for j in range(len(errors)) if j != i] or [np.zeros(len(self.G))]
+            )
             Q = np.linalg.qr(others)[0] if np.any(others) else others
             rest = every - Q @ (Q.T @ every)
             g = images[i] - Q @ (Q.T @ images[i])
@@ -272,11 +285,20 @@ def data(
         true = values + shift @ np.linalg.pinv(system.matrix).T
         tables = []
         for _ in range(system.repeat):
-            table = pd.DataFrame(true + own + scatter * rng.standard_normal(values.shape), columns=list(system.quantities))  # fmt: skip
+            table = pd.DataFrame(
+                true + own + scatter * rng.standard_normal(values.shape),
+                columns=list(system.quantities),
+            )
             tables.append(table.assign(time=np.arange(len(values), dtype=float) + 1))
         table = pd.concat(tables).sort_values("time", kind="stable")
-        start = {n: igpe.Unknown(0, 2) for n in system.quantities} if system.name == "reactions" else {}  # fmt: skip
-        runs.append(igpe.Experiment(table, name=name, start=start, start_time=0.0, sigma=system.noise(), replicates=True))  # fmt: skip
+        start = (
+            {n: igpe.Unknown(0, 2) for n in system.quantities} if system.name == "reactions" else {}
+        )
+        runs.append(
+            igpe.Experiment(
+                table, name=name, start=start, start_time=0.0, sigma=system.noise(), replicates=True
+            )
+        )
     return runs
 
 
