@@ -273,9 +273,9 @@ class Dense:
 
 def data(
     system: System, rng: np.random.Generator, errors: list[tuple[Error, np.ndarray]]
-) -> list[igpe.Experiment]:
-    """Experiments with noise and gross errors."""
-    runs, begin = [], 0
+) -> tuple[list[igpe.Experiment], np.ndarray]:
+    """Experiments with noise and gross errors, and the true values of all cells."""
+    runs, every, begin = [], [], 0
     off = sum((e.size * f for e, f in errors), np.zeros(sum(v.size for v in system.truth.values())))
     for name, values in system.truth.items():
         own = off[begin : begin + values.size].reshape(values.shape)
@@ -283,6 +283,7 @@ def data(
         scatter = np.hypot(system.sigma[:, 0], system.sigma[:, 1] * np.abs(values))
         shift = system.soft * rng.standard_normal((len(values), len(system.matrix)))
         true = values + shift @ np.linalg.pinv(system.matrix).T
+        every.append(true.ravel())
         tables = []
         for _ in range(system.repeat):
             table = pd.DataFrame(
@@ -299,7 +300,7 @@ def data(
                 table, name=name, start=start, start_time=0.0, sigma=system.noise(), replicates=True
             )
         )
-    return runs
+    return runs, np.concatenate(every)
 
 
 def drawn(dense: Dense, rng: np.random.Generator) -> list[tuple[Error, np.ndarray]]:
@@ -332,7 +333,7 @@ def errors(arguments: argparse.Namespace) -> Iterator[Row]:
             rng = np.random.default_rng([1, index, draw])
             wrong = drawn(dense, rng)
             judged = dense.judged(wrong)
-            found = system.reconcile(data(system, rng, wrong)).gross_errors
+            found = system.reconcile(data(system, rng, wrong)[0]).gross_errors
             # times of the dense tables count from 0
             true = [_key(e._replace(time=None if e.time is None else e.time + 1)) for e, _ in wrong]
             named = [{_key(s) for s in g.suspects} for g in found]
@@ -364,7 +365,7 @@ def clean(arguments: argparse.Namespace) -> Iterator[Row]:
         alarms = 0
         for draw in range(sets):
             rng = np.random.default_rng([2, index, draw])
-            alarms += bool(system.reconcile(data(system, rng, [])).gross_errors)
+            alarms += bool(system.reconcile(data(system, rng, [])[0]).gross_errors)
         total += alarms
         yield at_most(system.name, "false alarms", 100 * alarms / sets, "%", 5.0)
     yield at_most("all", "false alarms", 100 * total / sets / len(SYSTEMS), "%", 5.0)
@@ -383,10 +384,11 @@ def coverage(arguments: argparse.Namespace) -> Iterator[Row]:
                 wrong = [(e._replace(size=3 * e.size), f) for e, f in wrong]
                 if wrong and not all(d for d, _ in dense.judged(wrong)):
                     continue
-                table = system.reconcile(data(system, rng, wrong)).table
+                runs, true = data(system, rng, wrong)
+                table = system.reconcile(runs).table
                 table = table[table["name"].isin(system.quantities)]
                 seen = table["measured"].notna().to_numpy() & table["reconciled"].notna().to_numpy()
-                off = (table["reconciled"].to_numpy() - dense.values)[seen]
+                off = (table["reconciled"].to_numpy() - true)[seen]
                 inside.append(np.abs(off) <= 1.959964 * table["standard_deviation"][seen])
                 ratio.append((table["standard_deviation"] / table["sigma"])[seen])
             within, narrower = np.concatenate(inside), np.concatenate(ratio)
