@@ -5,7 +5,7 @@
 errors    data sets with one or two gross errors each: single values, or all values of a quantity by
           an offset or a factor, of random sign and size (2 to 40 standard deviations of a value).
           An error is detectable if a test of this error alone, beside the other one, at the level
-          0.05 shared among all suspects (Sidak) finds it with a probability of 90 % or more. That
+          0.01 shared among all suspects (Sidak) finds it with a probability of 90 % or more. That
           is decided from the true values, by dense formulas of this file, before igpe sees the
           data. It is named right if igpe lists its kind, quantity, experiment and time. It is
           named alone if nothing else is listed with it; that is asked for where the likelihood
@@ -36,7 +36,7 @@ from scipy.special import ndtr, ndtri
 import igpe
 from igpe import kinetics
 
-LEVEL, POWER = 0.05, 0.9
+LEVEL, POWER = 0.01, 0.9
 BEHIND = 1.959964**2  # ratio by which igpe still lists a suspect
 SMALLEST, LARGEST = 2.0, 40.0  # standard deviations of a value
 SHARE = 0.4  # of gross errors that hold all values of a quantity

@@ -117,7 +117,7 @@ def reconcile(
     formulas: Mapping[str, str] = MappingProxyType({}),
     unmeasured: Iterable[str] = (),
     soft: Mapping[str, float] = MappingProxyType({}),
-    level: float = 0.05,
+    level: float = 0.01,
 ) -> Reconciliation:
     """Reconcile measurements with balances, and name gross errors.
 
@@ -244,19 +244,30 @@ class _Tables:
         for _ in range(ROUNDS if any(e.error_models for e in self.runs) else 0):
             balances = Balances([self._sheet(k, near) for k in runs])
             near = balances.reconciled(none).value
+        single = np.concatenate([np.isfinite(s.values).ravel() for s in balances.sheets])
+        named: list[Suspect] | None = None
+        for _ in range(ROUNDS):
+            suspects, columns = _suspects(self.cells[single], near)
+            search = Search(balances, columns)
+            found = search.found(level)
+            which = sorted({i for f in found for i in f.suspects.tolist()})
+            values, before = balances.reconciled(columns[:, which]), named
+            named = [suspects[i] for i in which]
+            if named in ([], before):
+                break
+            near = np.where(np.isnan(values.value), near, values.value)
+            balances = Balances([self._sheet(k, near) for k in runs])
+        errors = columns[:, which]
+        least = search.tested().deviation[: single.sum()] * (search.limit(level) + ndtri(POWER))
+        detectable = np.full(len(near), np.nan)
+        detectable[single] = least
         table = self.cells.assign(
             measured=np.concatenate([s.values.ravel() for s in balances.sheets]),
             sigma=np.concatenate([s.sigma.ravel() for s in balances.sheets]),
+            reconciled=values.value,
+            standard_deviation=values.deviation,
+            detectable=detectable,
         )
-        suspects, columns = _suspects(table, near)
-        search = Search(balances, columns)
-        found = search.found(level)
-        errors = columns[:, sorted({i for f in found for i in f.suspects.tolist()})]
-        values, single = balances.reconciled(errors), table["measured"].notna().to_numpy()
-        least = search.tested().deviation[: single.sum()] * (search.limit(level) + ndtri(POWER))
-        table["reconciled"], table["standard_deviation"] = values
-        table["detectable"] = np.nan
-        table.loc[single, "detectable"] = least
         off = np.asarray(abs(errors).sum(axis=1)).ravel() > 0
         rest = balances.closing(errors)[2]
         return Reconciliation(
@@ -305,12 +316,12 @@ class _Tables:
             yield f"{lost} of the named values have no reconciled value: nothing else gives them."
 
 
-def _suspects(table: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], sparse.csc_matrix]:
+def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], sparse.csc_matrix]:
     """Single values first, then offsets and factors; and their directions (n, k).
 
-    near  (n,) values to which factors refer
+    cells  those that are measured
+    near   (n,) values to which factors refer
     """
-    cells = table.loc[table["measured"].notna(), ["experiment", "time", "name"]]
     suspects = [Suspect("value", n, e, t) for e, t, n in cells.itertuples(index=False)]
     places, sizes = [[i] for i in cells.index], [[1.0]] * len(cells)
     for name, every in cells.groupby("name", sort=False):
