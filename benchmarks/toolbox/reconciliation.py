@@ -39,6 +39,7 @@ from igpe import kinetics
 LEVEL, POWER = 0.01, 0.9
 BEHIND = 1.959964**2  # ratio by which igpe still lists a suspect
 SMALLEST, LARGEST = 2.0, 40.0  # standard deviations of a value
+MOST = 0.9  # of a factor
 SHARE = 0.4  # of gross errors that hold all values of a quantity
 
 STREAMS = ("feed", "mixed", "light", "heavy", "purge", "recycle", "product")
@@ -315,7 +316,10 @@ def drawn(dense: Dense, rng: np.random.Generator) -> list[tuple[Error, np.ndarra
         level = np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))) * rng.choice([-1, 1])
         touched = f != 0
         size = level * float(np.median(dense.sigma[touched] / np.abs(f[touched])))
-        found.append((error._replace(size=size if error.kind == "value" else size / 2), f))
+        size = size if error.kind == "value" else size / 2
+        if error.kind == "factor":  # no instrument shows less than a tenth, or the other sign
+            size = max(min(size, MOST), -MOST)
+        found.append((error._replace(size=size), f))
     return found
 
 

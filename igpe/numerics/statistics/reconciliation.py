@@ -68,15 +68,17 @@ def _instant(sheet: Sheet, row: int) -> _Instant:
     spread = np.sqrt((A**2 * variance).sum(axis=1) + sheet.soft**2)
     level = (spread[:, None] / np.where(A == 0, np.inf, np.abs(A))).max(axis=0, initial=0.0)
     # Any number does: an unknown error hides it. One of the others' size keeps V well-conditioned.
-    variance = np.where(missing, np.where(level > 0, level, 1.0) ** 2, variance)
+    level = np.where(level > 0, level, 1.0)
+    variance = np.where(missing, level**2, variance)
     V = (A * variance) @ A.T + np.diag(sheet.soft**2)
     scale = np.sqrt(np.diag(V))
     white = np.linalg.inv(np.linalg.cholesky(V / np.outer(scale, scale)) * scale[:, None])
-    left, size, right = np.linalg.svd(white @ A[:, missing])
+    left, size, right = np.linalg.svd(white @ (A * level)[:, missing])
     rank = int((size > ROUNDING * size.max(initial=0.0)).sum())
     K = left[:, rank:].T @ white
     J = (variance[:, None] * A.T) @ K.T @ K
-    J[missing] += (right[:rank].T / size[:rank]) @ left[:, :rank].T @ white
+    missed = (right[:rank].T / size[:rank]) @ left[:, :rank].T @ white
+    J[missing] += level[missing, None] * missed
     is_open = np.zeros(len(variance), dtype=bool)
     is_open[missing] = (np.abs(right[rank:]) > ROUNDING).any(axis=0)
     rest = np.eye(len(variance)) - J @ A
@@ -123,9 +125,7 @@ class Balances:
         """
         unknown = sparse.hstack([self.totals, self._sums @ errors], format="csr")
         moved = (self._gain @ unknown).toarray()
-        terms = (abs(self._gain) @ abs(unknown)).toarray()
         moved[:, self.totals.shape[1] :] -= errors.toarray()
-        terms[:, self.totals.shape[1] :] += abs(errors).toarray()
         columns = (self._rows @ unknown).toarray()
         size = np.linalg.norm(columns, axis=0)
         size = np.where(size > 0, size, 1.0)
@@ -138,7 +138,8 @@ class Balances:
         variance = np.concatenate([i.variance for i in self._instants])
         variance += ((moved @ root) ** 2).sum(axis=1)
         same = right[rank:].T / size[:, None]  # these change no residual
-        is_open = (np.abs(moved @ same) > ROUNDING * (terms @ np.abs(same))).any(axis=1)
+        terms = np.outer(abs(self._gain).sum(axis=1), (abs(unknown) @ np.abs(same)).max(axis=0))
+        is_open = (np.abs(moved @ same) > ROUNDING * terms).any(axis=1)
         is_open |= np.concatenate([i.open for i in self._instants])
         deviation = np.sqrt(variance)
         return Reconciled(np.where(is_open, np.nan, value), np.where(is_open, np.nan, deviation))
