@@ -304,7 +304,9 @@ def data(
     return runs, np.concatenate(every)
 
 
-def drawn(dense: Dense, rng: np.random.Generator) -> list[tuple[Error, np.ndarray]]:
+def drawn(
+    dense: Dense, rng: np.random.Generator, times: float = 1.0
+) -> list[tuple[Error, np.ndarray]]:
     """One or two errors of different quantities."""
     single = [s for s in dense.suspects if s[0].kind == "value"]
     wide = [s for s in dense.suspects if s[0].kind != "value"]
@@ -313,7 +315,7 @@ def drawn(dense: Dense, rng: np.random.Generator) -> list[tuple[Error, np.ndarra
         among = wide if wide and rng.uniform() < SHARE else single
         among = [s for s in among if s[0].name not in {e.name for e, _ in found}]
         error, f = among[rng.integers(len(among))]
-        level = np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))) * rng.choice([-1, 1])
+        level = times * np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))) * rng.choice([-1, 1])
         touched = f != 0
         size = level * float(np.median(dense.sigma[touched] / np.abs(f[touched])))
         size = size if error.kind == "value" else size / 2
@@ -383,9 +385,8 @@ def coverage(arguments: argparse.Namespace) -> Iterator[Row]:
             inside, ratio = [], []
             for draw in range(arguments.draws):
                 rng = np.random.default_rng([3, index, draw])
-                wrong = drawn(dense, rng) if kind != "clean" else []
-                # clearly named errors only: small ones that stay bias whatever method is used
-                wrong = [(e._replace(size=3 * e.size), f) for e, f in wrong]
+                # large errors only: small ones that stay bias whatever method is used
+                wrong = drawn(dense, rng, 3.0) if kind != "clean" else []
                 if wrong and not all(d for d, _ in dense.judged(wrong)):
                     continue
                 runs, true = data(system, rng, wrong)

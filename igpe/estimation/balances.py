@@ -20,7 +20,7 @@ NUMBER = r"\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
 CONSTANT = {"constant", "const"}
 PIECE = re.compile(r"([A-Z][a-z]?)(\d*\.?\d*)|(\()|\)(\d*\.?\d*)")
 POINTS = 4  # for each state, at which slopes are evaluated
-ROUNDING = 1e-9  # of the terms, up to which their sum is 0
+ROUNDING, DIGITS = 1e-9, 9  # of the terms, up to which their sum is 0; of coefficients
 
 
 class Balance(NamedTuple):
@@ -98,15 +98,13 @@ def elements(formula: str) -> dict[str, float]:
     stack, place = [dict[str, float]()], 0
     text = formula if isinstance(formula, str) else ""
     for match in PIECE.finditer(text):
-        if match.start() != place:
+        element, count, opens, times = match.groups()
+        if match.start() != place or not (element or opens or len(stack) > 1):
             break
         place = match.end()
-        element, count, opens, times = match.groups()
         if opens:
             stack.append({})
             continue
-        if element is None and len(stack) == 1:
-            break
         inner = {element: 1.0} if element else stack.pop()
         factor = float(count or times or 1.0)
         for key, value in inner.items():
@@ -159,7 +157,7 @@ def conserved(problem: Problem, index: int) -> list[Balance]:
         sums[k] /= sums[k, pivot]
         others = np.arange(len(sums)) != k
         sums[others] -= np.outer(sums[others, pivot], sums[k])
-    sums = np.where(np.abs(sums) > ROUNDING, sums, 0.0)
+    sums = np.round(sums, DIGITS)
     start = ca.Function("start", [ivp.q], [ivp.start])
     first, other = (np.asarray(start(q)).ravel() for q in (low, high))
     unknown = (first != other) | (ivp.rest is not None)

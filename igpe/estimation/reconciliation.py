@@ -26,6 +26,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 POWER = 0.9  # with which a single error of the column `detectable` is found
+STILL = 1e-3  # relative change of values to which factors refer
 RARE = 1e-3  # probability of a test that is remarked on
 ROUNDS = 3  # in which standard deviations follow reconciled values
 
@@ -240,29 +241,30 @@ class _Tables:
         """See `reconcile`."""
         runs, none = range(len(self.runs)), sparse.csc_matrix((len(self.cells), 0))
         balances = Balances([self._sheet(k) for k in runs])
-        near = balances.reconciled(none).value
-        for _ in range(ROUNDS if any(e.error_models for e in self.runs) else 0):
+        near, relative = balances.reconciled(none).value, any(e.error_models for e in self.runs)
+        for _ in range(ROUNDS if relative else 0):
             balances = Balances([self._sheet(k, near) for k in runs])
             near = balances.reconciled(none).value
-        single = np.concatenate([np.isfinite(s.values).ravel() for s in balances.sheets])
-        named: list[Suspect] | None = None
+        measured = np.concatenate([s.values.ravel() for s in balances.sheets])
+        single = np.isfinite(measured)
         for _ in range(ROUNDS):
             suspects, columns = _suspects(self.cells[single], near)
             search = Search(balances, columns)
             found = search.found(level)
             which = sorted({i for f in found for i in f.suspects.tolist()})
-            values, before = balances.reconciled(columns[:, which]), named
-            named = [suspects[i] for i in which]
-            if named in ([], before):
+            values = balances.reconciled(columns[:, which])
+            moved = np.where(np.isnan(values.value), near, values.value)
+            follow = relative or "factor" in {suspects[i].kind for i in which}
+            if not (which and follow) or (np.abs(moved - near) <= STILL * np.abs(near)).all():
                 break
-            near = np.where(np.isnan(values.value), near, values.value)
+            near = moved  # what refers to values is taken again beside the errors
             balances = Balances([self._sheet(k, near) for k in runs])
         errors = columns[:, which]
         least = search.tested().deviation[: single.sum()] * (search.limit(level) + ndtri(POWER))
         detectable = np.full(len(near), np.nan)
         detectable[single] = least
         table = self.cells.assign(
-            measured=np.concatenate([s.values.ravel() for s in balances.sheets]),
+            measured=measured,
             sigma=np.concatenate([s.sigma.ravel() for s in balances.sheets]),
             reconciled=values.value,
             standard_deviation=values.deviation,
@@ -272,7 +274,7 @@ class _Tables:
         rest = balances.closing(errors)[2]
         return Reconciliation(
             table,
-            tuple(_named(f, suspects) for f in found),
+            tuple(_named(f, suspects, columns, measured) for f in found),
             *balances.closing(none),
             *(rest, level, tuple(self._without(k, off) for k in runs)),
             tuple(self._notes(table, rest, zip(suspects, search.able, strict=True))),
@@ -336,7 +338,16 @@ def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], spa
     return suspects, sparse.csc_matrix(data, shape=(len(near), len(suspects)))
 
 
-def _named(found: Found, suspects: Sequence[Suspect]) -> GrossError:
-    sizes = zip(found.suspects, *found.tested, strict=True)
-    named = [replace(suspects[i], size=float(b), deviation=float(s)) for i, b, s in sizes]
+def _named(
+    found: Found, suspects: Sequence[Suspect], columns: Any, measured: FloatArray
+) -> GrossError:
+    named = []
+    for i, size, deviation in zip(found.suspects, *found.tested, strict=True):
+        scale = 1.0
+        if suspects[i].kind == "factor":  # its direction may be that of values with the error
+            off = size * columns[:, i].toarray().ravel()
+            right = np.where(off, measured - off, 0.0)
+            scale = float(off @ right / (right @ right) / size)
+        own = {"size": float(scale * size), "deviation": float(abs(scale) * deviation)}
+        named.append(replace(suspects[i], **own))
     return GrossError(tuple(named), found.p)
