@@ -2,7 +2,9 @@
 
 Suspects are single measurements, and constant offsets and factors of a quantity, in one experiment
 or in all. Factors, and standard deviations that follow values, refer to what is reconciled without
-gross errors. That is independent of what the balances lack, so tests keep their level.
+gross errors. That is independent of what the balances lack, so tests keep their level. Once errors
+are named they refer to what the fit beside these expects to be true, and factors to what it expects
+to be measured: a share of the true values could not be told from an offset as well.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +28,6 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 
 POWER = 0.9  # with which a single error of the column `detectable` is found
-STILL = 1e-3  # relative change of values to which factors refer
 RARE = 1e-3  # probability of a test that is remarked on
 ROUNDS = 3  # in which standard deviations follow reconciled values
 
@@ -246,20 +247,24 @@ class _Tables:
             balances = Balances([self._sheet(k, near) for k in runs])
             near = balances.reconciled(none).value
         measured = np.concatenate([s.values.ravel() for s in balances.sheets])
-        single = np.isfinite(measured)
-        for _ in range(ROUNDS):
-            suspects, columns = _suspects(self.cells[single], near)
+        single, shape = np.isfinite(measured), near
+        for turn in range(ROUNDS):
+            suspects, columns = _suspects(self.cells[single], shape)
             search = Search(balances, columns)
             found = search.found(level)
-            which = sorted({i for f in found for i in f.suspects.tolist()})
-            values = balances.reconciled(columns[:, which])
-            moved = np.where(np.isnan(values.value), near, values.value)
-            follow = relative or "factor" in {suspects[i].kind for i in which}
-            if not (which and follow) or (np.abs(moved - near) <= STILL * np.abs(near)).all():
+            best = [int(f.suspects[0]) for f in found]
+            factor = [suspects[i].kind == "factor" for i in best]
+            if turn == ROUNDS - 1 or not (factor and (relative or any(factor))):
                 break
-            near = moved  # what refers to values is taken again beside the errors
+            # what refers to values is taken again beside the errors
+            fit = balances.reconciled(columns[:, best]).value
+            near = np.where(np.isnan(fit), near, fit)
+            shape = near + columns[:, best] @ [
+                f.tested.size[0] * k for f, k in zip(found, factor, strict=True)
+            ]
             balances = Balances([self._sheet(k, near) for k in runs])
-        errors = columns[:, which]
+        errors = columns[:, sorted({i for f in found for i in f.suspects.tolist()})]
+        values = balances.reconciled(errors)
         least = search.tested().deviation[: single.sum()] * (search.limit(level) + ndtri(POWER))
         detectable = np.full(len(near), np.nan)
         detectable[single] = least
@@ -274,7 +279,7 @@ class _Tables:
         rest = balances.closing(errors)[2]
         return Reconciliation(
             table,
-            tuple(_named(f, suspects, columns, measured) for f in found),
+            tuple(_named(f, suspects) for f in found),
             *balances.closing(none),
             *(rest, level, tuple(self._without(k, off) for k in runs)),
             tuple(self._notes(table, rest, zip(suspects, search.able, strict=True))),
@@ -322,7 +327,7 @@ def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], spa
     """Single values first, then offsets and factors; and their directions (n, k).
 
     cells  those that are measured
-    near   (n,) values to which factors refer
+    near   (n,) values of which factors are shares
     """
     suspects = [Suspect("value", n, e, t) for e, t, n in cells.itertuples(index=False)]
     places, sizes = [[i] for i in cells.index], [[1.0]] * len(cells)
@@ -338,16 +343,11 @@ def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], spa
     return suspects, sparse.csc_matrix(data, shape=(len(near), len(suspects)))
 
 
-def _named(
-    found: Found, suspects: Sequence[Suspect], columns: Any, measured: FloatArray
-) -> GrossError:
+def _named(found: Found, suspects: Sequence[Suspect]) -> GrossError:
     named = []
     for i, size, deviation in zip(found.suspects, *found.tested, strict=True):
-        scale = 1.0
-        if suspects[i].kind == "factor":  # its direction may be that of values with the error
-            off = size * columns[:, i].toarray().ravel()
-            right = np.where(off, measured - off, 0.0)
-            scale = float(off @ right / (right @ right) / size)
-        own = {"size": float(scale * size), "deviation": float(abs(scale) * deviation)}
-        named.append(replace(suspects[i], **own))
+        off, error = float(size), float(deviation)
+        if suspects[i].kind == "factor":  # from a share of the measured value to one of the true
+            off, error = off / (1 - off), error / (1 - off) ** 2
+        named.append(replace(suspects[i], size=off, deviation=error))
     return GrossError(tuple(named), found.p)
