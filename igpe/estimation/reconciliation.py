@@ -89,6 +89,7 @@ class Reconciliation(Shown):
     rest    p of this test without the measurements that gross errors name
     level   probability that measurements without gross errors have one named, at most
     experiments  the experiments without the measurements that gross errors name
+    notes   sentences on what is not checked, and on what does not close
     """
 
     table: pd.DataFrame
