@@ -128,6 +128,21 @@ def test_what_the_balances_cannot_tell_apart_is_named_together():
     assert "3 of the named values have no reconciled value" in str(found)
 
 
+def test_what_the_data_can_hardly_tell_apart_is_named_together():
+    table = pd.DataFrame({"time": [1.0], "a": [1.0], "b": [2.0], "c": [13.0]})
+    found = reconcile(experiment(table), ["a + b = c", "a = 1"], soft={"a = 1": 10.0})
+    assert only(found) == {("value", n, 1.0) for n in "abc"}
+
+
+def test_two_missing_values_of_one_balance_stay_open():
+    table = pd.DataFrame({"time": [1.0], "c": [9.0], "d": [4.0]})
+    balances = ["a + b - c = 0", "c - d - e = 0"]
+    rows = reconcile(experiment(table), balances, unmeasured=["a", "b", "e"]).table
+    rows = rows.set_index("name")["reconciled"]
+    assert rows[["c", "d", "e"]].tolist() == pytest.approx([9.0, 4.0, 5.0])
+    assert rows[["a", "b"]].isna().all()
+
+
 def test_an_instrument_with_a_wrong_factor_is_named_in_one_experiment_or_all():
     runs = [experiment(broth(i, ethanol=1.3), sigma=0.1, name=f"r{i}") for i in (1, 2)]
     found = reconcile(runs, CARBON)
