@@ -26,6 +26,7 @@ from igpe.problem.inputs import (
 )
 from igpe.problem.losses import NormalPrior
 from igpe.problem.members import in_logarithms
+from igpe.problem.noise.correlated import Correlation, Layout
 from igpe.problem.noise.log_normal import logarithms
 from igpe.problem.noise.sigma import (
     NoiseModel,
@@ -161,6 +162,7 @@ class Measurements:
     sigma   (n,), standard deviation in the same unit; where unknown a relative one, 1 until it is
             estimated; of the whole column where it follows the model
     censored  (n,), whether the value is a limit, and what was measured below it; None: none is
+    correlation  of the errors; None: they are independent
     """
 
     times: FloatArray
@@ -170,6 +172,16 @@ class Measurements:
     value: FloatArray
     sigma: FloatArray
     censored: BoolArray | None = None
+    correlation: Correlation | None = None
+
+    def whitening(self) -> Any:
+        """(n, n) sparse matrix that makes errors in standard deviations independent; None: they are."""
+        return None if self.correlation is None else self.correlation.whitening(self.layout)
+
+    @property
+    def layout(self) -> Layout:
+        """Which quantity was measured when."""
+        return Layout(self.times, self.times[self.row], self.column)
 
     @property
     def is_limit(self) -> BoolArray:
@@ -231,6 +243,9 @@ class Experiment(Suggesting):
                 `igpe.losses.Censored(deviation, below=limit)` values may be below a limit.
                 None if unknown: of several quantities each counts by the size of its residuals in
                 all experiments (maximum likelihood); "equal" if unknown but the same for all
+    correlation  of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between quantities at
+                one time, `igpe.losses.AR1(0.7)` in time; without a number it is estimated. Steps 1
+                and 3 take errors as independent. None: they are
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, where they
                 differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
@@ -256,6 +271,7 @@ class Experiment(Suggesting):
         only: Iterable[str] | None = None,
         replicates: bool = False,
         spectra: Spectra | None = None,
+        correlation: Correlation | None = None,
     ) -> None:
         check_spectra(data, spectra)
         if isinstance(inputs, list | tuple) and all(isinstance(n, str) for n in inputs):
@@ -275,6 +291,7 @@ class Experiment(Suggesting):
             "only": None if only is None else tuple(only),
             "replicates": replicates,
             "spectra": spectra,
+            "correlation": correlation,
         }
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
@@ -332,18 +349,25 @@ class Experiment(Suggesting):
 
         table  in the names and units of the model
         """
-        unused = dict.fromkeys(("spectra", "only", "sigma"))
+        unused = dict.fromkeys(("spectra", "only", "sigma", "correlation"))
         held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
         held |= {"name": self.name, "start": dict(self.start), "start_time": self.start_time}
         return Experiment(table, **{**self._conditions, **unused, **held})
 
-    def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
+    def weighted(
+        self,
+        sigma: FloatArray,
+        *,
+        relative: bool = False,
+        correlation: Correlation | None = None,
+    ) -> "Experiment":
         """The same run with standard deviations (n,) that are numbers, in measurements' order.
 
-        relative  whether only their ratios are known
+        relative     whether only their ratios are known
+        correlation  of their errors; None: as before
         """
-        held = copy(self)
-        held.measurements = replace(self.measurements, sigma=sigma)
+        held, m = copy(self), self.measurements
+        held.measurements = replace(m, sigma=sigma, correlation=correlation or m.correlation)
         held.sigma_known, held.has_relative_sigma = not relative, relative
         held.error_models, held.weights_unknown = MappingProxyType({}), False
         held.estimated_sigma = MappingProxyType({})
@@ -561,6 +585,9 @@ def _measured(
         leave = sigma_columns(sigma) | input_columns(inputs)
         chosen = select_columns(table, conditions["only"], leave=leave)
         measurements = _measurements(table, times, chosen, sigma, limits)
+    if (correlation := conditions["correlation"]) is not None:
+        is_apart = spectra is None and not estimated_sigma(chosen, sigma)
+        measurements = _correlated(measurements, chosen, correlation, is_apart=is_apart)
     if spectra is None:
         return times, chosen, measurements
     if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
@@ -596,3 +623,32 @@ def _measurements(
     return Measurements(
         distinct, names, row_of[row], column, values[row, column], sigmas[row, column], is_limit
     )
+
+
+def _correlated(
+    m: Measurements, columns: list[str], correlation: Any, *, is_apart: bool
+) -> Measurements:
+    """The measurements with correlated errors.
+
+    is_apart  whether there are neither spectra nor estimated standard deviations
+    raises    DataError for what cannot be correlated
+    """
+    if not isinstance(correlation, Correlation):
+        raise DataError(
+            f"correlation is {shown(correlation)}; expected igpe.losses.AR1(0.7) or "
+            "igpe.losses.Correlated({('A', 'B'): 0.5}), without a number where it is to be "
+            "estimated."
+        )
+    if not is_apart or m.censored is not None:
+        raise DataError(
+            "Correlated errors go together neither with spectra, nor with values below a limit of "
+            "detection, nor with standard deviations that are estimated (igpe.EstimatedSigma). "
+            "Leave out correlation=, or give standard deviations as numbers, igpe.Noise or None."
+        )
+    if len(np.unique([m.row, m.column], axis=1).T) < len(m.row):
+        raise DataError(
+            "Correlated errors and several values of a quantity at one time do not go together: "
+            "igpe cannot tell which errors belong together. Give each repetition its own "
+            "experiment."
+        )
+    return replace(m, correlation=correlation.of(columns, m.layout))

@@ -77,7 +77,9 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
 def converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
     """The measurements with one column (or "time") in another unit."""
     if name == "time":
-        return replace(measurements, times=factor * measurements.times + offset)
+        times, correlation = factor * measurements.times + offset, measurements.correlation
+        correlation = None if correlation is None else correlation.scaled(factor)
+        return replace(measurements, times=times, correlation=correlation)
     mine = measurements.column == measurements.names.index(name)
     value, sigma = measurements.value.copy(), measurements.sigma.copy()
     value[mine] = factor * value[mine] + offset
