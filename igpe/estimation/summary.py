@@ -58,6 +58,7 @@ from igpe.uncertainty.adequacy import with_findings
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
+CORRELATED = 0.98  # a correlation next to the largest that is estimated
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -261,6 +262,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         equations=tuple(problem_equations(problem)),
         sources={e.name: e.source for e in problem.experiments},
         criterion=_criterion(problem),
+        correlations=problem.correlations,
         time_unit=problem.unit("time"),
         actions=_actions(steps),
         combined=rank.combined,
@@ -435,6 +437,9 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     table = m.table(experiment.name).assign(
         fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
     )
+    if (whitening := m.whitening()) is not None:
+        table["whitened"] = whitening @ ((m.value - fitted) / m.sigma)
+        table["conditional"] = 1 / whitening.diagonal()
     if problem.is_censored:
         table["limit"] = table["name"].map(_limits(problem))
     if problem.relative_sigma:
@@ -532,6 +537,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *last,
         *_weights(problem, steps.best.at),
+        *_correlations(problem),
         *(f"Step 4: {note}" for note in before),
         *steps.structure.index_notes,
         *[f"Errors and intervals take no account of the constraints {kept}."] * bool(kept),
@@ -553,6 +559,25 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
             f"residuals: {', '.join(each)}. With igpe.Experiment(..., sigma='equal') all count "
             "alike."
         )
+
+
+def _correlations(problem: Problem) -> Iterator[str]:
+    """What correlated errors were estimated, and where they count."""
+    if not problem.is_correlated:
+        return
+    if known := problem.correlations:
+        each = ", ".join(f"{n} {v:.2f}" for n, v in known.items())
+        yield (
+            f"Correlations of errors were estimated by restricted maximum likelihood: {each}. They "
+            "are taken to be the same in all experiments and at all times, and count as known in "
+            "errors and intervals."
+        )
+        if max(map(abs, known.values())) >= CORRELATED:
+            yield (
+                "Errors are correlated as strongly as igpe estimates it: the model itself probably "
+                "misses a trend that the errors now explain."
+            )
+    yield "Steps 1 and 3 took errors as independent; steps 4 and 5, errors and tests did not."
 
 
 def _actions(steps: Steps) -> tuple[str, ...]:

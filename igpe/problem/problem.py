@@ -47,7 +47,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 class HeldWeights(NamedTuple):
     """What `Problem.weighted` was given, by its names."""
 
-    sigma: tuple[FloatArray, ...]
+    sigma: tuple[FloatArray, ...] | None
     relative: bool
     correlations: tuple[Correlation | None, ...]
 
@@ -290,24 +290,26 @@ class Problem(Suggesting):
 
     def weighted(
         self,
-        sigma: Sequence[FloatArray],
+        sigma: Sequence[FloatArray] | None,
         *,
         relative: bool = False,
         correlations: Sequence[Correlation | None] = (),
     ) -> "Problem":
         """Return the problem with standard deviations held at numbers.
 
-        sigma     for each experiment (n,), in the order and unit of its `measurements.value`
+        sigma     for each experiment (n,), in the order and unit of its `measurements.value`;
+                  None: they stay
         relative  whether only their ratios are known
         correlations  for each experiment that of its errors, None where it stays; empty: all do
         raises    ProblemError unless there is a positive number for each measurement
         """
         copy, runs = self._copied(), self.experiments
         own = tuple(correlations) or (None,) * len(runs)
-        copy._weights = held = HeldWeights(held_sigma(runs, sigma), relative, own)
+        held = None if sigma is None else held_sigma(runs, sigma)
+        copy._weights = HeldWeights(held, relative, own)
         copy.experiments = tuple(
             e.weighted(s, relative=relative, correlation=c)
-            for e, s, c in zip(runs, held.sigma, own, strict=True)
+            for e, s, c in zip(runs, held or (None,) * len(runs), own, strict=True)
         )
         return copy
 
@@ -346,12 +348,10 @@ class Problem(Suggesting):
             every = [e.name for e in self.experiments]
             raise ProblemError(f"There is no experiment of {list(names)}; the problem has {every}.")
         runs = [self._given["experiments"][k] for k in places]
-        weights = self._weights and HeldWeights(
-            tuple(self._weights.sigma[k] for k in places),
-            self._weights.relative,
-            tuple(self._weights.correlations[k] for k in places),
-        )
-        return _made_again({**self._given, "experiments": runs}, self.fixed, weights, ())
+        if (held := self._weights) is not None:
+            sigma = held.sigma and tuple(held.sigma[k] for k in places)
+            held = HeldWeights(sigma, held.relative, tuple(held.correlations[k] for k in places))
+        return _made_again({**self._given, "experiments": runs}, self.fixed, held, ())
 
     def on_finer_grid(self) -> "Problem":
         """Return the problem with twice as many intervals in space.

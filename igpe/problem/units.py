@@ -8,7 +8,7 @@ from pyomo.core.base.units_container import InconsistentUnitsError, UnitsError
 from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
-from igpe.problem.experiment import Measurements
+from igpe.problem.measurements import Measurements
 
 _UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
 LITRE = re.compile(r"\b([m\u00b5udck]?)l\b")  # as pint writes it, easily taken for a one

@@ -92,7 +92,14 @@ def clear_failures(table: pd.DataFrame) -> list[str]:
 
 
 def standardised(points: pd.DataFrame) -> FloatArray:
-    """(m,) residuals over their standard deviations, relative ones where unknown."""
+    """(m,) residuals over their standard deviations, relative ones where unknown.
+
+    Those of correlated errors are whitened, for tests take them as independent.
+    """
+    if "whitened" in points:
+        own = points["whitened"].to_numpy(dtype=float)
+        plain = points["residual"].to_numpy(dtype=float) / divisors(points)
+        return np.where(np.isnan(own), plain, own)
     return np.asarray(points["residual"].to_numpy(dtype=float) / divisors(points))
 
 

@@ -51,8 +51,9 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.numerics.statistics.censoring import below
-from igpe.problem.experiment import Experiment, Measurements
+from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Prior
+from igpe.problem.measurements import Measurements
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 

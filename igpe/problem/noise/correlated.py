@@ -22,7 +22,7 @@ from scipy import sparse
 from igpe.core.arguments import is_finite
 from igpe.core.arrays import FloatArray, IntArray
 from igpe.core.errors import DataError, ProblemError
-from igpe.core.fields import Checked, Rule, or_none
+from igpe.core.fields import Checked, PositiveOrNone, Rule, or_none
 
 MOST = 0.99  # an estimated correlation: beyond it the model is wrong
 EVEN = 1e-6  # relative difference of spacings that are one
@@ -86,6 +86,9 @@ class Correlation(ABC):
         return self
 
 
+SHARE = Rule(lambda v: is_finite(v) and 0 <= v < 1, "a number of 0 or more and below 1")
+
+
 @dataclass(frozen=True)
 class AR1(Checked, Correlation):
     """Errors of each quantity that carry over to the next measurement (first-order autoregression).
@@ -101,8 +104,8 @@ class AR1(Checked, Correlation):
     raises  ProblemError for other numbers
     """
 
-    rho: Annotated[float | None, or_none(Rule(lambda v: is_finite(v) and 0 <= v < 1, "0 <= rho < 1"))] = None  # fmt: skip  # noqa: E501
-    step: Annotated[float | None, or_none(Rule(lambda v: is_finite(v) and v > 0, "above 0"))] = None
+    rho: Annotated[float | None, or_none(SHARE)] = None
+    step: PositiveOrNone = None
 
     @property
     def is_estimated(self) -> bool:
@@ -159,11 +162,12 @@ class AR1(Checked, Correlation):
 
 def _are_pairs(given: Any) -> bool:
     """Whether it holds correlations of distinct pairs of names, each once."""
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping) or not all(isinstance(pair, tuple) for pair in given):
         return False
-    pairs = [frozenset(p) for p in given if isinstance(p, tuple) and all(isinstance(n, str) for n in p)]  # fmt: skip  # noqa: E501
-    sound = len(pairs) == len(given) == len({*pairs}) and all(len(p) == 2 for p in pairs)  # noqa: PLR2004
-    return sound and all(is_finite(v) and -1 < v < 1 for v in given.values())
+    pairs = {frozenset(pair) for pair in given}
+    sound = len(pairs) == len(given) and all(len(pair) == 2 for pair in pairs)  # noqa: PLR2004
+    names = all(isinstance(n, str) for pair in pairs for n in pair)
+    return sound and names and all(is_finite(v) and -1 < v < 1 for v in given.values())
 
 
 PAIRS = Rule(_are_pairs, "correlations between -1 and 1 by pairs of names: {('A', 'B'): 0.5}")
@@ -239,7 +243,7 @@ class Correlated(Checked, Correlation):
 
     @classmethod
     def free(cls, every: Sequence[tuple[Any, Layout]]) -> Free:
-        """Rows of a lower triangle with ones, scaled to length 1: its product is any correlation."""
+        """Any correlation is the product of a lower triangle whose rows have length 1."""
         names = tuple(dict.fromkeys(n for own, _ in every for n in own.columns))
         below = np.tril_indices(len(names), -1)
 
@@ -248,9 +252,9 @@ class Correlated(Checked, Correlation):
             triangle[below] = x
             triangle /= np.linalg.norm(triangle, axis=1)[:, None]
             product = triangle @ triangle.T
-            pairs = _pairs_of(names)
-            between = {(names[i], names[j]): float(product[i, j]) for i, j in pairs}
-            return replace(own, between={p: v for p, v in between.items() if {*p} <= {*own.columns}})
+            here = [(i, j) for i, j in _pairs_of(names) if {names[i], names[j]} <= {*own.columns}]
+            between = {(names[i], names[j]): float(product[i, j]) for i, j in here}
+            return replace(own, between=between)
 
         return Free([(-LARGEST, LARGEST)] * len(below[0]), at)
 
