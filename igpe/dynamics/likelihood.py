@@ -92,16 +92,7 @@ def _likelihood(
     derivatives: bool,
 ) -> LikelihoodGradient:
     refuse_spectra(problem, "The likelihood")
-    if not (problem.sigma_known or problem.sigma_estimated):
-        raise ProblemError(
-            "The likelihood needs standard deviations, which are unknown here; give them: "
-            "Experiment(sigma=...), as numbers or as igpe.EstimatedSigma(name)."
-        )
-    if problem.correlation_estimated:
-        raise ProblemError(
-            "The likelihood needs correlations of errors that are numbers: "
-            "igpe.losses.AR1(0.7), igpe.losses.Correlated({('A', 'B'): 0.5})."
-        )
+    _require_numbers(problem)
     box = problem.box
     require_start(parameters, box, "negative_log_likelihood")
     total, gradient = 0.0, np.zeros(len(box))
@@ -126,6 +117,20 @@ def _likelihood(
     if not np.isfinite(total):
         gradient[:] = np.nan
     return LikelihoodGradient(total, box.mapping(gradient) if derivatives else {})
+
+
+def _require_numbers(problem: Problem) -> None:
+    """Raise ProblemError where errors have no known size or correlation."""
+    if not (problem.sigma_known or problem.sigma_estimated):
+        raise ProblemError(
+            "The likelihood needs standard deviations, which are unknown here; give them: "
+            "Experiment(sigma=...), as numbers or as igpe.EstimatedSigma(name)."
+        )
+    if problem.correlation_estimated:
+        raise ProblemError(
+            "The likelihood needs correlations of errors that are numbers: "
+            "igpe.losses.AR1(0.7), igpe.losses.Correlated({('A', 'B'): 0.5})."
+        )
 
 
 def _of_run(

@@ -132,9 +132,8 @@ def read_design(
     measured = isinstance(problem, Problem)
     full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
     require_plain(full, "igpe.design", constraints_too=False)
-    refuse_censored(full, "igpe.design")
-    refuse_correlated(full, "igpe.design")
-    require_smooth_and_normal(full, "igpe.design")
+    for refuse in (refuse_censored, refuse_correlated, require_smooth_and_normal):
+        refuse(full, "igpe.design")
     values = _values(full, parameters)
     full = held_weights(full, parameters) if measured else full
     template = _template(full, like)
