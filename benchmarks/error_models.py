@@ -263,6 +263,15 @@ class Way(NamedTuple):
     judged: bool = True
 
 
+class Setting(NamedTuple):
+    """A case with a source of measurements, whose errors have a known correlation."""
+
+    name: str
+    case: Case
+    data: Callable[[int], pd.DataFrame]
+    truth: float
+
+
 def longer(times: FloatArray) -> Case:
     """The chain at other times."""
     case = chain()
@@ -288,7 +297,7 @@ def between(given: argparse.Namespace) -> Iterator[Row]:
         Way("covariance estimated", None, Correlated()),
         Way("treated as independent", SIZE, None, judged=False),
     )
-    yield from _recovered(given, case, data, "between quantities", ways, TOGETHER)
+    yield from _recovered(given, Setting("between quantities", case, data, TOGETHER), ways)
 
 
 def in_time(given: argparse.Namespace) -> Iterator[Row]:
@@ -312,43 +321,20 @@ def in_time(given: argparse.Namespace) -> Iterator[Row]:
             Way("rho and standard deviation estimated", "equal", AR1(step=step)),
             Way("treated as independent", SIZE, None, judged=False),
         )
-        yield from _recovered(given, case, data, f"AR(1), {name}", ways, CARRIED)
+        yield from _recovered(given, Setting(f"AR(1), {name}", case, data, CARRIED), ways)
 
 
-def _recovered(
-    given: argparse.Namespace,
-    case: Case,
-    data: Callable[[int], pd.DataFrame],
-    name: str,
-    ways: Sequence[Way],
-    truth: float,
-) -> Iterator[Row]:
+def _recovered(given: argparse.Namespace, setting: Setting, ways: Sequence[Way]) -> Iterator[Row]:
     """Coverage, bias and scatter of each unknown, and the estimated correlation."""
     draws = 20 if given.quick else DRAWS
     low, high = 100 * binom.ppf([0.0005, 0.9995], draws, 0.95) / draws
-    names = [n for n in case.truth if not n.endswith("(t0)")]
     for way in ways:
-        inside, found, correlations = [], [], []
-        for seed in range(draws):
-            run = igpe.Experiment(
-                data(seed), start=case.start, start_time=0.0, sigma=way.sigma,
-                correlation=way.correlation,
-            )  # fmt: skip
-            bounds = dict.fromkeys(names, case.bounds)
-            problem = igpe.Problem(case.model, parameters=bounds, experiments=run)
-            estimate = METHOD.estimate(problem, case.truth)
-            held = weighted_at(problem, estimate.parameters, METHOD.integrator)
-            assert held is not None, "the estimate could be integrated"
-            right, x = problem.box.vector(case.truth), problem.box.vector(estimate.parameters)
-            errors = errors_at(held, x, METHOD.prepare(held).residuals(x))
-            inside.append((errors.lower <= right) & (right <= errors.upper))
-            found.append(x / right - 1)
-            correlations += held.correlations.values()
-        title, judged = f"{name}, {way.name}", way.judged and not given.quick
+        every = [_drawn(setting, way, seed) for seed in range(draws)]
+        title, judged = f"{setting.name}, {way.name}", way.judged and not given.quick
+        found, share = [e.off for e in every], 100 * np.mean([e.inside for e in every], axis=0)
         chance = 100 * np.std(found, axis=0) / np.sqrt(draws)
-        off, share = 100 * np.mean(found, axis=0), 100 * np.mean(inside, axis=0)
-        spread = 100 * np.sqrt(np.mean(np.square(found), axis=0))
-        for i, unknown in enumerate(problem.box.names):
+        off, spread = 100 * np.mean(found, axis=0), 100 * np.sqrt(np.mean(np.square(found), axis=0))
+        for i, unknown in enumerate(every[0].names):
             figure = f"95 % intervals that hold {unknown}"
             if judged:
                 yield at_least(title, figure, share[i], "%", low)
@@ -356,10 +342,36 @@ def _recovered(
             yield at_most(title, f"bias of {unknown}, absolute", abs(off[i]), "%")
             yield at_most(title, f"standard error of the bias of {unknown}", chance[i], "%")
             yield at_most(title, f"RMS error of {unknown}", spread[i], "%")
-        if correlations:
-            far = abs(float(np.mean(correlations)) - truth)
+        if correlations := [v for e in every for v in e.correlations]:
+            far = abs(float(np.mean(correlations)) - setting.truth)
             yield at_most(title, "mean of the estimated correlation, off by", far, "-", 0.03)
             yield at_most(title, "its scatter", float(np.std(correlations)), "-")
+
+
+class Drawn(NamedTuple):
+    """One estimate: relative errors of the unknowns, and whether intervals hold the truth."""
+
+    names: tuple[str, ...]
+    off: FloatArray
+    inside: FloatArray
+    correlations: tuple[float, ...]
+
+
+def _drawn(setting: Setting, way: Way, seed: int) -> Drawn:
+    case = setting.case
+    run = igpe.Experiment(
+        setting.data(seed), start=case.start, start_time=0.0, sigma=way.sigma,
+        correlation=way.correlation,
+    )  # fmt: skip
+    bounds = dict.fromkeys([n for n in case.truth if not n.endswith("(t0)")], case.bounds)
+    problem = igpe.Problem(case.model, parameters=bounds, experiments=run)
+    estimate = METHOD.estimate(problem, case.truth)
+    held = weighted_at(problem, estimate.parameters, METHOD.integrator)
+    assert held is not None, "the estimate could be integrated"
+    right, x = problem.box.vector(case.truth), problem.box.vector(estimate.parameters)
+    errors = errors_at(held, x, METHOD.prepare(held).residuals(x))
+    inside = (errors.lower <= right) & (right <= errors.upper)
+    return Drawn(problem.box.names, x / right - 1, inside, tuple(held.correlations.values()))
 
 
 def bias(given: argparse.Namespace) -> Iterator[Row]:
