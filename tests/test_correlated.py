@@ -177,7 +177,7 @@ def test_the_estimated_correlation_is_the_restricted_maximum(kind, times, free):
     known = Correlated({("A", "B"): value}) if kind is BETWEEN else AR1(value, 0.25)
     same = METHOD.estimate(pose(table, known), TRUTH)
     assert [*same.parameters.values()] == pytest.approx(x, rel=1e-3)
-    assert f"{name} {value:.2f}" in str(result.details)
+    assert f"{name} {value:.2f}" in " ".join(result.notes)
     again = igpe.Result.from_dict(result.to_dict())
     assert again.correlations == result.correlations
 
@@ -233,7 +233,7 @@ def test_everything_behind_the_residuals_follows(kind, times):
     problem = pose(table, kind)
     result = igpe.estimate(problem, certify=False)
     errors = np.sqrt(np.diag(result.covariance))
-    for method in (igpe.IncrementalShooting(), igpe.search.MultiStart(count=2)):
+    for method in (igpe.IncrementalShooting(), igpe.search.MultiStart(starts=2)):
         found = method.estimate(problem, TRUTH)
         assert [*found.parameters.values()] == pytest.approx(
             [p.value for p in result.estimates], abs=1e-3 * errors.min()
@@ -256,7 +256,7 @@ def test_time_is_converted_and_logarithms_have_other_names():
     one, other = (p.experiments[0].measurements for p in (one, other))
     np.testing.assert_allclose(one.whitening().toarray(), other.whitening().toarray(), atol=1e-12)
     table = measured(BETWEEN)
-    logs = pose(table[table["B"] > 0], BETWEEN, {"A": LogNormal(0.1), "B": 0.05}, only=None)
+    logs = pose(table[table["A"] > 0], BETWEEN, {"A": LogNormal(0.1), "B": 0.05}, only=None)
     m = logs.experiments[0].measurements
     assert m.names == ("ln(A)", "B")
     assert (m.whitening().toarray() != np.eye(len(m.row))).any()
@@ -265,7 +265,7 @@ def test_time_is_converted_and_logarithms_have_other_names():
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (lambda: AR1(1.0), ProblemError, "rho=1.0; expected a number of 0 or more and below 1"),
+        (lambda: AR1(1.0), ProblemError, "rho is 1; AR1 needs a number of 0 or more and"),
         (lambda: Correlated({("A",): 0.5}), ProblemError, "between.*by pairs of names"),
         (lambda: Correlated({("A", "B"): 0.9, ("B", "C"): 0.9, ("A", "C"): -0.9}), ProblemError,
          "No errors have the correlations"),
@@ -297,7 +297,7 @@ def test_what_takes_errors_one_by_one_refuses():
     with pytest.raises(Unsupported, match="checker does not support correlated errors"):
         replays(problem)
     with pytest.raises(Unsupported, match="PEtab cannot say correlated errors"):
-        igpe.petab.write_petab(problem, "nowhere")
+        igpe.petab.to_petab(problem, "nowhere")
     between = {"A": igpe.planning.Between(0.5, 2)}
     with pytest.raises(Unsupported, match=r"igpe\.design does not support correlated errors"):
         igpe.design(problem, TRUTH, free=between, times=[1.0, 2.0])

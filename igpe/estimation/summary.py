@@ -27,6 +27,7 @@ from igpe.dynamics.shooting.base import (
     minimises_squares,
     objective_at,
 )
+from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.residuals import Residuals, deviations, fine_grid, simulate
 from igpe.equations.compiled import compiled
@@ -58,7 +59,6 @@ from igpe.uncertainty.adequacy import with_findings
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
 NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
-CORRELATED = 0.98  # a correlation next to the largest that is estimated
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -537,7 +537,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *last,
         *_weights(problem, steps.best.at),
-        *_correlations(problem),
+        *correlation_remarks(problem),
         *(f"Step 4: {note}" for note in before),
         *steps.structure.index_notes,
         *[f"Errors and intervals take no account of the constraints {kept}."] * bool(kept),
@@ -559,25 +559,6 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
             f"residuals: {', '.join(each)}. With igpe.Experiment(..., sigma='equal') all count "
             "alike."
         )
-
-
-def _correlations(problem: Problem) -> Iterator[str]:
-    """What correlated errors were estimated, and where they count."""
-    if not problem.is_correlated:
-        return
-    if known := problem.correlations:
-        each = ", ".join(f"{n} {v:.2f}" for n, v in known.items())
-        yield (
-            f"Correlations of errors were estimated by restricted maximum likelihood: {each}. They "
-            "are taken to be the same in all experiments and at all times, and count as known in "
-            "errors and intervals."
-        )
-        if max(map(abs, known.values())) >= CORRELATED:
-            yield (
-                "Errors are correlated as strongly as igpe estimates it: the model itself probably "
-                "misses a trend that the errors now explain."
-            )
-    yield "Steps 1 and 3 took errors as independent; steps 4 and 5, errors and tests did not."
 
 
 def _actions(steps: Steps) -> tuple[str, ...]:

@@ -97,9 +97,8 @@ def standardised(points: pd.DataFrame) -> FloatArray:
     Those of correlated errors are whitened, for tests take them as independent.
     """
     if "whitened" in points:
-        own = points["whitened"].to_numpy(dtype=float)
-        plain = points["residual"].to_numpy(dtype=float) / divisors(points)
-        return np.where(np.isnan(own), plain, own)
+        plain = points["residual"] / divisors(points)  # of experiments with independent errors
+        return points["whitened"].fillna(plain).to_numpy(dtype=float)
     return np.asarray(points["residual"].to_numpy(dtype=float) / divisors(points))
 
 

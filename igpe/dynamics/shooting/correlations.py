@@ -11,7 +11,7 @@ Thompson, Biometrika 58 (1971), 545). Alternated with fits this is iterated gene
 squares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,9 @@ from scipy.optimize import minimize
 from igpe.core.arrays import FloatArray
 from igpe.problem.measurements import Measurements
 from igpe.problem.noise.correlated import Correlation, Free
+from igpe.problem.problem import Problem
 
+STRONG = 0.98  # next to the largest that is estimated
 RANK = 1e-8  # of the largest singular value: a direction that moves nothing
 
 
@@ -32,6 +34,38 @@ class Unwhitened(NamedTuple):
     jacobian: FloatArray
 
 
+class Unknowns:
+    """The correlations that are to be estimated, as bounded numbers; kinds are shared.
+
+    given  of each experiment;  bounds: of the numbers, which are 0 where errors are independent
+    """
+
+    def __init__(self, every: Sequence[Measurements]) -> None:
+        self.given = [m.correlation for m in every]
+        self._open = [c if c is not None and c.is_estimated else None for c in self.given]
+        self._kinds: dict[type[Correlation], tuple[Free, slice]] = {}
+        self.bounds: list[tuple[float, float]] = []
+        for kind in dict.fromkeys(type(c) for c in self._open if c is not None):
+            pairs = zip(self._open, every, strict=True)
+            free = kind.free([(c, m.layout) for c, m in pairs if type(c) is kind])
+            own = slice(len(self.bounds), len(self.bounds) + len(free.bounds))
+            self._kinds[kind], self.bounds = (free, own), self.bounds + free.bounds
+
+    def at(self, x: FloatArray) -> tuple[Correlation | None, ...]:
+        """Of each experiment; None where it is not to be estimated."""
+        known: list[Correlation | None] = []
+        for one in self._open:
+            free, own = self._kinds[type(one)] if one is not None else (None, slice(0))
+            known.append(None if free is None else free.at(x[own], one))
+        return tuple(known)
+
+
+def independent(every: Sequence[Measurements]) -> tuple[Correlation | None, ...]:
+    """Of each experiment none, to begin with; None where it is not to be estimated."""
+    unknowns = Unknowns(every)
+    return unknowns.at(np.zeros(len(unknowns.bounds)))
+
+
 def estimated_correlations(
     every: Sequence[Unwhitened], priors: FloatArray, *, sigma_known: bool
 ) -> tuple[Correlation | None, ...]:
@@ -39,31 +73,15 @@ def estimated_correlations(
 
     priors  (k, n) derivative of residuals that hang on no measurement
     """
-    given = [one.measurements.correlation for one in every]
-    open_ = [c if c is not None and c.is_estimated else None for c in given]
-    if not any(open_):
-        return tuple(open_)
-    kinds, begin = dict.fromkeys(type(c) for c in open_ if c is not None), 0
-    parts: dict[type[Correlation], tuple[Free, slice]] = {}
-    for kind in kinds:
-        own = zip(open_, every, strict=True)
-        free = kind.free([(c, one.measurements.layout) for c, one in own if type(c) is kind])
-        parts[kind] = free, slice(begin, begin + len(free.bounds))
-        begin += len(free.bounds)
-
-    def at(x: FloatArray) -> list[Correlation | None]:
-        free = ((c, *parts[type(c)]) if c is not None else None for c in open_)
-        return [None if one is None else one[1].at(x[one[2]], one[0]) for one in free]
-
+    unknowns = Unknowns([one.measurements for one in every])
     basis = _basis(np.vstack([*(one.jacobian for one in every), priors]))
 
     def criterion(x: FloatArray) -> float:
-        pairs = zip(at(x), given, strict=True)
-        own = [new or old for new, old in pairs]
+        own = [new or old for new, old in zip(unknowns.at(x), unknowns.given, strict=True)]
         return _minus_two_log(every, own, basis, sigma_known=sigma_known)
 
-    bounds = [pair for free, _ in parts.values() for pair in free.bounds]
-    return tuple(at(minimize(criterion, np.zeros(begin), bounds=bounds).x))
+    bounds = unknowns.bounds
+    return unknowns.at(minimize(criterion, np.zeros(len(bounds)), bounds=bounds).x)
 
 
 def _basis(jacobian: FloatArray) -> FloatArray:
@@ -94,3 +112,18 @@ def _minus_two_log(
     squares, degrees = float(left @ left), begin - basis.shape[1]
     constant += 2 * float(np.log(np.abs(np.diag(r))).sum())
     return constant + (squares if sigma_known else degrees * float(np.log(squares)))
+
+
+def correlation_remarks(problem: Problem) -> Iterator[str]:
+    """Which correlations were estimated and on what premise, and where errors are correlated."""
+    if known := problem.correlations:
+        each = ", ".join(f"{n} {v:.2f}" for n, v in known.items())
+        yield (
+            f"Correlations of errors were estimated by restricted maximum likelihood: {each}. They "
+            "are taken to be the same in all experiments and at all times, and count as known in "
+            "errors and intervals."
+        )
+        if max(map(abs, known.values())) >= STRONG:
+            yield "Errors so strongly correlated are probably a trend that the model misses."
+    if problem.is_correlated:
+        yield "Steps 1 and 3 took errors as independent; steps 4 and 5, errors and tests did not."

@@ -25,7 +25,11 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.shooting.correlations import Unwhitened, estimated_correlations
+from igpe.dynamics.shooting.correlations import (
+    Unwhitened,
+    estimated_correlations,
+    independent,
+)
 from igpe.dynamics.shooting.relative_sigma import (
     least_sizes,
     relative_sigma,
@@ -61,13 +65,12 @@ def first_weighted(problem: Problem) -> Problem:
     """The problem with standard deviations of smoothed measurements where they follow the fit."""
     if not problem.weights_follow_fit:
         return problem
-    own = [e.measurements.correlation for e in problem.experiments]
-    none = [c.independent() if c is not None and c.is_estimated else None for c in own]
     if problem.weights_unknown:
         sizes = _sized(problem, smoothed_sizes(problem))
     else:
         sizes = [_smoothed(e) for e in problem.experiments]
-    return Weighting(sizes, tuple(none)).holding(problem)
+    none = independent([e.measurements for e in problem.experiments])
+    return Weighting(sizes, none).holding(problem)
 
 
 def _sized(problem: Problem, sizes: Mapping[str, float]) -> list[FloatArray]:
@@ -192,19 +195,17 @@ class Weights:
         trajectories = self._trajectories(x)
         if trajectories is None:
             return None
-        sigma = self._sigma([h for _, h in trajectories])
-        every = []
-        if self.problem.correlation_estimated:
-            runs = self._residuals.runs
-            for e, run, (t, h), s in zip(
-                self.problem.experiments, runs, trajectories, sigma, strict=True
-            ):
-                jacobian = np.zeros((len(h), len(x)))
-                jacobian[:, run.index] = run.by_unknown(t, run.measurements.column) / s[:, None]
-                every.append(Unwhitened(e.measurements, (h - run.measurements.value) / s, jacobian))
-            priors, known = self._residuals.unmeasured(x).jacobian, self.problem.sigma_known
-            return Weighting(sigma, estimated_correlations(every, priors, sigma_known=known))
-        return Weighting(sigma, (None,) * len(sigma))
+        sigma, every = self._sigma([h for _, h in trajectories]), []
+        if not self.problem.correlation_estimated:
+            return Weighting(sigma, (None,) * len(sigma))
+        for run, e, (t, h), s in zip(
+            self._residuals.runs, self.problem.experiments, trajectories, sigma, strict=True
+        ):
+            m, jacobian = e.measurements, np.zeros((len(h), len(x)))
+            jacobian[:, run.index] = run.by_unknown(t, m.column) / s[:, None]
+            every.append(Unwhitened(m, (h - m.value) / s, jacobian))
+        priors, known = self._residuals.unmeasured(x).jacobian, self.problem.sigma_known
+        return Weighting(sigma, estimated_correlations(every, priors, sigma_known=known))
 
     def _sigma(self, predicted: Sequence[FloatArray]) -> list[FloatArray]:
         runs = self.problem.experiments

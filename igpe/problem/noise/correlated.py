@@ -26,7 +26,7 @@ from igpe.core.fields import Checked, PositiveOrNone, Rule, or_none
 
 MOST = 0.99  # an estimated correlation: beyond it the model is wrong
 EVEN = 1e-6  # relative difference of spacings that are one
-LARGEST = MOST / np.sqrt(1 - MOST**2)  # of a parameter of `_matrix`
+LARGEST = MOST / np.sqrt(1 - MOST**2)  # of a number of `Correlated.free`
 
 
 class Layout(NamedTuple):
@@ -39,6 +39,11 @@ class Layout(NamedTuple):
     times: FloatArray
     time: FloatArray
     column: IntArray
+
+    @property
+    def gaps(self) -> FloatArray:
+        """Distances between times; 1 for a single one."""
+        return np.diff(self.times) if len(self.times) > 1 else np.ones(1)
 
 
 class Free(NamedTuple):
@@ -67,10 +72,6 @@ class Correlation(ABC):
     @abstractmethod
     def of(self, columns: Sequence[str], layout: Layout) -> Self:
         """The same for one experiment's measured columns; raises DataError if it does not fit."""
-
-    @abstractmethod
-    def independent(self) -> Self:
-        """The same, known to be 0."""
 
     @abstractmethod
     def whitening(self, layout: Layout) -> Any:
@@ -109,17 +110,14 @@ class AR1(Checked, Correlation):
 
     @property
     def is_estimated(self) -> bool:
-        """See `Correlation`."""
         return self.rho is None
 
     @property
     def named(self) -> dict[str, float]:
-        """See `Correlation`."""
         return {f"errors {self.step:g} apart in time": self.rho or 0.0}
 
     def of(self, columns: Sequence[str], layout: Layout) -> "AR1":
-        """See `Correlation`."""
-        gaps = np.diff(layout.times)
+        gaps = layout.gaps
         if self.step is None and np.ptp(gaps) > EVEN * gaps.max():
             raise DataError(
                 f"igpe.losses.AR1 has no step, but times are between {gaps.min():g} and "
@@ -127,10 +125,6 @@ class AR1(Checked, Correlation):
                 f"of time: igpe.losses.AR1(step={np.median(gaps):g})."
             )
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
-
-    def independent(self) -> "AR1":
-        """See `Correlation`."""
-        return replace(self, rho=0.0)
 
     def whitening(self, layout: Layout) -> Any:
         """Each error less what the one before it says, over what is left of its deviation."""
@@ -149,14 +143,13 @@ class AR1(Checked, Correlation):
     @classmethod
     def free(cls, every: Sequence[tuple[Any, Layout]]) -> Free:
         """The correlation at the typical distance of neighbours: of other ones little is known."""
-        apart = float(np.median(np.concatenate([np.diff(layout.times) for _, layout in every])))
+        apart = float(np.median(np.concatenate([layout.gaps for _, layout in every])))
         return Free(
             [(0.0, MOST)],
             lambda x, own: replace(own, rho=float(x[0]) ** (own.step / apart)),
         )
 
     def scaled(self, factor: float) -> "AR1":
-        """See `Correlation`."""
         return replace(self, step=None if self.step is None else abs(factor) * self.step)
 
 
@@ -202,16 +195,13 @@ class Correlated(Checked, Correlation):
 
     @property
     def is_estimated(self) -> bool:
-        """See `Correlation`."""
         return self.between is None
 
     @property
     def named(self) -> dict[str, float]:
-        """See `Correlation`."""
         return {f"errors of {a} and {b}": v for (a, b), v in (self.between or {}).items()}
 
     def of(self, columns: Sequence[str], layout: Layout) -> "Correlated":
-        """See `Correlation`."""
         strange = sorted({n for pair in self.between or {} for n in pair} - {*columns})
         if strange or len(columns) < 2:  # noqa: PLR2004
             raise DataError(
@@ -219,10 +209,6 @@ class Correlated(Checked, Correlation):
                 f"are {[*columns]}. Give pairs of these, or leave out correlation=."
             )
         return replace(self, columns=tuple(columns))
-
-    def independent(self) -> "Correlated":
-        """See `Correlation`."""
-        return replace(self, between={})
 
     def whitening(self, layout: Layout) -> Any:
         """At each time the inverse of the Cholesky factor of those that were measured."""
