@@ -12,6 +12,7 @@ import igpe
 from igpe import kinetics
 from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.dynamics.likelihood import likelihood_gradient, negative_log_likelihood
+from igpe.dynamics.shooting import reweighting
 from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.equations.fingerprint import fingerprint
 from igpe.problem.losses import AR1, Censored, Correlated, Huber, LogNormal
@@ -192,6 +193,17 @@ def test_the_full_covariance_is_estimated():
     assert [*result.correlations.values()] == pytest.approx([expected], abs=0.01)
     sizes = np.sqrt(result.variance) * np.array([*result.relative_sigma.values()])
     assert sizes == pytest.approx([*SIZE.values()], rel=0.1)
+
+
+def test_what_is_known_of_correlations_after_an_interrupt_is_said(monkeypatch):
+    """Standard deviations that are numbers are what they were."""
+    monkeypatch.setattr(reweighting, "stopped", lambda: True)
+    found = METHOD.estimate(pose(measured(IN_TIME), AR1()), TRUTH)
+    assert found.status is igpe.Status.INTERRUPTED
+    assert found.notes[-1] == (
+        "The fit was interrupted: correlations of errors are not those of the residuals at the "
+        "estimate but 0."
+    )
 
 
 def test_experiments_share_an_estimated_correlation():

@@ -222,9 +222,13 @@ class Problem(Suggesting):
 
     @property
     def weights_follow_fit(self) -> bool:
+        """Whether standard deviations do, or correlations that are estimated."""
+        return self.sigma_follows or self.correlation_estimated
+
+    @property
+    def sigma_follows(self) -> bool:
         """Whether they depend on the model's predictions (`Noise`) or on the residuals."""
-        follows = self.weights_unknown or any(e.error_models for e in self.experiments)
-        return follows or self.correlation_estimated
+        return self.weights_unknown or any(e.error_models for e in self.experiments)
 
     @property
     def is_correlated(self) -> bool:

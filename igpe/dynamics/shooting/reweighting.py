@@ -25,11 +25,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
-from igpe.dynamics.shooting.correlations import (
-    Unwhitened,
-    estimated_correlations,
-    independent,
-)
+from igpe.dynamics.shooting.correlations import Unwhitened, estimated_correlations, independent
 from igpe.dynamics.shooting.relative_sigma import (
     least_sizes,
     relative_sigma,
@@ -164,9 +160,9 @@ class Weighting(NamedTuple):
 
     def holding(self, problem: Problem) -> Problem:
         """The problem with these; standard deviations stay where nothing of the fit is in them."""
-        unknown, own = problem.weights_unknown, self.correlations
-        follows = unknown or any(e.error_models for e in problem.experiments)
-        return problem.weighted(self.sigma if follows else None, relative=unknown, correlations=own)
+        sigma = self.sigma if problem.sigma_follows else None
+        relative, own = problem.weights_unknown, self.correlations
+        return problem.weighted(sigma, relative=relative, correlations=own)
 
     @property
     def numbers(self) -> FloatArray:
@@ -374,15 +370,14 @@ def _share(share: float, before: FloatArray | None, move: FloatArray) -> float:
 
 
 def _whose(problem: Problem, fits: Sequence[object]) -> str:
-    right = (
-        "model's predictions" if any(e.error_models for e in problem.experiments) else "residuals"
-    )
-    of = "smoothed measurements" if len(fits) == 1 else "the fit before"
-    said = f"standard deviations are not those of the {right} at the estimate but of {of}"
+    right = "residuals" if problem.weights_unknown else "model's predictions"
+    of, said = "smoothed measurements" if len(fits) == 1 else "the fit before", []
+    if problem.sigma_follows:
+        said = [f"standard deviations are not those of the {right} at the estimate but of {of}"]
     if problem.correlation_estimated:
-        of = "errors count as independent" if len(fits) == 1 else "so are correlations"
-        return f"{said}, and {of}."
-    return f"{said}."
+        of = "0" if len(fits) == 1 else "those of the fit before"
+        said += [f"correlations of errors are not those of the residuals at the estimate but {of}"]
+    return f"{', and '.join(said)}."
 
 
 def _restless(moved: float) -> str:
