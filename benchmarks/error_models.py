@@ -1,7 +1,7 @@
 """Errors proportional to the true value: are estimates right on average, and intervals honest?
 
     python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [logs] [limits]
-                                      [--seeds N] [--quick] [--json FILE]
+                                      [between] [in_time] [--seeds N] [--quick] [--json FILE]
 
 coverage  how often 95 % intervals hold the true value
 bias      mean and root mean square error of estimates with weights of the model, beside weights of
@@ -13,11 +13,16 @@ conditions  start values and inputs known with an error: how often 95 % interval
 logs      the same with log-normal errors
 limits    the same with values below a limit of detection, and the bias of estimates beside that
           where such values are left out or replaced by half the limit
---quick   20 draws of conditions, logs and limits, no verdict
+between   the same with errors of two quantities that are correlated at each time, the correlation
+          known, estimated, and estimated with both variances (the full covariance), a fifth of the
+          values of one quantity missing; and the estimated correlation; beside errors that are
+          treated as independent
+in_time   the same with AR(1) errors at even and at uneven times
+--quick   20 draws of conditions, logs, limits, between and in_time, no verdict
 """
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +33,12 @@ from pyomo import dae
 from scipy.stats import binom
 
 import igpe
+from igpe.core.arrays import FloatArray
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
-from igpe.problem.losses import Censored, LogNormal, NormalPrior
+from igpe.problem.losses import AR1, Censored, Correlated, LogNormal, NormalPrior
 from igpe.problem.noise.noise import Noise
 
 METHOD = igpe.SingleShooting(
@@ -243,6 +249,131 @@ def limits(given: argparse.Namespace) -> Iterator[Row]:
             yield at_most(way, f"standard error of the bias of {name}", chance[i], "%")
 
 
+TOGETHER, CARRIED, SIZE = 0.8, 0.7, 0.05  # correlations, and the standard deviation
+HELD_APART = 0.1  # of an uneven time from its neighbour, at least, in even spacings
+MISSING = 5  # every fifth value of x2
+
+
+class Way(NamedTuple):
+    """How errors are treated; draws of what is not `judged` have no verdict."""
+
+    name: str
+    sigma: Any
+    correlation: Any
+    judged: bool = True
+
+
+class Setting(NamedTuple):
+    """A case with a source of measurements, whose errors have a known correlation."""
+
+    name: str
+    case: Case
+    data: Callable[[int], pd.DataFrame]
+    truth: float
+
+
+def longer(times: FloatArray) -> Case:
+    """The chain at other times."""
+    case = chain()
+    k1, k2, a = case.truth.values()
+    first, second = np.exp(-k1 * times), np.exp(-k2 * times)
+    exact = {"time": times, "x1": a * first, "x2": a * k1 / (k2 - k1) * (first - second)}
+    return case._replace(exact=pd.DataFrame(exact))
+
+
+def between(given: argparse.Namespace) -> Iterator[Row]:
+    """Errors of x1 and x2 that are correlated at each time."""
+    case, root = chain(), np.linalg.cholesky([[1, TOGETHER], [TOGETHER, 1]])
+
+    def data(seed: int) -> pd.DataFrame:
+        random, made = np.random.default_rng(seed), case.exact.copy()
+        made[["x1", "x2"]] += SIZE * random.standard_normal((len(made), 2)) @ root.T
+        made.loc[made.index % MISSING == 0, "x2"] = np.nan
+        return made
+
+    ways = (
+        Way("correlation known", SIZE, Correlated({("x1", "x2"): TOGETHER})),
+        Way("correlation estimated", SIZE, Correlated()),
+        Way("covariance estimated", None, Correlated()),
+        Way("treated as independent", SIZE, None, judged=False),
+    )
+    yield from _recovered(given, Setting("between quantities", case, data, TOGETHER), ways)
+
+
+def in_time(given: argparse.Namespace) -> Iterator[Row]:
+    """AR(1) errors of x1 and x2, independent of each other."""
+    even = np.linspace(0.05, 3.0, 60)
+    step = even[1] - even[0]
+    uneven = even + step * np.random.default_rng(0).uniform(0, 1 - HELD_APART, len(even))
+    for name, times in (("even times", even), ("uneven times", uneven)):
+        case = longer(times)
+        apart = np.abs(times[:, None] - times) / step
+        root = np.linalg.cholesky(CARRIED**apart)
+
+        def data(seed: int, case: Case = case, root: FloatArray = root) -> pd.DataFrame:
+            random, made = np.random.default_rng(seed), case.exact.copy()
+            made[["x1", "x2"]] += SIZE * root @ random.standard_normal((len(made), 2))
+            return made
+
+        ways = (
+            Way("rho known", SIZE, AR1(CARRIED, step)),
+            Way("rho estimated", SIZE, AR1(step=step)),
+            Way("rho and standard deviation estimated", "equal", AR1(step=step)),
+            Way("treated as independent", SIZE, None, judged=False),
+        )
+        yield from _recovered(given, Setting(f"AR(1), {name}", case, data, CARRIED), ways)
+
+
+def _recovered(given: argparse.Namespace, setting: Setting, ways: Sequence[Way]) -> Iterator[Row]:
+    """Coverage, bias and scatter of each unknown, and the estimated correlation."""
+    draws = 20 if given.quick else DRAWS
+    low, high = 100 * binom.ppf([0.0005, 0.9995], draws, 0.95) / draws
+    for way in ways:
+        every = [_drawn(setting, way, seed) for seed in range(draws)]
+        title, judged = f"{setting.name}, {way.name}", way.judged and not given.quick
+        found, share = [e.off for e in every], 100 * np.mean([e.inside for e in every], axis=0)
+        chance = 100 * np.std(found, axis=0) / np.sqrt(draws)
+        off, spread = 100 * np.mean(found, axis=0), 100 * np.sqrt(np.mean(np.square(found), axis=0))
+        for i, unknown in enumerate(every[0].names):
+            figure = f"95 % intervals that hold {unknown}"
+            if judged:
+                yield at_least(title, figure, share[i], "%", low)
+            yield at_most(title, figure, share[i], "%", high if judged else None)
+            yield at_most(title, f"bias of {unknown}, absolute", abs(off[i]), "%")
+            yield at_most(title, f"standard error of the bias of {unknown}", chance[i], "%")
+            yield at_most(title, f"RMS error of {unknown}", spread[i], "%")
+        if correlations := [v for e in every for v in e.correlations]:
+            far = abs(float(np.mean(correlations)) - setting.truth)
+            yield at_most(title, "mean of the estimated correlation, off by", far, "-", 0.03)
+            yield at_most(title, "its scatter", float(np.std(correlations)), "-")
+
+
+class Drawn(NamedTuple):
+    """One estimate: relative errors of the unknowns, and whether intervals hold the truth."""
+
+    names: tuple[str, ...]
+    off: FloatArray
+    inside: FloatArray
+    correlations: tuple[float, ...]
+
+
+def _drawn(setting: Setting, way: Way, seed: int) -> Drawn:
+    case = setting.case
+    run = igpe.Experiment(
+        setting.data(seed), start=case.start, start_time=0.0, sigma=way.sigma,
+        correlation=way.correlation,
+    )  # fmt: skip
+    bounds = dict.fromkeys([n for n in case.truth if not n.endswith("(t0)")], case.bounds)
+    problem = igpe.Problem(case.model, parameters=bounds, experiments=run)
+    estimate = METHOD.estimate(problem, case.truth)
+    held = weighted_at(problem, estimate.parameters, METHOD.integrator)
+    assert held is not None, "the estimate could be integrated"
+    right, x = problem.box.vector(case.truth), problem.box.vector(estimate.parameters)
+    errors = errors_at(held, x, METHOD.prepare(held).residuals(x))
+    inside = (errors.lower <= right) & (right <= errors.upper)
+    return Drawn(problem.box.names, x / right - 1, inside, tuple(held.correlations.values()))
+
+
 def bias(given: argparse.Namespace) -> Iterator[Row]:
     """Of the start of A, from the same measurements with different weights."""
     case, error = chain(), Noise(relative=0.2)
@@ -294,6 +425,8 @@ if __name__ == "__main__":
             "conditions": conditions,
             "logs": logs,
             "limits": limits,
+            "between": between,
+            "in_time": in_time,
         },
         lambda parser: (
             parser.add_argument("--seeds", type=int, default=SEEDS),

@@ -44,6 +44,7 @@ def negative_log_likelihood(
 
         sum  log(2 pi s^2) / 2 + ((h - y) / s)^2 / 2
 
+    (correlated errors: log det(2 pi C) / 2 + (h - y)'C^-1 (h - y) / 2 with their covariance C),
     with all constants, so that it compares with other programs'; s are the standard deviations that
     were given, estimated (`EstimatedSigma`) or follow the model (`Noise`), in the model's units.
 
@@ -91,11 +92,7 @@ def _likelihood(
     derivatives: bool,
 ) -> LikelihoodGradient:
     refuse_spectra(problem, "The likelihood")
-    if not (problem.sigma_known or problem.sigma_estimated):
-        raise ProblemError(
-            "The likelihood needs standard deviations, which are unknown here; give them: "
-            "Experiment(sigma=...), as numbers or as igpe.EstimatedSigma(name)."
-        )
+    _require_numbers(problem)
     box = problem.box
     require_start(parameters, box, "negative_log_likelihood")
     total, gradient = 0.0, np.zeros(len(box))
@@ -122,6 +119,20 @@ def _likelihood(
     return LikelihoodGradient(total, box.mapping(gradient) if derivatives else {})
 
 
+def _require_numbers(problem: Problem) -> None:
+    """Raise ProblemError where errors have no known size or correlation."""
+    if not (problem.sigma_known or problem.sigma_estimated):
+        raise ProblemError(
+            "The likelihood needs standard deviations, which are unknown here; give them: "
+            "Experiment(sigma=...), as numbers or as igpe.EstimatedSigma(name)."
+        )
+    if problem.correlation_estimated:
+        raise ProblemError(
+            "The likelihood needs correlations of errors that are numbers: "
+            "igpe.losses.AR1(0.7), igpe.losses.Correlated({('A', 'B'): 0.5})."
+        )
+
+
 def _of_run(
     experiment: Experiment, run: Run, trajectory: Trajectory, *, derivatives: bool
 ) -> tuple[float, FloatArray]:
@@ -135,7 +146,13 @@ def _of_run(
     error, slope = predicted - m.value, np.zeros(len(run.index))
     if not ((sigma > 0).all() and np.isfinite(error).all()):
         return np.inf, slope
-    each, by_error = np.log(2 * np.pi * sigma**2) + (error / sigma) ** 2, error / sigma**2
+    white, by_white = error / sigma, error / sigma
+    each = np.log(2 * np.pi * sigma**2)
+    if (whitening := m.whitening()) is not None:
+        each -= 2 * np.log(whitening.diagonal())
+        white = whitening @ white
+        by_white = whitening.T @ white
+    each, by_error = each + white**2, by_white / sigma
     if (limit := m.censored) is not None:
         residual, _ = below(error[limit] / sigma[limit])
         each[limit], by_error[limit] = (
@@ -145,7 +162,7 @@ def _of_run(
     value = float(np.sum(each) / 2)
     if not derivatives:
         return value, slope
-    by_sigma = (1 - (error / sigma) ** 2) / sigma  # of censored ones sigma is a number
+    by_sigma = (1 - error / sigma * by_white) / sigma  # of censored ones sigma is a number
     follows = np.where(estimated, 0.0, experiment.sigma_slope_at(predicted))
     slope = (by_error + by_sigma * follows) @ run.by_unknown(trajectory, m.column)
     if which is not None:

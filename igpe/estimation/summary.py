@@ -27,6 +27,7 @@ from igpe.dynamics.shooting.base import (
     minimises_squares,
     objective_at,
 )
+from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.residuals import Residuals, deviations, fine_grid, simulate
 from igpe.equations.compiled import compiled
@@ -263,6 +264,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         equations=tuple(problem_equations(problem)),
         sources={e.name: e.source for e in problem.experiments},
         criterion=_criterion(problem),
+        correlations=problem.correlations,
         time_unit=problem.unit("time"),
         actions=_actions(steps),
         combined=rank.combined,
@@ -437,6 +439,9 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     table = m.table(experiment.name).assign(
         fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
     )
+    if (whitening := m.whitening()) is not None:
+        table["whitened"] = whitening @ ((m.value - fitted) / m.sigma)
+        table["conditional"] = 1 / whitening.diagonal()
     if problem.is_censored:
         table["limit"] = table["name"].map(_limits(problem))
     if problem.relative_sigma:
@@ -534,6 +539,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
         *(f"{name} {sentence(steps.structure[name])}" for name in held),
         *last,
         *_weights(problem, steps.best.at),
+        *correlation_remarks(problem),
         *(f"Step 4: {note}" for note in before),
         *steps.structure.index_notes,
         *[f"Errors and intervals ignore the constraints {kept}."] * bool(kept),

@@ -257,11 +257,11 @@ class ExistingExperiments:
             ]
             return PriorInformation(np.array(rows).reshape(-1, len(box)), 1.0)
         residuals = copy(self.residuals)
-        sigma = None if self.weights is None else self.weights.at(values)
-        if sigma is not None:  # else they break down as well, and say why
+        weights = None if self.weights is None else self.weights.at(values)
+        if weights is not None:  # else they break down as well, and say why
             residuals.runs = tuple(
                 replace(run, measurements=replace(run.measurements, sigma=s))
-                for run, s in zip(residuals.runs, sigma, strict=True)
+                for run, s in zip(residuals.runs, weights.sigma, strict=True)
             )
         linearised = residuals(box.vector(values))
         if linearised is None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from igpe.core.arguments import is_finite, require_mapping, shown
-from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import DataError
 from igpe.core.names import Suggesting
 from igpe.problem.card import experiment_html
@@ -20,29 +20,23 @@ from igpe.problem.inputs import (
     Input,
     InputValue,
     Table,
-    input_columns,
     read_inputs,
     require_overlap,
 )
 from igpe.problem.losses import NormalPrior
-from igpe.problem.members import in_logarithms
-from igpe.problem.noise.log_normal import logarithms
+from igpe.problem.measurements import read_measured
+from igpe.problem.noise.correlated import Correlation
 from igpe.problem.noise.sigma import (
     NoiseModel,
     Sigma,
-    censored,
-    check_sigma,
     deviation_slopes,
     deviations,
     error_models,
     estimated_sigma,
     is_unknown,
-    log_normal,
     sigma_columns,
-    sigma_of,
-    with_limits,
 )
-from igpe.problem.spectra import Spectra, check_spectra, with_spectral_times
+from igpe.problem.spectra import Spectra, check_spectra
 from igpe.problem.tables import (
     SOURCE,
     Data,
@@ -50,8 +44,6 @@ from igpe.problem.tables import (
     read_table,
     renamed,
     rows_of,
-    select_columns,
-    time_column,
 )
 
 EXAMPLES = {
@@ -150,56 +142,6 @@ StartProfile: TypeAlias = Callable[..., float] | Mapping[Any, float]
 function, or a mapping or Series, which is linear between positions."""
 
 
-@dataclass(frozen=True)
-class Measurements:
-    """The numbers measured in one experiment, one row each (missing ones left out).
-
-    times   (n_times,), distinct and increasing
-    names   (n_columns,), what was measured
-    row     (n,), index into times;  column  (n,), index into names
-    value   (n,), unit of the column
-    sigma   (n,), standard deviation in the same unit; where unknown a relative one, 1 until it is
-            estimated; of the whole column where it follows the model
-    censored  (n,), whether the value is a limit, and what was measured below it; None: none is
-    """
-
-    times: FloatArray
-    names: tuple[str, ...]
-    row: IntArray
-    column: IntArray
-    value: FloatArray
-    sigma: FloatArray
-    censored: BoolArray | None = None
-
-    @property
-    def is_limit(self) -> BoolArray:
-        """(n,) which values are limits."""
-        return np.zeros(len(self.value), bool) if self.censored is None else self.censored
-
-    @property
-    def known(self) -> "Measurements":
-        """Those that are not censored."""
-        return self if self.censored is None else self.where(~self.censored)
-
-    def where(self, kept: BoolArray) -> "Measurements":
-        """Some of the measurements, at the same times."""
-        parts = ("row", "column", "value", "sigma", "censored")
-        own = {n: getattr(self, n) for n in parts}
-        return replace(self, **{n: v[kept] for n, v in own.items() if v is not None})
-
-    def of(self, name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Times, values, standard deviations of one quantity, replicates in a row; no limits."""
-        m = self.known
-        mine = m.column == m.names.index(name)
-        return m.times[m.row[mine]], m.value[mine], m.sigma[mine]
-
-    def table(self, experiment: str) -> pd.DataFrame:
-        """One row for each number that is not censored: experiment, name, time, measured."""
-        m, names = self.known, np.array(self.names, dtype=object)
-        columns = {"name": names[m.column], "time": m.times[m.row]}
-        return pd.DataFrame({"experiment": experiment, **columns, "measured": m.value})
-
-
 class Experiment(Suggesting):
     """Measurements of one run, and the conditions of this run.
 
@@ -231,6 +173,9 @@ class Experiment(Suggesting):
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
                 unknown: several quantities are weighted by the sizes of their residuals in all
                 experiments (maximum likelihood); "equal" if unknown but the same for all
+    correlation  of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between quantities at
+                one time, `igpe.losses.AR1(0.7)` in time; without a number it is estimated. Steps 1
+                and 3 treat errors as independent. None: independent errors
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, where they
                 differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
@@ -256,6 +201,7 @@ class Experiment(Suggesting):
         only: Iterable[str] | None = None,
         replicates: bool = False,
         spectra: Spectra | None = None,
+        correlation: Correlation | None = None,
     ) -> None:
         check_spectra(data, spectra)
         if isinstance(inputs, list | tuple) and all(isinstance(n, str) for n in inputs):
@@ -275,12 +221,15 @@ class Experiment(Suggesting):
             "only": None if only is None else tuple(only),
             "replicates": replicates,
             "spectra": spectra,
+            "correlation": correlation,
         }
         self.name = name
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
         self.spectra = spectra
-        times, chosen, self.measurements = _measured(table, spectra, given, sigma, self._conditions)
+        times, chosen, self.measurements = read_measured(
+            table, spectra, given, sigma, self._conditions
+        )
         self._file = str(table.attrs.get(SOURCE, ""))
         self.error_models: Mapping[str, NoiseModel] = MappingProxyType(error_models(chosen, sigma))
         self.estimated_sigma: Mapping[str, str] = MappingProxyType(estimated_sigma(chosen, sigma))
@@ -333,7 +282,7 @@ class Experiment(Suggesting):
 
         table  in the names and units of the model
         """
-        unused = dict.fromkeys(("spectra", "only", "sigma"))
+        unused = dict.fromkeys(("spectra", "only", "sigma", "correlation"))
         held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
         held |= {"name": self.name, "start": dict(self.start), "start_time": self.start_time}
         return Experiment(table, **{**self._conditions, **unused, **held})
@@ -344,13 +293,25 @@ class Experiment(Suggesting):
         held.measurements, held._file = self.measurements.where(kept), ""
         return held
 
-    def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
+    def weighted(
+        self,
+        sigma: FloatArray | None,
+        *,
+        relative: bool = False,
+        correlation: Correlation | None = None,
+    ) -> "Experiment":
         """The same run with numeric standard deviations (n,), in the order of the measurements.
 
-        relative  whether only their ratios are known
+        sigma        None: they stay
+        relative     whether only their ratios are known
+        correlation  of their errors; None: as before
         """
         held = copy(self)
-        held.measurements = replace(self.measurements, sigma=sigma)
+        if correlation is not None:
+            held.measurements = replace(held.measurements, correlation=correlation)
+        if sigma is None:
+            return held
+        held.measurements = replace(held.measurements, sigma=sigma)
         held.sigma_known, held.has_relative_sigma = not relative, relative
         held.error_models, held.weights_unknown = MappingProxyType({}), False
         held.estimated_sigma = MappingProxyType({})
@@ -447,10 +408,6 @@ class Experiment(Suggesting):
         )
 
 
-_NONE, _NOWHERE = np.zeros(0), np.zeros(0, dtype=np.intp)
-NOTHING = Measurements(_NONE, (), _NOWHERE, _NOWHERE, _NONE, _NONE)
-
-
 def read_experiments(
     data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
 ) -> list[Experiment]:
@@ -542,58 +499,3 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
             "0.0}, or True where they are those of the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}
-
-
-def _measured(
-    table: pd.DataFrame,
-    spectra: Spectra | None,
-    inputs: Mapping[str, InputValue],
-    sigma: Sigma,
-    conditions: Mapping[str, Any],
-) -> tuple[FloatArray, list[str], Measurements]:
-    """All times, the columns that are measured, and the measurements, at the spectra's times too.
-
-    raises DataError for what cannot be weighed against spectra
-    """
-    chosen, measurements = list[str](), NOTHING
-    table, limits = with_limits(table, sigma)
-    if len(table) or spectra is None:
-        times = time_column(table, replicates=conditions["replicates"], name=conditions["name"])
-        leave = sigma_columns(sigma) | input_columns(inputs)
-        chosen = select_columns(table, conditions["only"], leave=leave)
-        measurements = _measurements(table, times, chosen, sigma, limits)
-    if spectra is None:
-        return times, chosen, measurements
-    if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
-        raise DataError(
-            f"The measurements {chosen} have no numeric standard deviations, so igpe cannot "
-            "weight them against the spectra. Give them: igpe.Experiment(..., sigma=...)."
-        )
-    measurements = with_spectral_times(measurements, spectra)
-    return measurements.times, chosen, measurements
-
-
-def _measurements(
-    table: pd.DataFrame,
-    times: FloatArray,
-    columns: list[str],
-    sigma: Sigma,
-    limits: Mapping[str, FloatArray],
-) -> Measurements:
-    values = table[columns].to_numpy(dtype=float, copy=True)
-    is_below, in_logarithms_too = np.zeros(values.shape, dtype=bool), log_normal(columns, sigma)
-    sigmas = np.column_stack([sigma_of(table, c, sigma) for c in columns])
-    distinct, row_of = np.unique(times, return_inverse=True)
-    row, column = np.nonzero(np.isfinite(values))
-    check_sigma(columns, sigmas[row, column], column)
-    for place, name in enumerate(columns):
-        if name in in_logarithms_too:
-            values[:, place] = logarithms(name, values[:, place])
-    for name, model in censored(columns, sigma).items():
-        place = columns.index(name)
-        values[:, place], is_below[:, place] = model.read(name, values[:, place], limits[name])
-    names = tuple(in_logarithms(n) if n in in_logarithms_too else n for n in columns)
-    is_limit = is_below[row, column] if is_below.any() else None
-    return Measurements(
-        distinct, names, row_of[row], column, values[row, column], sigmas[row, column], is_limit
-    )

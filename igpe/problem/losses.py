@@ -15,11 +15,14 @@ from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
 from igpe.problem.noise.censored import Censored
+from igpe.problem.noise.correlated import AR1, Correlated
 from igpe.problem.noise.log_normal import LogNormal
 
 __all__ = [
+    "AR1",
     "L1",
     "Censored",
+    "Correlated",
     "Huber",
     "LeastSquares",
     "LogNormal",

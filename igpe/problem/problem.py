@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import replace
 from functools import wraps
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from igpe.problem.experiment import Experiment, Uncertain, Unknown
 from igpe.problem.labelled import read_labelled
 from igpe.problem.losses import ROUNDING, LeastSquares, Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.model import Instance, ModelStarts, model_starts
+from igpe.problem.noise.correlated import Correlation
 from igpe.problem.problem_checks import (
     Bounds,
     bounds_of,
@@ -41,6 +42,14 @@ from igpe.problem.tables import Data, read_table
 from igpe.problem.units import time_unit, unit_name
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class HeldWeights(NamedTuple):
+    """What `Problem.weighted` was given, by its names."""
+
+    sigma: tuple[FloatArray, ...] | None
+    relative: bool
+    correlations: tuple[Correlation | None, ...]
 
 
 class Problem(Suggesting):
@@ -115,7 +124,7 @@ class Problem(Suggesting):
         self.experiments = tuple(map(convert_units, runs, self.instances))
         check_problem(self)
         self.fixed: Mapping[str, float] = EMPTY
-        self._weights: tuple[tuple[FloatArray, ...], bool] | None = None
+        self._weights: HeldWeights | None = None
         # Equations that were read, by experiment and outputs; None: by another process.
         self.systems: dict[tuple[str, tuple[str, ...]], Any] = {}
         self.compiled: Any = None  # `igpe.equations.compiled`
@@ -214,8 +223,30 @@ class Problem(Suggesting):
 
     @property
     def weights_follow_fit(self) -> bool:
+        """Whether standard deviations do, or correlations that are estimated."""
+        return self.sigma_follows or self.correlation_estimated
+
+    @property
+    def sigma_follows(self) -> bool:
         """Whether they depend on the model's predictions (`Noise`) or on the residuals."""
         return self.weights_unknown or any(e.error_models for e in self.experiments)
+
+    @property
+    def is_correlated(self) -> bool:
+        """Whether errors of some experiment are not independent."""
+        return any(e.measurements.correlation is not None for e in self.experiments)
+
+    @property
+    def correlation_estimated(self) -> bool:
+        """Whether correlations of errors are to be estimated."""
+        every = (e.measurements.correlation for e in self.experiments)
+        return any(c is not None and c.is_estimated for c in every)
+
+    @property
+    def correlations(self) -> dict[str, float]:
+        """Estimated correlations of errors by name, where they are held (`weighted`)."""
+        held = self._weights.correlations if self._weights else ()
+        return {n: v for c in held if c is not None for n, v in c.named.items()}
 
     @property
     def sigma_estimated(self) -> bool:
@@ -262,18 +293,29 @@ class Problem(Suggesting):
         smaller.fixed = MappingProxyType({**self.fixed, **held})
         return smaller
 
-    def weighted(self, sigma: Sequence[FloatArray], *, relative: bool = False) -> "Problem":
+    def weighted(
+        self,
+        sigma: Sequence[FloatArray] | None,
+        *,
+        relative: bool = False,
+        correlations: Sequence[Correlation | None] = (),
+    ) -> "Problem":
         """Return the problem with fixed standard deviations.
 
-        sigma     for each experiment (n,), in the order and unit of its `measurements.value`
+        sigma     for each experiment (n,), in the order and unit of its `measurements.value`;
+                  None: they stay
         relative  whether only their ratios are known
+        correlations  for each experiment that of its errors, None where it stays; empty: all do
         raises    ProblemError unless there is a positive number for each measurement
         """
-        copy = self._copied()
-        held = held_sigma(self.experiments, sigma)
-        copy._weights = held, relative
-        pairs = zip(self.experiments, held, strict=True)
-        copy.experiments = tuple(e.weighted(s, relative=relative) for e, s in pairs)
+        copy, runs = self._copied(), self.experiments
+        own = tuple(correlations) or (None,) * len(runs)
+        held = None if sigma is None else held_sigma(runs, sigma)
+        copy._weights = HeldWeights(held, relative, own)
+        copy.experiments = tuple(
+            e.weighted(s, relative=relative, correlation=c)
+            for e, s, c in zip(runs, held or (None,) * len(runs), own, strict=True)
+        )
         return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
@@ -311,8 +353,10 @@ class Problem(Suggesting):
             every = [e.name for e in self.experiments]
             raise ProblemError(f"There is no experiment of {list(names)}; the problem has {every}.")
         runs = [self._given["experiments"][k] for k in places]
-        weights = self._weights and (tuple(self._weights[0][k] for k in places), self._weights[1])
-        return _made_again({**self._given, "experiments": runs}, self.fixed, weights, ())
+        if (held := self._weights) is not None:
+            sigma = held.sigma and tuple(held.sigma[k] for k in places)
+            held = HeldWeights(sigma, held.relative, tuple(held.correlations[k] for k in places))
+        return _made_again({**self._given, "experiments": runs}, self.fixed, held, ())
 
     def on_finer_grid(self) -> "Problem":
         """Return the problem with twice as many intervals in space.
@@ -329,7 +373,7 @@ class Problem(Suggesting):
         return _made_again({**self._given, "space": space}, self.fixed, self._weights, ())
 
     @property
-    def held_sigma(self) -> tuple[tuple[FloatArray, ...], bool] | None:
+    def held_weights(self) -> HeldWeights | None:
         """What `weighted` was given; None if standard deviations are not held."""
         return self._weights
 
@@ -433,12 +477,12 @@ class Problem(Suggesting):
 def _made_again(
     given: Mapping[str, Any],
     fixed: Mapping[str, float],
-    weights: tuple[Sequence[FloatArray], bool] | None,
+    weights: HeldWeights | None,
     read: Iterable[tuple[str, tuple[str, ...]]],
 ) -> Problem:
     problem = Problem(**given).fixing(fixed)
     problem.systems.update(dict.fromkeys(read))
-    return problem if weights is None else problem.weighted(weights[0], relative=weights[1])
+    return problem if weights is None else problem.weighted(**weights._asdict())
 
 
 EXAMPLE = (

@@ -20,8 +20,9 @@ from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest, listed
 from igpe.problem.events import check_events
-from igpe.problem.experiment import Experiment, Measurements, Unknown
+from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
+from igpe.problem.measurements import Measurements
 from igpe.problem.members import in_logarithms
 from igpe.problem.model import Instance
 from igpe.problem.units import conversion, converted, time_unit, unit_name

@@ -8,7 +8,7 @@ from pyomo.core.base.units_container import InconsistentUnitsError, UnitsError
 from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
-from igpe.problem.experiment import Measurements
+from igpe.problem.measurements import Measurements
 
 _UNIT = re.compile(r"[\w%µΩ°/*().+\- ]{1,80}")
 LITRE = re.compile(r"\b([m\u00b5udck]?)l\b")  # as pint writes it, easily taken for a one
@@ -77,7 +77,9 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
 def converted(measurements: Measurements, name: str, factor: float, offset: float) -> Measurements:
     """The measurements with one column (or "time") in another unit."""
     if name == "time":
-        return replace(measurements, times=factor * measurements.times + offset)
+        times, correlation = factor * measurements.times + offset, measurements.correlation
+        correlation = None if correlation is None else correlation.scaled(factor)
+        return replace(measurements, times=times, correlation=correlation)
     mine = measurements.column == measurements.names.index(name)
     value, sigma = measurements.value.copy(), measurements.sigma.copy()
     value[mine] = factor * value[mine] + offset

@@ -92,7 +92,13 @@ def clear_failures(table: pd.DataFrame) -> list[str]:
 
 
 def standardised(points: pd.DataFrame) -> FloatArray:
-    """(m,) residuals over their standard deviations, relative ones where unknown."""
+    """(m,) residuals over their standard deviations, relative ones where unknown.
+
+    Those of correlated errors are whitened, for tests take them as independent.
+    """
+    if "whitened" in points:
+        plain = points["residual"] / divisors(points)  # of experiments with independent errors
+        return points["whitened"].fillna(plain).to_numpy(dtype=float)
     return np.asarray(points["residual"].to_numpy(dtype=float) / divisors(points))
 
 

@@ -39,7 +39,9 @@ class Result(ResultData, Stored, name="result", number=1):
     points        experiment, name, time, measured, fitted, residual, sigma (used in the fit), unit,
                   leverage; relative_sigma if it was unknown and several quantities were weighted by
                   the sizes of their residuals; limit of detection (the largest of the quantity), if
-                  values below it were left out
+                  values below it were left out;
+                  of correlated errors whitened, the residual less what others predict of it, and
+                  divided by the standard deviation that is left, of which conditional is the share
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
                   and upper end of the linearised band of the fitted model, where errors are known
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
@@ -58,6 +60,7 @@ class Result(ResultData, Stored, name="result", number=1):
     combined      unknowns of which perfect measurements determine only functions
     unprovable    reason why `igpe.certify` refuses the problem; empty otherwise
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
+    correlations  of errors that were estimated, by name
     """
 
     @property

@@ -148,6 +148,7 @@ class ResultData:
     combined: tuple[Combined, ...] = ()
     unprovable: str = ""
     spectral: tuple[SpectralFit, ...] = field(default=(), repr=False)
+    correlations: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def spectra(self) -> pd.DataFrame:

@@ -34,9 +34,8 @@ def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.Data
     method = SingleShooting()
     base = likelihood(problem, estimate, method)
     values = dict(zip(base.box.names, base.x.tolist(), strict=True))
-    if base.problem.held_sigma is not None:
-        sigma, relative = base.problem.held_sigma
-        finer = finer.weighted(sigma, relative=relative)
+    if base.problem.held_weights is not None:
+        finer = finer.weighted(**base.problem.held_weights._asdict())
     refined = likelihood(finer, values, method)
     return pd.DataFrame(
         {

@@ -83,11 +83,14 @@ def _row(result: Result) -> dict[str, Any]:
         return _spectral_row(result)
     n, cost, known = result.measurements, result.objective, sigma_known(result.points)
     k = len(_estimated(result)) + (0 if known else max(len(result.relative_sigma), 1))
+    k += len(result.correlations)
     if known:
         sigma = result.points["sigma"].to_numpy(dtype=float)
         top = float(-0.5 * (cost + np.sum(np.log(2 * np.pi * sigma**2))))
     else:
         top = float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
+    if "conditional" in result.points:
+        top -= float(np.log(result.points["conditional"]).sum())
     return _criteria(cost, top, k, n)
 
 
@@ -114,8 +117,8 @@ def _criteria(cost: float, top: float, k: int, n: int) -> dict[str, Any]:
 
 def _ratio(small: Result, large: Result) -> float:
     """Probability of a larger likelihood ratio, if the smaller model is right."""
-    if small.spectral:
-        one, other = _spectral_row(small), _spectral_row(large)
+    if small.spectral or small.correlations or large.correlations:
+        one, other = _row(small), _row(large)
         gain = 2 * (other["log_likelihood"] - one["log_likelihood"])
         more = other["unknowns"] - one["unknowns"]
         return float(special.chdtrc(more, max(gain, 0.0))) if more > 0 else np.nan

@@ -37,7 +37,7 @@ from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.base import refuse_censored, require_plain
+from igpe.dynamics.shooting.base import refuse_censored, refuse_correlated, require_plain
 from igpe.dynamics.shooting.residuals import Simulated, profiles
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.least_squares.active import on_bounds
@@ -214,6 +214,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     """
     require_plain(problem, "The profile likelihood by collocation", constraints_too=False)
     refuse_censored(problem, "The profile likelihood by collocation")
+    refuse_correlated(problem, "The profile likelihood by collocation")
     require_smooth_and_normal(problem, "The profile likelihood by collocation")
     guesses = profiles(Simulated(problem, Automatic(), start), [{}] * len(problem.experiments))
     radau = Radau(method.points)

@@ -53,10 +53,10 @@ class Posterior:
         if stopped() or ((x < box.lower) | (x > box.upper)).any():
             return -np.inf
         for run, simulation in self._runs:
-            trajectory, m = simulation.run(x[run.index]), run.measurements
+            trajectory = simulation.run(x[run.index])
             if not trajectory.status.usable:
                 return -np.inf
-            residuals.append((trajectory.measured[m.row, m.column] - m.value) / m.sigma)
+            residuals.append(run.weighted(trajectory))
         residual = np.concatenate(residuals)
         squares = float(residual @ residual)
         if not np.isfinite(squares):

@@ -34,6 +34,7 @@ from igpe.dynamics.shooting.base import (
     Profile,
     is_plain,
     refuse_censored,
+    refuse_correlated,
     require_known_sigma,
     require_numbers,
     require_plain,
@@ -132,6 +133,7 @@ class Collocation(Checked):
         require_smooth_and_normal(problem, "Collocation")
         require_known_sigma(problem, "Collocation")
         refuse_censored(problem, "Collocation")
+        refuse_correlated(problem, "Collocation")
         require_numbers(problem, "Collocation.estimate_each")
         guesses = list(profiles_of) or [()] * len(starts)
         return _Correction(self, problem, starts, guesses).estimates() if starts else []

@@ -176,6 +176,11 @@ def require_plain(
             "standard deviations as numbers.",
         ),
         (
+            problem.is_correlated and not is_plain_loss,
+            f"Correlated errors (correlation=) and {loss} do not go together: a robust loss takes "
+            "errors one by one. Leave out one of the two.",
+        ),
+        (
             losses_too and not is_plain_loss,
             f"{method} supports only least squares; the problem has {loss}. Leave out loss=, "
             "or use igpe.estimate, igpe.SingleShooting or igpe.MultipleShooting.",
@@ -202,6 +207,7 @@ def require_spectra(problem: Problem) -> None:
         (not problem.loss.is_squares, f"the loss {loss}", "Leave out loss="),
         (problem.time_varying, f"{sorted(problem.time_varying)} that vary with time", "Fix them"),
         (problem.is_censored, "values below a limit of detection", "Leave that quantity out"),
+        (problem.is_correlated, "correlated errors", "Leave out correlation="),
         (
             problem.sigma_estimated or problem.weights_follow_fit,
             "standard deviations that are estimated or follow the model",
@@ -233,8 +239,8 @@ def require_numbers(problem: Problem, method: str) -> None:
     if problem.weights_follow_fit:
         raise Unsupported(
             f"{method} can be prepared only for fixed standard deviations, but here they "
-            "depend on the fit (igpe.Noise, or several quantities without standard "
-            "deviations); use the method's estimate(problem, start), or hold them: "
+            "depend on the fit (igpe.Noise, several quantities without standard deviations, or "
+            "estimated correlations); use the method's estimate(problem, start), or hold them: "
             "problem.weighted(sigma)."
         )
 
@@ -262,6 +268,18 @@ def refuse_censored(problem: Problem, method: str) -> None:
         raise Unsupported(
             f"{method} does not support values below a limit of detection (igpe.losses.Censored). "
             "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict do."
+        )
+
+
+def refuse_correlated(problem: Problem, method: str) -> None:
+    """Refuse errors that are not independent.
+
+    raises  Unsupported, naming the way out
+    """
+    if problem.is_correlated:
+        raise Unsupported(
+            f"{method} does not support correlated errors (correlation=). igpe.estimate, "
+            "igpe.SingleShooting, igpe.profile, igpe.bootstrap and igpe.predict do."
         )
 
 

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from igpe.core.arrays import FloatArray, typical
-from igpe.problem.experiment import Experiment, Measurements
+from igpe.problem.experiment import Experiment
+from igpe.problem.measurements import Measurements
 
 EXACT = 1e-6  # of the largest value, a known start included: errors of integration
 MOST_DECIMALS = 8

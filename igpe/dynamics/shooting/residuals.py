@@ -2,6 +2,8 @@
 
 r = (h(t; q) - measured) / sigma for every measurement of every experiment (Michalik et al. 2009,
 IGPE, eq. 3, W = diag(1/sigma^2)); with a robust loss those that it weights (`Robust.reweighted`).
+Where errors are correlated these and their derivative are multiplied by the whitening of the
+experiment (igpe/problem/noise/correlated.py).
 
 Standard deviations that are estimated: -2 log L, but for a constant, is sum z^2 + 2 log s with
 z = (h - y) / s. Half its gradient is
@@ -49,8 +51,9 @@ from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
 from igpe.numerics.statistics.censoring import below
-from igpe.problem.experiment import Experiment, Measurements
+from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Prior
+from igpe.problem.measurements import Measurements
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import Smooth
 
@@ -201,11 +204,20 @@ class Run:
     def _weight(self) -> FloatArray:
         return np.asarray(1 / self.measurements.sigma)
 
+    @cached_property
+    def _whitening(self) -> Any:
+        return self.measurements.whitening()
+
+    def whitened(self, rows: FloatArray) -> FloatArray:
+        """(m, ...) rows in standard deviations, of independent errors."""
+        return rows if self._whitening is None else np.asarray(self._whitening @ rows)
+
     def linearised(self, trajectory: Trajectory, size: int) -> Linearised:
         """(m,) residuals and (m, size) derivative, from the run's trajectory."""
         m, n = self.measurements, len(self.index)
         by_unknown = self.by_unknown(trajectory, m.column)
-        found = Linearised(self.weighted(trajectory), by_unknown * self._weight[:, None])
+        jacobian = self.whitened(by_unknown * self._weight[:, None])
+        found = Linearised(self.weighted(trajectory), jacobian)
         if m.censored is not None:
             residual, slope = below(found.residual[m.censored])
             found.residual[m.censored] = residual
@@ -223,7 +235,7 @@ class Run:
     def weighted(self, trajectory: Trajectory) -> FloatArray:
         """(m,) residuals, divided by what is known of the deviations; censored ones by limits."""
         told = trajectory.measured.reshape(-1)[self._cells]
-        return np.asarray((told - self.measurements.value) * self._weight)
+        return self.whitened(np.asarray((told - self.measurements.value) * self._weight))
 
     def by_unknown(self, trajectory: Trajectory, column: IntArray) -> FloatArray:
         """(m, n_q) derivative of one output at each measurement's time."""

@@ -9,7 +9,8 @@ not decide how much it counts. Whatever search is repeated, it ends where
     sum over measurements of (h(q) - y) / sigma(h(q))^2  dh/dq = 0.
 
 The weights count as constants in derivatives and covariance. Unknown standard deviations of several
-quantities are relative ones, taken anew from the residuals (see `relative_sigma`).
+quantities are relative ones, taken anew from the residuals (see `relative_sigma`), and so are
+unknown correlations (see `correlations`), with which errors are independent in the first fit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +24,17 @@ from igpe.core.deadline import session, stopped
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.shooting.correlations import Unwhitened, estimated_correlations, independent
 from igpe.dynamics.shooting.relative_sigma import (
     least_sizes,
     relative_sigma,
     sizes_of,
 )
 from igpe.dynamics.shooting.residuals import Residuals
-from igpe.problem.experiment import Experiment, Measurements
+from igpe.problem.experiment import Experiment
+from igpe.problem.measurements import Measurements
+from igpe.problem.noise.correlated import Correlation
 from igpe.problem.problem import Problem
 from igpe.smoothing.base import JUDGED_FREEDOM
 from igpe.smoothing.gcv_spline import GcvSpline
@@ -45,8 +49,8 @@ SHARES = (0.1, 2.0)  # of a requested change: the shortest and longest step
 LEAST_SHARE = 0.2  # of the noise that smoothing saw: a fit that leaves less was free to follow it
 TINY = np.finfo(float).tiny
 
-LOST = "The model could not be integrated at the estimate: standard deviations "
-STOPPED = "The fit was interrupted: standard deviations "
+LOST = "The model could not be integrated at the estimate: "
+STOPPED = "The fit was interrupted: "
 PROVEN = (
     "The proof of the first fit holds for its own standard deviations, those of the smoothed "
     "measurements."
@@ -58,8 +62,11 @@ def first_weighted(problem: Problem) -> Problem:
     if not problem.weights_follow_fit:
         return problem
     if problem.weights_unknown:
-        return problem.weighted(_sized(problem, smoothed_sizes(problem)), relative=True)
-    return problem.weighted([_smoothed(e) for e in problem.experiments])
+        sizes = _sized(problem, smoothed_sizes(problem))
+    else:
+        sizes = [_smoothed(e) for e in problem.experiments]
+    none = independent([e.measurements for e in problem.experiments])
+    return Weighting(sizes, none).holding(problem)
 
 
 def _sized(problem: Problem, sizes: Mapping[str, float]) -> list[FloatArray]:
@@ -127,7 +134,8 @@ def held_weights(problem: Problem, estimate: Any) -> Problem:
     """
     if not problem.weights_unknown:
         return problem
-    if given := getattr(estimate, "relative_sigma", {}):
+    given = getattr(estimate, "relative_sigma", {})
+    if given and not problem.correlation_estimated:
         return problem.weighted(_sized(problem, given), relative=True)
     values = getattr(estimate, "parameters", estimate)
     return (values and weighted_at(problem, values)) or first_weighted(problem)
@@ -140,8 +148,27 @@ def weighted_at(
 
     None where the model cannot be integrated. Objectives with different ones cannot be compared.
     """
-    sigma = Weights(problem, problem, integrator).at(parameters)
-    return None if sigma is None else problem.weighted(sigma, relative=problem.weights_unknown)
+    weights = Weights(problem, problem, integrator).at(parameters)
+    return None if weights is None else weights.holding(problem)
+
+
+class Weighting(NamedTuple):
+    """For each experiment (m,) standard deviations, and the correlation where it is estimated."""
+
+    sigma: list[FloatArray]
+    correlations: tuple[Correlation | None, ...]
+
+    def holding(self, problem: Problem) -> Problem:
+        """The problem with these; standard deviations stay where nothing of the fit is in them."""
+        sigma = self.sigma if problem.sigma_follows else None
+        relative, own = problem.weights_unknown, self.correlations
+        return problem.weighted(sigma, relative=relative, correlations=own)
+
+    @property
+    def numbers(self) -> FloatArray:
+        """The correlations."""
+        every = [v for c in self.correlations if c is not None for v in c.named.values()]
+        return np.array(every, dtype=float)
 
 
 class Weights:
@@ -158,11 +185,25 @@ class Weights:
             least, noise = least_sizes(problem.experiments), smoothed_sizes(problem)
             self._least = {n: max(s, LEAST_SHARE * noise[n]) for n, s in least.items()}
 
-    def at(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
-        """For each experiment (m,); None where the model cannot be integrated."""
-        predicted = self._predicted(parameters)
-        if predicted is None:
+    def at(self, parameters: Mapping[str, float]) -> Weighting | None:
+        """For each experiment; None where the model cannot be integrated."""
+        x = np.array([parameters[n] for n in self._residuals.names], dtype=float)
+        trajectories = self._trajectories(x)
+        if trajectories is None:
             return None
+        sigma, every = self._sigma([h for _, h in trajectories]), []
+        if not self.problem.correlation_estimated:
+            return Weighting(sigma, (None,) * len(sigma))
+        for run, e, (t, h), s in zip(
+            self._residuals.runs, self.problem.experiments, trajectories, sigma, strict=True
+        ):
+            m, jacobian = e.measurements, np.zeros((len(h), len(x)))
+            jacobian[:, run.index] = run.by_unknown(t, m.column) / s[:, None]
+            every.append(Unwhitened(m, (h - m.value) / s, jacobian))
+        priors, known = self._residuals.unmeasured(x).jacobian, self.problem.sigma_known
+        return Weighting(sigma, estimated_correlations(every, priors, sigma_known=known))
+
+    def _sigma(self, predicted: Sequence[FloatArray]) -> list[FloatArray]:
         runs = self.problem.experiments
         if self.problem.weights_unknown:
             every = [e.measurements for e in runs]
@@ -174,7 +215,11 @@ class Weights:
     def limits(self, parameters: Mapping[str, float]) -> tuple[str, ...]:
         """Where predictions were nearly 0, unlike measurements, and the least size counted."""
         notes: list[str] = []
-        for e, h in zip(self.problem.experiments, self._predicted(parameters) or (), strict=True):
+        if not any(e.error_models for e in self.problem.experiments):
+            return ()
+        x = np.array([parameters[n] for n in self._residuals.names], dtype=float)
+        trajectories = self._trajectories(x) or ()
+        for e, (_, h) in zip(self.problem.experiments, trajectories, strict=True):
             m = e.measurements
             for name, model in e.error_models.items():
                 mine = m.column == m.names.index(name)
@@ -189,15 +234,15 @@ class Weights:
                     )
         return tuple(notes)
 
-    def _predicted(self, parameters: Mapping[str, float]) -> list[FloatArray] | None:
-        x = np.array([parameters[n] for n in self._residuals.names], dtype=float)
-        predicted = []
+    def _trajectories(self, x: FloatArray) -> list[tuple[Trajectory, FloatArray]] | None:
+        found = []
         for run in self._residuals.runs:
             trajectory, m = run.simulation.run(x[run.index]), run.measurements
-            predicted.append(trajectory.measured[m.row, m.column])
-            if not (trajectory.status.usable and np.isfinite(predicted[-1]).all()):
+            predicted = trajectory.measured[m.row, m.column]
+            found.append((trajectory, predicted))
+            if not (trajectory.status.usable and np.isfinite(predicted).all()):
                 return None
-        return predicted
+        return found
 
 
 Fitted = TypeVar("Fitted")
@@ -274,8 +319,8 @@ def iterate_weights(
     """Fit until the standard deviations stand still.
 
     weighted  the problem with the first ones
-    fit       (problem with standard deviations held, the fit before, their largest relative change
-              since then) -> fit
+    fit       (problem with standard deviations and correlations held, the fit before, the largest
+              relative change of the former since then) -> fit
     estimate  fit -> the estimate at which they are taken anew
 
     They change by relaxed steps, in logarithms; a step is as long as the last two promise (Irons &
@@ -285,27 +330,30 @@ def iterate_weights(
     if not problem.weights_follow_fit:
         return Reweighted(weighted, tuple(fits))
     ends = np.cumsum([len(e.measurements.value) for e in problem.experiments])[:-1]
-    share, before = 1.0, None
+    share, before, numbers = 1.0, None, np.zeros(1)
     try:
         weights = Weights(weighted, problem, integrator)
         while True:
             last = estimate(fits[-1])
             if last.status is Status.INTERRUPTED or stopped():
                 raise KeyboardInterrupt
-            sigma = weights.at(last.parameters) if last.status.usable else None
-            if sigma is None:
+            new = weights.at(last.parameters) if last.status.usable else None
+            if new is None:
                 lost = (LOST + _whose(problem, fits),) if last.status.usable else ()
                 return Reweighted(weighted, tuple(fits), lost)
             now = np.log(np.concatenate([e.measurements.sigma for e in weighted.experiments]))
-            move = np.log(np.concatenate(sigma)) - now
+            move = np.log(np.concatenate(new.sigma)) - now
             share = _share(share, before, move)
             before, moved = move, float(np.max(np.abs(move), initial=0.0))
-            if moved <= (STILL_RELATIVE if problem.weights_unknown else STILL):
+            turned = float(np.max(np.abs(new.numbers - numbers), initial=0.0))
+            still = moved <= (STILL_RELATIVE if problem.weights_unknown else STILL)
+            if still and turned <= STILL_RELATIVE:
                 return Reweighted(weighted, tuple(fits), weights.limits(last.parameters))
             if len(fits) == MOST:
-                return Reweighted(weighted, tuple(fits), (_restless(moved),), still=False)
-            sizes = np.split(np.exp(now + share * move), ends)
-            following = problem.weighted(sizes, relative=problem.weights_unknown)
+                restless = _restless(max(moved, turned))
+                return Reweighted(weighted, tuple(fits), (restless,), still=False)
+            sizes, numbers = np.split(np.exp(now + share * move), ends), new.numbers
+            following = new._replace(sigma=sizes).holding(problem)
             fits.append(fit(following, fits[-1], moved))
             weighted = following
     except KeyboardInterrupt:
@@ -323,12 +371,17 @@ def _share(share: float, before: FloatArray | None, move: FloatArray) -> float:
 
 def _whose(problem: Problem, fits: Sequence[object]) -> str:
     right = "residuals" if problem.weights_unknown else "model's predictions"
-    of = "smoothed measurements" if len(fits) == 1 else "the fit before"
-    return f"are not those of the {right} at the estimate but of {of}."
+    of, said = "smoothed measurements" if len(fits) == 1 else "the fit before", []
+    if problem.sigma_follows:
+        said = [f"standard deviations are not those of the {right} at the estimate but of {of}"]
+    if problem.correlation_estimated:
+        of = "0" if len(fits) == 1 else "those of the fit before"
+        said += [f"correlations of errors are not those of the residuals at the estimate but {of}"]
+    return f"{', and '.join(said)}."
 
 
 def _restless(moved: float) -> str:
     return (
-        f"Standard deviations still changed by {100 * moved:.2g} % after {MOST} fits: the "
-        "model explains the measurements poorly, or a larger absolute part is needed."
+        f"Weights still changed by {100 * moved:.2g} % after {MOST} fits: the model "
+        "explains the measurements poorly, or a larger absolute part is needed."
     )

@@ -81,6 +81,7 @@ def _refuse(problem: Problem) -> None:
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
         (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),
+        (problem.is_correlated, "correlated errors"),
         (
             any(e.has_relative_sigma for e in problem.experiments),
             "standard deviations of which only the ratios are known",

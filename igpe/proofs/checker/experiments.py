@@ -241,6 +241,7 @@ def replays(problem: Problem) -> tuple[Replay, ...]:
         "standard deviations that follow the fit": problem.weights_follow_fit,
         "estimated standard deviations": problem.sigma_estimated,
         "values below a limit of detection": problem.is_censored,
+        "correlated errors": problem.is_correlated,
         "priors that are not normal": problem.other_priors,
     }
     if names := ", ".join(what for what, there in unsupported.items() if there):

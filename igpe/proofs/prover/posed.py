@@ -13,6 +13,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import IgpeError, Unsupported
 from igpe.dynamics.shooting.base import (
     refuse_censored,
+    refuse_correlated,
     require_bounds,
     require_known_sigma,
     require_numbers,
@@ -109,8 +110,9 @@ def posed(problem: Problem) -> Dynamic:
     """
     require_plain(problem, "igpe.certify", constraints_too=True)
     require_smooth_and_normal(problem, "igpe.certify")
-    for require in (require_known_sigma, refuse_censored, require_numbers, require_bounds):
+    for require in (require_known_sigma, refuse_censored, refuse_correlated, require_numbers):
         require(problem, "igpe.certify")
+    require_bounds(problem, "igpe.certify")
     runs = tuple(_experiment(problem, k) for k in range(len(problem.experiments)))
     box = problem.box
     return Dynamic(runs, unmeasured(problem), box.lower.astype(float), box.upper.astype(float))

@@ -53,7 +53,8 @@ from igpe.numerics.least_squares.chains.chains import (
     Point,
     Reduced,
 )
-from igpe.problem.experiment import Experiment, Measurements, Unknown
+from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.measurements import Measurements
 from igpe.problem.problem import Problem
 
 BREAK_DOWNS = {Status.INTEGRATION_BROKE, Status.NO_SOLVER, Status.STALLED}

@@ -35,6 +35,7 @@ from igpe.dynamics.shooting.base import (
     minimises_squares,
     objective_at,
     refuse_censored,
+    refuse_correlated,
     refuse_spectra,
     remarks,
     require_known_sigma,
@@ -153,6 +154,7 @@ class MultipleShooting(Checked):
         refuse_spectra(problem, "MultipleShooting")
         require_known_sigma(problem, "MultipleShooting")
         refuse_censored(problem, "MultipleShooting")
+        refuse_correlated(problem, "MultipleShooting")
         require_numbers(problem, "MultipleShooting.prepare")
         states = list(dict.fromkeys(n for i in problem.instances for n in i.states))
         named = self.unobserved if isinstance(self.unobserved, Mapping) else ()

@@ -1,0 +1,129 @@
+"""Correlations of errors that are estimated, by restricted maximum likelihood.
+
+With the whitening W of unknown correlations, residuals z in standard deviations and their
+derivative Z at the estimate, what is left of W z beside W Z has
+
+    -2 log L = |P W z|^2 - 2 sum log W_ii + log det (W Z)'(W Z),     P: off the columns of W Z,
+
+or (n - p) log |P W z|^2 for the first term where standard deviations are relative. The last term
+makes up for the p unknowns that were fitted, without which correlations are too small (Patterson &
+Thompson, Biometrika 58 (1971), 545). Alternated with fits this is iterated generalised least
+squares.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from igpe.core.arrays import FloatArray
+from igpe.problem.measurements import Measurements
+from igpe.problem.noise.correlated import Correlation, Free
+from igpe.problem.problem import Problem
+
+STRONG = 0.98  # next to the largest that is estimated
+RANK = 1e-8  # of the largest singular value: a direction that moves nothing
+
+
+class Unwhitened(NamedTuple):
+    """Residuals (m,) of one experiment in standard deviations, and their derivative (m, n)."""
+
+    measurements: Measurements
+    residual: FloatArray
+    jacobian: FloatArray
+
+
+class Unknowns:
+    """The correlations that are to be estimated, as bounded numbers; kinds are shared.
+
+    given  of each experiment;  bounds: of the numbers, which are 0 where errors are independent
+    """
+
+    def __init__(self, every: Sequence[Measurements]) -> None:
+        self.given = [m.correlation for m in every]
+        self._open = [c if c is not None and c.is_estimated else None for c in self.given]
+        self._kinds: dict[type[Correlation], tuple[Free, slice]] = {}
+        self.bounds: list[tuple[float, float]] = []
+        for kind in dict.fromkeys(type(c) for c in self._open if c is not None):
+            pairs = zip(self._open, every, strict=True)
+            free = kind.free([(c, m.layout) for c, m in pairs if type(c) is kind])
+            own = slice(len(self.bounds), len(self.bounds) + len(free.bounds))
+            self._kinds[kind], self.bounds = (free, own), self.bounds + free.bounds
+
+    def at(self, x: FloatArray) -> tuple[Correlation | None, ...]:
+        """Of each experiment; None where it is not to be estimated."""
+        known: list[Correlation | None] = []
+        for one in self._open:
+            free, own = self._kinds[type(one)] if one is not None else (None, slice(0))
+            known.append(None if free is None else free.at(x[own], one))
+        return tuple(known)
+
+
+def independent(every: Sequence[Measurements]) -> tuple[Correlation | None, ...]:
+    """Of each experiment none, to begin with; None where it is not to be estimated."""
+    unknowns = Unknowns(every)
+    return unknowns.at(np.zeros(len(unknowns.bounds)))
+
+
+def estimated_correlations(
+    every: Sequence[Unwhitened], priors: FloatArray, *, sigma_known: bool
+) -> tuple[Correlation | None, ...]:
+    """Of each experiment the likeliest; None where it is not to be estimated.
+
+    priors  (k, n) derivative of residuals that hang on no measurement
+    """
+    unknowns = Unknowns([one.measurements for one in every])
+    basis = _basis(np.vstack([*(one.jacobian for one in every), priors]))
+
+    def criterion(x: FloatArray) -> float:
+        own = [new or old for new, old in zip(unknowns.at(x), unknowns.given, strict=True)]
+        return _minus_two_log(every, own, basis, sigma_known=sigma_known)
+
+    bounds = unknowns.bounds
+    return unknowns.at(minimize(criterion, np.zeros(len(bounds)), bounds=bounds).x)
+
+
+def _basis(jacobian: FloatArray) -> FloatArray:
+    """Orthonormal columns of the space that the unknowns move residuals in."""
+    size = np.linalg.norm(jacobian, axis=0)
+    u, singular, _ = np.linalg.svd(jacobian / np.where(size > 0, size, 1.0), full_matrices=False)
+    return np.asarray(u[:, singular > RANK * singular.max(initial=0.0)])
+
+
+def _minus_two_log(
+    every: Sequence[Unwhitened],
+    correlations: Sequence[Correlation | None],
+    basis: FloatArray,
+    *,
+    sigma_known: bool,
+) -> float:
+    residual, moved = np.zeros(len(basis)), basis.copy()
+    constant, begin = 0.0, 0
+    for one, correlation in zip(every, correlations, strict=True):
+        own = slice(begin, begin + len(one.residual))
+        residual[own], begin = one.residual, own.stop
+        if correlation is not None:
+            whitening = correlation.whitening(one.measurements.layout)
+            residual[own], moved[own] = whitening @ residual[own], whitening @ moved[own]
+            constant -= 2 * float(np.log(whitening.diagonal()).sum())
+    q, r = np.linalg.qr(moved)
+    left = residual - q @ (q.T @ residual)
+    squares, degrees = float(left @ left), begin - basis.shape[1]
+    constant += 2 * float(np.log(np.abs(np.diag(r))).sum())
+    return constant + (squares if sigma_known else degrees * float(np.log(squares)))
+
+
+def correlation_remarks(problem: Problem) -> Iterator[str]:
+    """Which correlations were estimated and on what premise, and where errors are correlated."""
+    if known := problem.correlations:
+        each = ", ".join(f"{n} {v:.2f}" for n, v in known.items())
+        yield (
+            f"Correlations of errors were estimated by restricted maximum likelihood: {each}. They "
+            "are taken to be the same in all experiments and at all times, and count as known in "
+            "errors and intervals."
+        )
+        if max(map(abs, known.values())) >= STRONG:
+            yield "Errors so strongly correlated are probably a trend that the model misses."
+    if problem.is_correlated:
+        yield "Steps 1 and 3 took errors as independent; steps 4 and 5, errors and tests did not."
