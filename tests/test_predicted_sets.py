@@ -11,6 +11,8 @@ from igpe.core.box import Box
 from igpe.estimation.predicted_sets import predicted
 from igpe.structure.identifiability.solutions import Alternatives
 
+pytestmark = pytest.mark.thorough
+
 TIMES = np.linspace(0.0, 8.0, 60)
 
 
