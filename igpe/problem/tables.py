@@ -340,9 +340,12 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
     """
     where = f" in experiment '{name}'" if name else ""
     if "time" not in table.columns:
+        index = table.index.name
         raise DataError(
-            f"The table has no column 'time'; its columns are {list(table.columns)}. "
-            "Rename the one that holds the times, or name it: columns={'t / h': 'time'}."
+            f"The table has no column 'time'; its columns are {list(table.columns)}"
+            + (f" and its index is '{index}'" if index else "")
+            + ". Rename the one that holds the times, or name it: "
+            f"columns={{'{index or 't / h'}': 'time'}}."
         )
     if len(table) == 0:
         raise DataError("The table has no rows. Give at least one measurement.")
