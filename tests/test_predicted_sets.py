@@ -8,7 +8,7 @@ from pyomo import dae
 
 import igpe
 from igpe.core.box import Box
-from igpe.estimation.predicted_sets import predicted
+from igpe.estimation.equally_good import predicted
 from igpe.structure.identifiability.solutions import Alternatives
 
 pytestmark = pytest.mark.thorough
