@@ -101,7 +101,7 @@ MISTAKES = {
         ("m.k1, m.k2 = pyo.Var(bounds=(0, 10))", "m.k1, m.k2 = pyo.Var(bounds=(10, 0))"),
     ),
     "too many equations": Mistake(
-        ESTIMATE, ("too many equations", "'whole'", "Take an equation away"), (RATE_B, TOO_MANY)
+        ESTIMATE, ("too many equations", "'whole'", "Remove an equation"), (RATE_B, TOO_MANY)
     ),
     "missing solver": Mistake(
         ESTIMATE,

@@ -22,34 +22,35 @@ from peers.registry import PEERS
 NUMBERS = PAGE.with_name("numbers.md")
 CONDITIONS = HERE / "measured" / "conditions.json"
 PACKAGES = ("pyomo", "casadi", "numpy", "scipy")
-HEAD = """# How fast, how sure, against whom
+HEAD = """# Speed and reliability compared
 
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 All times are processor seconds of one thread. Every method gets the same problem. A method reaches
 the optimum if its objective is within 0.1 % of the best that any method found, after one accurate
 integration at its parameters. [All comparisons](benchmarks.md) has every figure.
 
-## Against whom
+## Compared with other methods
 
 The column "fastest other" has the total time of all starts of the fastest method that reaches the
-optimum: this is the time that a user waits. Translation and compilation count for igpe only (AMICI
-takes some 20 s). After the optimum, `igpe.estimate` also searches for other sets of values that fit
-equally well, and computes intervals. The other methods return the optimum alone. No
-proof is tried (`certify=False`). Measurements have different dates, see below.
+optimum: this is the time that a user waits. Only igpe's time includes translation and compilation
+(AMICI takes some 20 s). After it has found the optimum, `igpe.estimate` also searches for other
+sets of values that fit equally well, and computes intervals. The other methods return only the
+optimum. igpe does not try a proof here (`certify=False`). The measurements have different dates,
+see below.
 
 """
 WINNERS = """
 **Faster than igpe** in total time: {total}.
 
-**Faster than igpe if one stops at the optimum**, which needs knowledge of the optimum: {knowing}.
+**Faster than igpe if a user stops at the optimum**, which must be known for this: {knowing}.
 
-## How sure
+## Reliability
 
 | method | problems | reaches the best known optimum |
 |---|---|---|
 """
 SPEED = """
-## How fast
+## Speed
 
 One simulation with all forward sensitivities, in milliseconds, for derivatives with a relative
 error of 1e-6:

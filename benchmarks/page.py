@@ -30,18 +30,19 @@ PICTURE = PAGE.with_name("benchmarks_growth.svg")
 HEAD = """# igpe beside its peers
 
 `benchmarks/page.py` writes this page from measurements. [The summary](numbers.md) has their dates.
-Every method gets the same problem, in a process of its own with one thread. Times are processor
-seconds. The objective is that of one accurate integration by igpe at the returned parameters. A
+Every method gets the same problem, in a separate process with one thread. Times are processor
+seconds. igpe computes the objective by one accurate integration at the returned parameters. A
 method reaches the optimum if its objective is within 1e-3 of the best that any method found.
 
 ## Time to the best known objective
 
 For methods with several starts, the first number is the average time until a start reaches the
-optimum. This needs knowledge of the optimum. The number in brackets is the time of all starts,
-which is what a user waits for. Some methods were stopped before their end, so a miss means little.
-igpe's time includes everything, and is that of its latest measurement. Translation and compilation
-of the other methods (some 20 s for AMICI) do not count unless stated. No method proves the optimum
-here. Random starts have one seed. Only two methods were given the PEtab problems.
+optimum. To stop there, a user would have to know the optimum. The number in brackets is the time of
+all starts, which is what a user waits for. Some methods were stopped early; if these miss the
+optimum, this means little. igpe's time includes everything and is from its latest measurement.
+Times of the other methods exclude translation and compilation (some 20 s for AMICI) unless stated.
+No method proves the optimum here. Random starts use one seed. Only two methods ran on the PEtab
+problems.
 
 """
 MIDDLE = """
@@ -59,15 +60,15 @@ GROWTH = f"""
 ![Time against the size of a problem]({PICTURE.name})
 
 The times are those of `igpe.estimate` and of SciPy's least_squares with LSODA from 20 starts, for a
-chain of reactions (`benchmarks/growth.py`). The table gives the power with which time grows over
-the range. SciPy needs no translation, and nearly every start reaches the optimum of these easy
-problems: one start, a twentieth of its curve, is always faster than igpe.
+chain of reactions (`benchmarks/growth.py`). The table gives the exponent of the growth over the
+range. SciPy needs no translation, and nearly every start reaches the optimum of these easy
+problems. A single start of SciPy, a twentieth of its curve, is always faster than igpe.
 
 """
 OVERHEAD = """
 ## Overhead
 
-Processor seconds of `igpe.estimate` in a fresh process with an empty cache of compiled models, and
+Processor seconds of `igpe.estimate` in a new process with an empty cache of compiled models, and
 the shares of its steps in per cent (`benchmarks/overhead.py`).
 
 """
@@ -80,10 +81,10 @@ its size) over three sets of noise of 2 % (`benchmarks/smoothing.py peers`). The
 and a wave with a step within a fortieth of a unit of time.
 
 igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross validation. csaps
-uses a fixed rule that ignores the noise. With more than some hundred points its curve follows the
-noise, and its slopes are poor. It solves one linear system without a search, **which makes it 3 to
-20 times faster than igpe up to 10,000 points**. At the penalty of igpe's natural spline (whose
-search does not count there) it gives the same curve. At 100,000 points both take the same time;
+uses a fixed rule that ignores the noise. With more than a few hundred points its curve follows the
+noise, and its slopes are inaccurate. It solves one linear system without a search, **which makes it
+3 to 20 times faster than igpe up to 10,000 points**. At the penalty of igpe's natural spline (whose
+search is then not included) it gives the same curve. At 100,000 points both take the same time;
 beyond, igpe is faster because it uses 3,000 knots. The other methods report no standard errors.
 SciPy searches the penalty between 0 and n, so the unit of time matters. As given, it fails from
 100,000 points on ("Seems like the problem is ill-posed"); with the spacing as unit, its penalties
@@ -96,14 +97,14 @@ STRUCTURE = """
 Processor seconds for the Dulmage-Mendelsohn decomposition and the block triangular form of its
 square part, for the same matrix of n equations and unknowns (`benchmarks/structure.py`). igpe uses
 CasADi's `btf`, Pyomo `pyomo.contrib.incidence_analysis` with NetworkX. SciPy has only the matching,
-which is the first part. "network" is the hardest case for igpe: augmenting paths are long, and
-`btf` searches them one by one.
+which is the first part of the decomposition. "network" is the hardest case for igpe: augmenting
+paths are long, and `btf` searches them one by one.
 
 """
 MODELS = """
-The preparation of this analysis, for a chain of n reactions. igpe reads each equation at seven
-times and translates it to CasADi, which takes most of the time. Pyomo's graph is that of a model at
-two times. It has three times as many equations, and no derivatives.
+The next table shows the preparation of this analysis for a chain of n reactions. igpe reads each
+equation at seven times and translates it to CasADi, which takes most of the time. Pyomo's graph
+represents a model at two times, with three times as many equations and without derivatives.
 
 """
 
@@ -127,13 +128,13 @@ def peers() -> Iterator[str]:
         yield f"| {case} | {' | '.join(_time(runs, case, p) for p in measured)} |"
     yield ""
     yield from (f"- `{n}`: {p.told}" for n, p in PEERS.items() if n in measured)
-    yield "\nStarts that find it, per cent:\n"
+    yield "\nStarts that reach the optimum, per cent:\n"
     several = [p for p in measured if PEERS[p].several]
     yield f"| | {' | '.join(several)} |"
     yield "|---" * (len(several) + 1) + "|"
     for case in cases:
         yield f"| {case} | {' | '.join(_share(runs, case, p) for p in several)} |"
-    yield "\nTimes beside igpe's, medians; problems that a method misses count as infinite:\n"
+    yield "\nMedian ratios to igpe's time (infinite where a method misses the optimum):\n"
     yield "| | of all | of all with preparing |"
     yield "|---|---|---|"
     yield from (_together(runs, cases, p) for p in several)
@@ -218,8 +219,11 @@ def sensitivities() -> Iterator[str]:
         yield f"| {method} | {' | '.join('' if v is None else _number(v) for v in cells)} |"
     yield ""
     for (case, figure), value in merged.items():
-        if "beside AMICI" in figure or figure.startswith("faster than"):
-            yield f"- {case}: {figure}: {_number(value)}"
+        where = case.replace("right to", "errors of")
+        if "beside AMICI" in figure:
+            yield f"- {where}: {_number(value)} of AMICI's time"
+        if figure.startswith("faster than"):
+            yield f"- {where}: {_number(value)} times as fast as {figure.partition(' than ')[2]}"
 
 
 def growth() -> Iterator[str]:
@@ -279,8 +283,9 @@ def overhead() -> Iterator[str]:
     for (case, figure), value in run.items():
         if "equations" in case or case.startswith("import"):
             unit = "" if "power" in figure else " s"
-            yield f"- {case}: {figure}: {_number(value)}{unit}"
-    yield "\nThe same problem again, and what is made ready once, in milliseconds:\n"
+            named = figure.replace("power of n that translation grows with", "exponent of growth")
+            yield f"- {case}: {named}: {_number(value)}{unit}"
+    yield "\nRepeated estimates of the same problem, and calls after the first, in milliseconds:\n"
     again = [
         f for c, f in run if c == "consecutive" and f.startswith(("estimate,", "boot", "sing"))
     ]

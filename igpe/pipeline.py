@@ -67,17 +67,17 @@ from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend
 
 UNCORRECTED = (
-    "It was interrupted before step 5, so that these are the values of steps 3 and 4; errors and "
-    "intervals are only a hint."
+    "The estimate was interrupted before step 5, so these are the values of steps 3 and 4; "
+    "errors and intervals are only a rough indication."
 )
 CUT_SHORT = (
-    "It was interrupted in step 5: the values are the best so far and may not be an optimum; "
-    "errors and intervals are only a hint."
+    "The estimate was interrupted in step 5: the values are the best so far and may not be an "
+    "optimum; errors and intervals are only a rough indication."
 )
 LATE = 2.0  # s after an interrupt: an answer that comes later says why
 SLOW = (
-    "The answer came {:.1f} s after the interrupt: so long took its integrations, errors and "
-    "tables."
+    "The result came {:.1f} s after the interrupt, because its integrations, errors and "
+    "tables took this time."
 )
 SUBSPACE = "the subspace of the spectra's leading singular vectors"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
@@ -102,20 +102,19 @@ def estimate(
 
     settings  the methods of the steps
     seed      of every random choice; the same seed gives the same result
-    executor, store, timeout   where the candidates of step 3 go through step 4 and are stored, one
-              per item, as for `igpe.campaign`; timeout is the time of one candidate, which is
-              then given up, while time_limit is that of the whole call
+    executor, store, timeout   where step 4 processes and stores the candidates of step 3, as for
+                               `igpe.campaign`; timeout limits one candidate, time_limit the full
+                               call
     progress  a function that is called with a sentence whenever a step begins; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
-    certify   whether `igpe.certify` is to prove that nothing fits better: see `Result.proof`.
-              "auto": of at most four unknowns with finite bounds, and fewer than 40 states, as far
-              as about ten seconds go;
-              True: within a minute, and where that cannot be done a note says why; False: no
+    certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
+              four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
+              True: for up to a minute, with a note if there is no proof; False: no
     time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
               TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
-              Unsupported if the problem asks for what no step can do, EstimationFailed if no
-              candidate could be fitted, or the time limit came before there was one
+              Unsupported if no step supports the problem, EstimationFailed if no candidate could be
+              fitted before the time limit
     Ctrl-C ends the call with the best found so far (status INTERRUPTED), if there is anything.
     """
     ok = or_none(POSITIVE).holds(time_limit)
@@ -248,17 +247,17 @@ def _is_refuted(result: Result) -> bool:
 def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
     if stopped():
         return steps
-    with clock.step("other optima", "Other optima that explain the data alike"):
+    with clock.step("other optima", "Other optima that explain the data equally well"):
         return with_other_optima(steps, settings)
 
 
 @takes_problem
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
-    """Step 2 alone: what can be estimated from these measurements, and why not.
+    """Run step 2 alone: which unknowns can be estimated from these measurements, and why not.
 
     problem          is only read, not fitted
-    identifiability  whether to test it, by exact rank. None: if that is quick; True: however
-                     long it takes, and by integrations where no exact test is possible
+    identifiability  whether to test it, by exact rank. None: only if this is fast; True: in any
+                     case, and by integrations where no exact test is possible
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]
@@ -462,8 +461,8 @@ def _refined_best(
             paths = [_shared(path, first, best.estimate, problem.box) for path in paths]
     if best is None:
         raise EstimationFailed(
-            f"None of the {len(paths)} candidates could be corrected on the dynamics, and shooting "
-            f"cannot integrate the model at any of them; the first ended so: {first.status.value} "
+            f"Step 5 could not correct any of the {len(paths)} candidates, and shooting cannot "
+            f"integrate the model at any of them. The first ended with: {first.status.value} "
             "Check the bounds and the start values, and simulate the model at plausible "
             "parameters: igpe.simulate(problem, {...}).",
             first.status,

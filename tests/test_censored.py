@@ -220,5 +220,5 @@ def test_robust_losses_are_refused():
         table, start={"A": 2.0, "B": 0.0}, start_time=0.0, sigma=Censored(SIGMA, below=LIMIT)
     )
     problem = igpe.Problem(DECAY, parameters=["k1"], experiments=run, loss=igpe.losses.Huber())
-    with pytest.raises(Unsupported, match="neither with a robust loss"):
+    with pytest.raises(Unsupported, match="cannot be combined with a robust loss"):
         igpe.estimate(problem)

@@ -215,7 +215,7 @@ def test_multiple_shooting_that_cannot_be_integrated_keeps_its_unknowns(monkeypa
     found = method.estimate(problem, START)
     assert (found.status, found.objective) == (Status.INTERRUPTED, np.inf)
     assert found.parameters.keys() == START.keys()
-    assert any("not known" in note for note in found.notes)
+    assert any("unknown" in note for note in found.notes)
 
 
 def test_collocation_returns_its_start(monkeypatch):
@@ -317,7 +317,7 @@ def test_certify_does_not_go_on_after_its_search(monkeypatch):
 
 def test_an_interrupt_without_an_answer_says_so(monkeypatch):
     interrupting(monkeypatch, pipeline, "analyse_any", 1)
-    with pytest.raises(KeyboardInterrupt, match="before there was anything to return"):
+    with pytest.raises(KeyboardInterrupt, match="before any result was available"):
         igpe.estimate(CASE.problem(0.02, 1))
 
 

@@ -63,7 +63,7 @@ def test_the_right_optimum_is_found(stuck):
 def test_a_wrong_model_gets_a_note():
     result = igpe.estimate(problem(np.sqrt(TIMES)))
     assert result.adequacy.lacks
-    assert any("nothing better was met. The model may be wrong." in n for n in result.notes)
+    assert any("found no better fit. The model may be wrong." in n for n in result.notes)
 
 
 def test_a_fit_that_is_not_refuted_is_left_alone():
@@ -127,8 +127,8 @@ def test_a_search_from_scattered_starts_is_not_repeated(logarithmic, is_repeated
     search = igpe.search.IteratedSearch(starts=8, most=0)
     result = igpe.estimate(wrong, igpe.Settings(complement=search))
     assert result.adequacy.lacks
-    assert any("searched for again" in n for n in result.notes) == is_repeated
-    assert any("searched for from scattered starts" in n for n in result.notes) != is_repeated
+    assert any("searched again for all unknowns" in n for n in result.notes) == is_repeated
+    assert any("searched for all unknowns from scattered" in n for n in result.notes) != is_repeated
 
 
 def lorenz(times):

@@ -37,6 +37,15 @@ def problem(start, speed=0.5, seed=1):
     return posed.with_data(pd.DataFrame({"time": TIMES, "S": exact + noise}))
 
 
+def bounded(most, **kwargs):
+    """The best `V` is above its bound, `most`."""
+    return igpe.Problem(
+        enzyme,
+        parameters={"V": (0.01, most), "K": (0.01, 1000)},
+        experiments=problem(**kwargs).experiments,
+    )
+
+
 def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
     posed = problem(start=0.2)
     result = igpe.estimate(posed)
@@ -57,18 +66,24 @@ def test_well_determined_unknowns_are_not_profiled():
 
 
 def test_the_interval_of_an_unknown_on_its_bound_is_by_profile():
-    posed = problem(start=3.0, speed=2.0)
-    narrow = igpe.Problem(
-        enzyme,
-        parameters={"V": (0.01, 1.9), "K": (0.01, 1000)},
-        experiments=posed.experiments,
-    )
+    narrow = bounded(1.9, start=3.0, speed=2.0)
     result = igpe.estimate(narrow)
     profiles = igpe.profile(narrow, result)
     frame = result.to_frame()
     assert frame.loc["V", "remark"] == "on its upper bound"
     assert frame.loc["V", "lower"] == pytest.approx(profiles["V"].lower, rel=1e-2)
     assert frame.loc["V", "upper"] == 1.9
+
+
+def test_an_interval_without_a_profile_holds_what_the_profiles_of_others_show(monkeypatch):
+    narrow = bounded(0.3, start=0.2, seed=2)
+    exact = igpe.estimate(narrow).to_frame().loc["K"]
+    monkeypatch.setattr("igpe.estimation.profiled.INTEGRATIONS", 0)
+    monkeypatch.setattr("igpe.estimation.profiled._doubtful", lambda *_: ["V", "K"])
+    result = igpe.estimate(narrow)
+    assert result.profiled == {"V"}
+    assert "The intervals of K may be too short" in result.notes[-2]
+    assert result.to_frame().loc["K", "lower"] == pytest.approx(exact["lower"], rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,7 @@ def test_what_step_4_said_of_values_that_step_5_changed_is_not_said():
     result = igpe.estimate(igpe.Problem(model, parameters=["k", "q"], experiments=run))
     assert result.verdict["fit"].startswith("good")
     assert result.candidates[0].reached[0] > 10 * result.objective
-    assert "more than the measurement errors explain" not in str(result.details)
+    assert "larger than the measurement errors explain" not in str(result.details)
 
 
 def test_a_parameter_on_its_bound(on_bound):
@@ -474,7 +474,7 @@ def test_no_file_of_others_is_replaced(chain, tmp_path):
     path = tmp_path / "notes.json"
     path.write_text('{"mine": 1}', encoding="utf-8")
     for write in (chain.to_json, chain.report):
-        with pytest.raises(igpe.errors.DataError, match="is there already"):
+        with pytest.raises(igpe.errors.DataError, match="exists already"):
             write(path)
     assert path.read_text(encoding="utf-8") == '{"mine": 1}'
 

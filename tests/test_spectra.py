@@ -330,7 +330,7 @@ MISTAKES = {
     "unwanted": (bad(unwanted="drift"), "'constant'"),
     "no such species": (
         lambda: problem(run(igpe.Spectra(frame(), species=["A", "Q"]))),
-        "does not have over time",
+        "not quantities over time",
     ),
     "no table": (lambda: igpe.Experiment(start={"A": 1.0}), "has no measurements"),
     "no sigma": (

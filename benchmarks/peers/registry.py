@@ -21,7 +21,7 @@ PEERS = {
     "pypesto": Entry("pypestos:pypesto_amici", True, "pyPESTO, AMICI, fides, log10"),
     "scipy": Entry("scipys:multistart", True, "SciPy least_squares + solve_ivp(LSODA)"),
     "scipy-log": Entry("scipys:in_logarithms", True, "the same, log10"),
-    "evolution": Entry("scipys:evolution", False, "SciPy differential_evolution, as by default"),
+    "evolution": Entry("scipys:evolution", False, "SciPy differential_evolution, default settings"),
     "copasi": Entry("copasis:copasi", False, "COPASI: SRES, then Levenberg-Marquardt"),
 }
 

@@ -251,7 +251,7 @@ class ResidualWeights(Protocol):
 class Unweighted:
     """Every slope has the same weight, whatever its unit and error (Michalik et al. 2009, eq. 5).
 
-    All residuals are divided by their typical error, which does not move the optimum.
+    All residuals are divided by their typical error, which does not change the optimum.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
@@ -262,10 +262,11 @@ class Unweighted:
 
 @dataclass(frozen=True)
 class StateErrors:
-    """One over the typical standard error of a state's slopes, the same for all of them.
+    """The reciprocal of the typical standard error of a state's slopes, the same for all of them.
 
-    The default: blind to units, and with slopes as near the truth as errors of each slope, with
-    increments nearer (benchmarks/weights.py), because neighbours share their errors.
+    The default. It does not depend on units. With slopes the estimates are as accurate as with the
+    errors of each slope, and with increments more accurate (benchmarks/weights.py), because
+    neighbouring errors are correlated.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
@@ -275,9 +276,9 @@ class StateErrors:
 
 @dataclass(frozen=True)
 class SlopeErrors:
-    """One over the standard error of each slope (the wish of Michalik et al. 2009, section 5).
+    """The reciprocal standard error of each slope (suggested by Michalik et al. 2009, section 5).
 
-    least  errors are taken for no smaller than this share of the state's typical one
+    least  smallest error, as a share of the state's typical error
     """
 
     least: float = 0.1

@@ -48,7 +48,7 @@ WORSE = (  # from the best ending of a stage to the worst
 
 @dataclass(frozen=True)
 class Decomposed:
-    """Solves one stage after the other; a problem that does not fall apart goes to the route whole.
+    """Solves the stages of a problem one after the other; a single stage is solved as a whole.
 
     route   for stages nonlinear in their parameters; a time limit of it holds for each stage
     linear  for stages linear in them

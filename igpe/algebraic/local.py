@@ -76,7 +76,7 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Gauss-Newton from the best of many Sobol points, none near a better one.
+    """Gauss-Newton from the best of many Sobol points that are far from each other.
 
     trials  points that are evaluated;  starts: how many of them are searched from
     seed    of the points; the same seed gives the same result
@@ -93,7 +93,7 @@ class LocalSearch:
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """The best local optimum found, and the others; what is not determined is left out."""
+        """The best local optimum and the others; undetermined parameters are omitted."""
         began = time.perf_counter()
         fits = self.fits(regression)
         method = f"Gauss-Newton from {self.starts} starts"
@@ -105,9 +105,9 @@ class LocalSearch:
         return route_result(regression, fits, Estimate({}, np.inf, status, method), began)
 
     def fits(self, regression: Regression) -> list[Fit]:
-        """All local optima found, each once, the best first; empty if nothing can be evaluated.
+        """All distinct local optima, the best first; empty if no point can be evaluated.
 
-        At Ctrl-C those that are there; raises KeyboardInterrupt if none is.
+        After Ctrl-C the optima found so far; raises KeyboardInterrupt if there are none.
         """
         box = regression.box
         points = box.sobol(self.trials, self.seed)

@@ -57,11 +57,11 @@ BOUND_TOLERANCE = 1e-6  # taken off a bound on an objective of order one, for th
 
 @dataclass(frozen=True)
 class GlobalSolver:
-    """A global solver behind igpe's wall, started from the best local optimum.
+    """A general global solver, started from the best local optimum.
 
-    solver      that gives incumbent and bound;  witness: another one, which confirms a closed gap
+    solver      that gives incumbent and bound; witness: another solver, which confirms a closed gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
-    local       finds the incumbent, and answers alone where the solver cannot
+    local       finds the incumbent, and is used alone if the solver fails
     """
 
     solver: Solver = Scip(feasibility=1e-7)
@@ -161,22 +161,24 @@ SPARE = 2  # but only so often while they are not better than the best
 
 @dataclass(frozen=True)
 class Projected:
-    """Projected branch and bound; proves its answer to a gap.
+    """Projected branch and bound, which proves its optimum up to a gap.
 
     What is proved: no parameters within the bounds have a weighted sum of squared residuals below
-    the estimate's `lower_bound`, for the residuals as they are posed, in the numbers the computer
-    holds. The rounding errors of enclosures and bounds are accounted for (`docs/projection.md`); it
-    says nothing of the measurements that the residuals were made of.
+    the estimate's `lower_bound`, for the given residuals with their floating-point numbers. The
+    bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it says
+    nothing about the measurements from which the residuals were computed.
 
     gap         (objective - lower bound) / objective at which it stops
     absolute    the same in terms of the weighted targets' sum of squares: exact data have no
                 relative gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
-    samples     points, at most, where the best linear parameters are computed to find starts
-    starts      of them, local searches, at most one more than there are nonlinear parameters
+    samples     largest number of points at which the best linear parameters are computed to find
+                starts
+    starts      number of local searches from these points; at most one more than the nonlinear
+                parameters
     seed        of the samples
     search      the local one
-    exchange    whether to look for parameters in which products and exponents come apart
+    exchange    whether to search for parameters that separate products and exponents
     otherwise   for residuals with operations that cannot be enclosed, and without bounds on the
                 nonlinear parameters
     """

@@ -157,7 +157,7 @@ ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", 
 
 @dataclass(frozen=True)
 class RouteSelection:
-    """How an algebraic problem is solved.
+    """Methods for algebraic problems.
 
     linear  for problems linear in their parameters: always global
     proven  for the others, on the first candidate

@@ -162,7 +162,7 @@ def verify(
     *,
     seconds: Annotated[
         float,
-        typer.Option(help="Time limit in seconds; what is left then counts as not confirmed."),
+        typer.Option(help="Time limit in seconds; the rest is then reported as not confirmed."),
     ] = 600.0,
     data: DataFile = None,
     json: JsonFile = None,

@@ -45,7 +45,7 @@ def convert(
         Path | None,
         typer.Option(
             "--petab",
-            help="PEtab problem (YAML) whose parameter table takes the estimates (.tsv).",
+            help="PEtab problem (YAML) whose parameter table receives the estimates (.tsv).",
         ),
     ] = None,
     force: Force = False,
@@ -140,8 +140,8 @@ def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
         return filled_table(values, problem)
     if _stored(source, "estimates", list) is None:
         raise DataError(
-            f"'{source}' is the result of a PEtab problem. Name the problem, whose parameter "
-            "table takes the estimates: --petab problem.yaml."
+            f"'{source}' is the result of a PEtab problem. Name the problem whose parameter "
+            "table receives the estimates: --petab problem.yaml."
         )
     return parameter_table(_result(source, ".tsv").estimates)
 
@@ -205,7 +205,7 @@ def new(
             "--reaction", help="Reaction in quotes: 'A + B -> C' or 'A <-> B'. Repeat for several."
         ),
     ] = None,
-    time: Annotated[str, typer.Option(help="Column of times, if igpe cannot tell.")] = "",
+    time: Annotated[str, typer.Option(help="Column of times, if igpe cannot determine it.")] = "",
     experiment: Annotated[
         str, typer.Option(help="Column that names the experiment of each row.")
     ] = "",
@@ -247,8 +247,8 @@ def new(
 
     if context.args:
         raise ProblemError(
-            f"'{' '.join(context.args)}' is one argument too many. Quote reactions: --reaction 'A "
-            "-> B' (unquoted, the shell redirects output)."
+            f"The argument '{' '.join(context.args)}' is not expected. Quote reactions: "
+            "--reaction 'A -> B' (unquoted, the shell redirects output)."
         )
     if sys.stdin.isatty() and (file is None or not data):
         file, data, reaction = _answers(file, data, reaction)

@@ -32,7 +32,7 @@ from igpe.core.status import Status
 At = TypeVar("At")
 Found = TypeVar("Found")
 
-NOTHING_YET = "Interrupted before there was anything to return."
+NOTHING_YET = "Interrupted before any result was available."
 PATIENCE = 5.0  # s after the first Ctrl-C in which a further one is not heeded: it would come
 # between what the first one left, and the answer that is made of it
 ENDING = 1.0  # s after a first Ctrl-C in which parts of the answer begin that it can do without

@@ -26,11 +26,11 @@ __all__ = [
 
 
 class IgpeError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of all errors that igpe raises deliberately."""
 
 
 class ModelError(IgpeError):
-    """The Pyomo model is not of the form igpe reads."""
+    """The Pyomo model does not have the form that igpe reads."""
 
 
 class DataError(IgpeError):
@@ -42,15 +42,15 @@ class ProblemError(IgpeError):
 
 
 class Unsupported(IgpeError):
-    """The chosen method cannot do what the problem asks for."""
+    """The chosen method does not support the problem."""
 
 
 class SolverMissing(IgpeError):
-    """An outside program is not installed, or hangs."""
+    """An external program is not installed or does not respond."""
 
 
 class EstimationFailed(IgpeError):
-    """Every attempt ended without usable parameters; `status` says how the last one ended."""
+    """No attempt returned usable parameters; `status` describes the last attempt."""
 
     def __init__(self, message: str, status: Status) -> None:
         super().__init__(message)

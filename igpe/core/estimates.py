@@ -18,7 +18,7 @@ ROUNDING = 1e-12  # of the largest objective: below it differences are rounding
 
 @dataclass(frozen=True, repr=False)
 class Estimate(Shown):
-    """Parameters found, and how much they can be trusted.
+    """Estimated parameters, with the status and the method of the estimate.
 
     parameters   name -> value, in the model's units
     objective    what the method minimised (for dynamic methods the weighted sum of squares)
@@ -26,12 +26,12 @@ class Estimate(Shown):
     method       what produced it, in words
     lower_bound  proven bound on the objective; -inf if the method proves nothing
     seconds      wall time
-    trail        the estimates this one came from, oldest first
-    notes        what the user should know of it, in sentences
-    iterations   steps taken; 0 where the method counts none
-    elsewhere    horizons of the further starts whose estimates were left for this one
-    reached      objectives at which several starts ended, infinite where nothing usable did; those
-                 of the first weights, where weights follow the model
+    trail        the estimates that led to this one, oldest first
+    notes        sentences for the user
+    iterations   number of steps; 0 if the method does not count them
+    elsewhere    horizons of further starts whose estimates were not used
+    reached      final objectives of several starts, infinite for unusable results; with the first
+                 weights, if weights depend on the model
     """
 
     parameters: Mapping[str, float]

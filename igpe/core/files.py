@@ -61,7 +61,7 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
     kind  mark of what is going to be written; None if that is not known yet
     """
     if path.is_symlink() and not path.exists():
-        raise DataError(f"'{path}' is a link that leads nowhere; give another name.")
+        raise DataError(f"'{path}' is a link whose target does not exist; give another name.")
     if force or not path.is_file():
         return
     with path.open("rb") as file:
@@ -70,8 +70,8 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
         there = _mark(start + file.read())
     if not there or kind not in (None, there):
         raise DataError(
-            f"'{path}' is there already, and igpe replaces only what it wrote itself, by the same "
-            "kind of file. Give another name, or remove the file first."
+            f"The file '{path}' exists already. igpe replaces only files that it wrote, and "
+            "only by the same kind of file. Give another name, or remove the file first."
         )
 
 
@@ -89,8 +89,8 @@ def read(path: str | Path, most: int = MOST) -> bytes:
         content = file.read(most + 1)
     if len(content) > most:
         raise DataError(
-            f"'{path}' has more than {most / 2**20:.3g} MiB, which is the most that igpe reads of "
-            "such a file. Leave out what is not needed."
+            f"'{path}' has more than {most / 2**20:.3g} MiB, the largest size that igpe reads "
+            "for such a file. Remove the parts that are not needed."
         )
     return content
 

@@ -126,7 +126,7 @@ class Form(NamedTuple):
         """The same; raises DataError, saying what is missing and what to give, if it is not."""
         if not isinstance(stored, Mapping) or "format" not in stored:
             raise DataError(
-                f"This is no stored {self.name}: it has no entry 'format'; {self._remedy}."
+                f"This is not a stored {self.name}: it has no entry 'format'; {self._remedy}."
             )
         other = stored.get("stored", self.name)  # older files do not say
         if other != self.name:
@@ -134,10 +134,11 @@ class Form(NamedTuple):
         if stored["format"] != self.number:
             raise DataError(
                 f"The stored {self.name} has the format {stored['format']!r}; this igpe reads "
-                f"{self.number!r}. Read it with the igpe that wrote it, or make it again."
+                f"{self.number!r}. Read it with the version of igpe that wrote it, or create "
+                "it again."
             )
         if missing := sorted(set(self.entries) - set(stored)):
-            raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, all of it.")
+            raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, unchanged.")
         return stored
 
     @property

@@ -15,21 +15,24 @@ class Status(enum.Enum):
     OPTIMAL_WITHIN_GAP = "The gap is closed: within the bounds no better parameters exist."
     GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is the global one."
     CONVERGED = "A local optimum was reached."
-    STAGED = "Each stage has its optimum, what came before being held; all at once may fit better."
+    STAGED = (
+        "Each stage reached its optimum with the earlier stages held fixed; fitting all "
+        "stages together may be better."
+    )
     BEST_OF_SEVERAL = "The best of several local optima was reached."
     TIME_LIMIT = "The time limit was reached; the parameters are the best found so far."
     ITERATION_LIMIT = "The iteration limit was reached; the parameters are the best found so far."
-    STALLED = "The search could not leave this point: every step from it breaks the integration."
+    STALLED = "The search stopped at this point: the integration fails after every step."
     INTERRUPTED = "The computation was interrupted; the parameters are the best found so far."
-    NOTHING_TO_DO = "There was nothing left to estimate."
+    NOTHING_TO_DO = "No unknowns were left to estimate."
     # The parameters that come with these may not be used.
     UNDETERMINED = "The measurements do not determine these parameters."
     INTEGRATION_BROKE = "The model could not be integrated to the last measurement."
     INFEASIBLE = "No parameters inside the bounds satisfy the model equations."
-    NO_SOLVER = "The solver this needs is not installed."
-    FAILED = "The solver stopped without an answer."
-    TIMED_OUT = "The time-out was reached; the computation was ended without an answer."
-    WORKER_DIED = "The process that computed it died, each time it was tried."
+    NO_SOLVER = "The required solver is not installed."
+    FAILED = "The solver stopped without a result."
+    TIMED_OUT = "The time limit was reached; the computation was stopped without a result."
+    WORKER_DIED = "The process of this computation died in every attempt."
     RAISED = "The computation ended with an unexpected error."
 
     @property

@@ -34,11 +34,11 @@ def simulate(
     parameters  unknown -> value, for every free unknown of the problem
     times       where to report; by default 200 times and those measured
     integrator  with its tolerances
-    returns     columns experiment, time, the states, and what is measured beside them; units of the
-                columns are in `.attrs["units"]`, as far as they are known
+    returns     columns experiment, time, the states, and other measured quantities; known units of
+                the columns are in `.attrs["units"]`
     raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
-                finite, the times are no finite numbers, or one lies before the start,
-                EstimationFailed if the integration breaks down, saying when
+                finite, a time is not a finite number or lies before the start, EstimationFailed if
+                the integration breaks down, saying when
     """
     values = values_of(problem, parameters)
     given = None if times is None else _times(times)
@@ -105,9 +105,9 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
     negative = {n: v for n, v in states.items() if v < 0} or states
     where = ", ".join(f"{n} = {v:.3g}" for n, v in [*negative.items()][:MOST_STATES])
     return (
-        f" Straight on from there the states reach {where} by time {time:g}, where the slope of "
-        f"'{name}' has no finite value: a root, a logarithm and a broken power of a negative "
-        "number have none."
+        f" By linear extrapolation, the states reach {where} by time {time:g}, where the slope "
+        f"of '{name}' has no finite value. Roots, logarithms and fractional powers of negative "
+        "numbers are undefined."
     )
 
 

@@ -58,9 +58,9 @@ def require_consistent(
         pairs = zip(reduction.bound, values[0][:number], strict=True)
         raise ModelError(
             f"{run} of {[n for n, v in pairs if np.isnan(v)]} follow from "
-            f"{list(reduction.constraints)} and the start values of {free}, but these equations "
-            "have no root near where the model's variables are. Correct the start values, or give "
-            "the variables values near the root."
+            f"{list(reduction.constraints)} and the start values of {free}, but these "
+            "equations have no root near the values of the model's variables. Correct the "
+            "start values, or give the variables values near the root."
         )
     for point, row in zip(points, values, strict=True):
         size, known = (
@@ -74,10 +74,10 @@ def require_consistent(
             is_moved = ca.depends_on(ca.vertcat(computed[name], given[name]), q)
             fixes = f" at {at}. They would determine unknowns that are to be estimated"
             raise ModelError(
-                f"{run} contradict the equations {list(reduction.constraints)}: '{name}' is given "
-                f"as {value:.6g}, but follows from the others as {known[name]:.6g}"
-                f"{fixes * is_moved}. Leave '{name}' out of start, and it is computed, or correct "
-                f"the start values of {free}."
+                f"{run} contradict the equations {list(reduction.constraints)}: '{name}' is "
+                f"given as {value:.6g}, but follows from the others as "
+                f"{known[name]:.6g}{fixes * is_moved}. Omit '{name}' from start to let igpe "
+                f"compute it, or correct the start values of {free}."
             )
 
 
@@ -166,8 +166,9 @@ def require_smooth_and_normal(problem: Problem, method: str) -> None:
     """
     if problem.other_priors:
         raise Unsupported(
-            f"{method} knows normal priors alone, and those of {list(problem.other_priors)} are "
-            "not. igpe.estimate, igpe.SingleShooting and igpe.uncertainty.sample know them."
+            f"{method} supports only normal priors, and those of {list(problem.other_priors)} "
+            "are not normal. igpe.estimate, igpe.SingleShooting and igpe.uncertainty.sample "
+            "support them."
         )
     with suppress(ModelError):
         if any(compiled(problem).switching):

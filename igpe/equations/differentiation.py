@@ -106,8 +106,8 @@ def differentiated(names: tuple[str, ...], residual: Any, symbols: Symbols) -> D
         for i in spare.over_rows:
             if len(found.rows[i]) > MOST:
                 raise ModelError(
-                    f"The equation '{names[i]}' would have to be differentiated more than {MOST} "
-                    "times; igpe does not reduce an index so high."
+                    f"The equation '{names[i]}' would have to be differentiated more than "
+                    f"{MOST} times; igpe does not support such a high index."
                 )
             found.rows[i].append(found.derivative(names[i], found.rows[i][-1]))
     array = DerivativeArray(symbols, inputs=found.inputs)
@@ -157,9 +157,10 @@ class _Array:
         held = ca.symvar(expression)
         if found := abrupt(expression):
             raise ModelError(
-                f"The equation '{name}' must be differentiated by time, as the model has a higher "
-                f"index, but it holds {in_words(found)}, which is not smooth. Write a smooth "
-                "transition, for example 1/(1 + pyo.exp(-(a - b)/width))."
+                f"The model has a higher index, so the equation '{name}' must be "
+                f"differentiated with respect to time, but it contains {in_words(found)}, "
+                "which is not smooth. Write a smooth transition, for example 1/(1 + "
+                "pyo.exp(-(a - b)/width))."
             )
         slopes = ca.jacobian(expression, stack(held))
         total = ca.SX(0)

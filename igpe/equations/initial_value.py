@@ -398,10 +398,10 @@ def _at_rest(
     if not found.implicit and not ca.depends_on(ca.vertcat(*timed), clock):
         return found
     raise Unsupported(
-        f"Experiment '{experiment.name}' starts steady, but its equations depend on time, or have "
-        "implicit algebraic variables, for which igpe finds no state at rest. Give inputs that "
-        "differ until then as numbers, steady={'feed': 0.0}, or leave steady out and estimate the "
-        "start values: start={'A': igpe.Unknown(0, 5)}."
+        f"Experiment '{experiment.name}' has a steady start, but its equations depend on time "
+        "or have implicit algebraic variables. igpe cannot compute a steady state for these. "
+        "Give inputs that differ until then as numbers, steady={'feed': 0.0}, or leave "
+        "steady out and estimate the start values: start={'A': igpe.Unknown(0, 5)}."
     )
 
 

@@ -326,8 +326,8 @@ def switched(function: Any, segments: Segments) -> Table:
     decided = pieces.label != UNDECIDED
     if not decided.any():
         raise ModelError(
-            f"{name} is undecided on the whole horizon: both of its sides are equal there up to "
-            "rounding. Write it with a number of time, such as t >= 0.4."
+            f"{name} is undecided on the full horizon, because both sides are equal up to "
+            "rounding. Compare the time with a number, as in t >= 0.4."
         )
     low, high, label = (part[decided] for part in pieces)
     changes = np.flatnonzero(label[1:] != label[:-1])

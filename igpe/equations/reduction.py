@@ -113,8 +113,9 @@ class _Reduced:
                 f"{self._place()}The start values of {unknown} are to be estimated "
                 "(igpe.Unknown), but they follow from the others: of the "
                 f"{len(self.symbols.states)} states {len(bound)} are bound by "
-                f"{[*self.constraints]} and their derivatives. Leave {unknown} out of start; they "
-                "are computed. The model's value or bounds of the variable say which root is meant."
+                f"{[*self.constraints]} and their derivatives. Leave {unknown} out of start; "
+                "they are computed. The value or the bounds of the variable in the model "
+                "select the root."
             )
 
     def given(self, state: str) -> Any:
@@ -212,7 +213,7 @@ class _Reduced:
         reaches = table.times[0] <= e.start_time and table.times[-1] >= e.times[-1]
         is_straight = reaches and np.ptp(slopes) <= SAME * np.abs(slopes).max()
         if order > 1 and not is_straight:
-            raise self._jumps(name, "is linear between points, so that its slope jumps")
+            raise self._jumps(name, "is linear between points, so its slope jumps")
         if order > 1:
             return ca.SX(0)
         ends, slope = [*table.times[1:]], ca.SX(0)
@@ -228,9 +229,10 @@ class _Reduced:
         equations = [n for n, level in self.array.levels.items() if level]
         return ModelError(
             f"{self._place()}The model has a higher index: the equations {equations} must be "
-            f"differentiated by time, and with them the input '{name}', which {why}. What it holds "
-            "would have to jump at once. Give the input as a smooth function of time, such as "
-            "lambda t: pyo.tanh(t), or take it out of these equations."
+            f"differentiated by time, and with them the input '{name}', which {why}. The "
+            "variables in these equations would have to jump. Give the input as a smooth "
+            "function of time, such as lambda t: pyo.tanh(t), or take it out of these "
+            "equations."
         )
 
     def _kept(self, by_unknown: FloatArray) -> list[int]:
@@ -246,9 +248,9 @@ class _Reduced:
         others = [self.rows[i] for i in range(len(self.rows)) if i not in set(kept)]
         return ModelError(
             f"{self._place()}The equations have a higher index and were differentiated "
-            f"({self.array.levels}), but in numbers they still depend on each other: {others} say "
-            f"nothing that the other rows do not. Unknown are {list(self.names)}. Look for an "
-            "equation that is written twice, or a sum of others."
+            f"({self.array.levels}), but they are still numerically dependent: {others} follow "
+            f"from the other rows. Unknown are {list(self.names)}. Look for an equation that "
+            "occurs twice or is a sum of others."
         )
 
     @property
@@ -278,8 +280,8 @@ class _Reduced:
             if tied := [s.states[i] for i in jump.after if i in hidden]:
                 raise ModelError(
                     f"{self._place()}An event changes {tied}, which {[*self.constraints]} and "
-                    "their derivatives bind. They cannot jump alone. Let the event change other "
-                    "states, or write the constraint as a balance."
+                    "their derivatives bind. They cannot jump alone. Change other states in "
+                    "the event, or write the constraint as a balance."
                 )
         own = (
             j._replace(after={place[i]: v for i, v in j.after.items()}) for j in self.read.events
@@ -396,10 +398,10 @@ class _Reduced:
         number = self.point.hint(name)
         if number is None and any(ca.which_depends(equations, unknown, 2)):
             raise ModelError(
-                f"{self._place()}The start value of '{name}' follows from the equations, but these "
-                "are not linear in it and may have several roots. Say near which to look: give the "
-                f"variable a value (m.{name} = Var(m.t, initialize=...)) or bounds, or give the "
-                "start value in Experiment(start=...)."
+                f"{self._place()}The start value of '{name}' follows from the equations, but "
+                "these are not linear in it and may have several roots. To select a root, "
+                f"give the variable a value (m.{name} = Var(m.t, initialize=...)) or bounds, "
+                "or give the start value in Experiment(start=...)."
             )
         return ca.SX(1.0 if number is None else number)
 

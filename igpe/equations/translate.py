@@ -67,9 +67,10 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
             return True, None
         if child.is_variable_type() and not child.fixed:
             raise ModelError(
-                f"The equations use the free variable '{child.name}', which is neither a state, an "
-                "algebraic variable, an input nor a parameter at this time. List it in "
-                "`parameters`, fix it, or index it by time; times may not be mixed in one equation."
+                f"The equations use the free variable '{child.name}', which is neither a "
+                "state, an algebraic variable, an input nor a parameter at this time. List it "
+                "in `parameters`, fix it, or index it by time. An equation must not mix "
+                "several times."
             )
         number = value(child, exception=False)
         if number is None:
@@ -209,10 +210,12 @@ def to_pyomo(expressions: Any, symbols: Any, variables: Sequence[Any]) -> list[A
     """
     known, column = ca.SX(symbols), ca.densify(ca.vec(ca.SX(expressions)))
     if len(variables) != known.numel():
-        raise ModelError(f"{known.numel()} symbols need as many variables; got {len(variables)}.")
+        raise ModelError(
+            f"{known.numel()} symbols need the same number of variables; got {len(variables)}."
+        )
     unknown = [s for s in ca.symvar(column) if not ca.depends_on(known, s)]
     if unknown:
-        raise ModelError(f"The expressions hold {unknown}, which have no Pyomo variable.")
+        raise ModelError(f"The expressions contain {unknown}, which have no Pyomo variable.")
     graph = Graph.of(column, [known])
     return graph.evaluate(lambda _, i: variables[i], lambda number: number, _operation)
 

@@ -75,7 +75,7 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """Outcome of every start of several methods.
+    """Results of several methods from the same starts.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
              iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
@@ -122,7 +122,7 @@ class Comparison(Shown):
         return Plot([ax])
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
-        ended = [] if self.complete else ["Interrupted: not all runs were made."]
+        ended = [] if self.complete else ["Interrupted before all runs were finished."]
         best = f"Best objective {self.best:.8g}."
         if not np.isfinite(self.best):
             best = "No run reached an optimum. Give bounds, or starts nearer to the optimum."
@@ -146,18 +146,19 @@ def compare(
 ) -> Comparison:
     """Run every method from every start.
 
-    Where standard deviations follow the model, each objective is with those of its own fit.
+    If standard deviations depend on the model, each objective uses those of its own fit.
 
     problem   the same for all
     methods   name -> estimator, or estimators, which are named after their classes
     starts    each every free unknown -> value; or how many, spread over the bounds by a seeded
               Sobol sequence
     seed      of that sequence
-    optimum   the best objective known elsewhere, in the methods' units; what is found may be better
+    optimum   the best objective known from other sources, in the methods' units; the methods may
+              find a better one
     executor, store, timeout   where they run and are stored, as for `igpe.campaign`
     progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns   what was done until then if it is interrupted (Ctrl-C)
-    raises    ProblemError if there is no method or start, one that is none, or a start lacks an
+    returns   the finished part if it is interrupted (Ctrl-C)
+    raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
               unknown, or a number of starts is requested without bounds;  Unsupported by a method;
               what `igpe.campaign` raises
     """
@@ -215,9 +216,9 @@ ROUNDING = 1e-10  # of the objective at the first start: what integration errors
 
 @dataclass(frozen=True, repr=False)
 class Campaign(Shown):
-    """Outcomes of one estimator from many starts.
+    """Results of one estimator from many starts.
 
-    table     one row for each start that was done, by its number: status, arrived (at an optimum),
+    table     one row for each finished start, by its number: status, arrived (at an optimum),
               objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
               all horizons (ISS), found_by (in words), note (why there is no answer), and the
               unknowns
@@ -301,30 +302,29 @@ def campaign(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Campaign:
-    """Estimate a problem from many starts, in parallel, so that nothing finished is ever lost.
+    """Estimate a problem from many starts, in parallel, and keep every finished start.
 
-    problem    the same for all starts; it is translated and compiled once in each process
+    problem    the same for all starts; each process translates and compiles it once
     estimator  of all of them
     starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
                free unknown -> value
-    seed       of the starts: with the same seed they give the same numbers, wherever, and in
-               whatever order, they are done
-    executor   where: None is here, one after the other; a number is so many processes of our own;
-               else any executor of concurrent.futures, or `dask_client.get_executor()`
-    store      SQLite file that keeps each finished start at once; those of the same problem and
-               estimator that are in it are not done again
-    timeout    s for each start; a longer one is stopped, recorded as TIMED_OUT, and done
-               again only where more time is given. Each is then done in a process of its own
+    seed       of the starts: the same seed gives the same numbers, for any executor and order
+    executor   None: in this process, one after the other; a number: as many igpe processes; or an
+               executor of concurrent.futures, or `dask_client.get_executor()`
+    store      SQLite file that receives each finished start at once; starts of the same problem and
+               estimator that it already contains are not repeated
+    timeout    s for each start; a longer start is stopped, recorded as TIMED_OUT, and repeated only
+               with a longer timeout. Each start then runs in a separate process
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns    what was done until then if it is interrupted (Ctrl-C)
-    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or made
-               ready in any process, an executor that takes no work at all;  DataError for a store
+    returns    the finished part if it is interrupted (Ctrl-C)
+    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or
+               prepared in any process, an executor that accepts no work;  DataError for a store
                that is none;  Unsupported by the estimator
 
-    A start whose process dies is tried three times more, and then recorded as WORKER_DIED; one that
-    ends with an unexpected error is recorded as RAISED, so is one for which a worker cannot build
-    the model while others can. With a store these are done again once igpe, the estimator or a
-    module of yours has changed. While a Dask cluster has no worker (30 s and longer), processes of
+    If the process of a start dies, igpe tries this start three more times, and then records it as
+    WORKER_DIED. A start with an unexpected error is recorded as RAISED, also if one worker cannot
+    build the model but others can. With a store, igpe repeats these starts after a change of igpe,
+    the estimator or one of your modules. If a Dask cluster has no worker for 30 s, processes of
     this machine do its work; `notes` say so.
     """
     expected = "an estimator: igpe.SingleShooting()"
@@ -388,7 +388,8 @@ def _require_true(
     again = estimator.estimate(problem, best.parameters).objective
     if not is_true(again):
         raise DataError(
-            f"The store '{store}' says that a start reached the objective {best.objective:.6g}, "
-            f"but from its parameters {again:.6g} is reached. The file was changed, or the problem "
-            "reads something that was. Remove the file to do all starts again."
+            f"According to the store '{store}', a start reached the objective "
+            f"{best.objective:.6g}, but its parameters give {again:.6g}. The file was changed, "
+            "or the problem depends on something that was changed. Remove the file to repeat "
+            "all starts."
         )

@@ -119,23 +119,24 @@ MOST = 12  # unknowns of which a proof is worth trying at all
 LEVEL = 1e-7  # relative difference of objectives of spectra that are the same: exchanged ones are
 WIDE = 1e2  # ratio of positive bounds
 NOTHING_BETTER = (
-    "The data refute the fit, so all unknowns were searched for again from {} scattered starts: "
-    "nothing better was met. The model may be wrong."
+    "The data contradict the fit, so igpe searched again for all unknowns from {} scattered "
+    "starts, and found no better fit. The model may be wrong."
 )
 REFUTED = (
-    "The data refute the fit, though all unknowns were searched for from scattered starts. The "
-    "model may be wrong."
+    "The data contradict the fit, although igpe searched for all unknowns from scattered "
+    "starts. The model may be wrong."
 )
-SEARCHED_ALREADY = f"{REFUTED} Other sets of values that fit alike were not searched for."
+SEARCHED_ALREADY = f"{REFUTED} igpe did not search for other sets of values that fit equally well."
 NOTHING_AT_ALL = (
-    "All unknowns were searched for again from {} scattered starts, without success. Narrow the "
-    "bounds, and simulate the model at plausible parameters: igpe.simulate(problem, {{...}})."
+    "igpe searched again for all unknowns from {} scattered starts, without success. Narrow "
+    "the bounds, and simulate the model at plausible parameters: igpe.simulate(problem, "
+    "{{...}})."
 )
 UNCONFIRMED = (
-    "Of the {} other sets of values that the search met {} could not be confirmed by accurate "
-    "integrations; they are left out."
+    "Of the {} other sets of values that the search found, {} could not be confirmed by "
+    "accurate integrations and are omitted."
 )
-CUT_SHORT = "A further search, for a better fit, was interrupted."
+CUT_SHORT = "A further search for a better fit was interrupted."
 BY_FURTHER = "a further search"
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"

@@ -27,7 +27,7 @@ from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
-from igpe.uncertainty.profile import ParameterProfile, Profiles, profile
+from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
 
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
@@ -36,6 +36,10 @@ SHORT = 2.0  # times as much as it does should the sum of squares rise where an 
 MOST = 20  # profiles
 INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
+WITHOUT_PROFILE = (
+    "The intervals of {} may be too short: profile likelihood is needed, and its work limit was "
+    "reached. Run igpe.profile(problem, result)."
+)
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
 
@@ -63,7 +67,7 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
                 result = summarise(steps, settings)
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
-                return _with_intervals(result, made)
+                return _with_intervals(result, made, names)
     return result
 
 
@@ -153,14 +157,23 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
     return sorted(sizes, key=lambda n: -sizes[n])[:MOST] if is_poor else []
 
 
-def _with_intervals(result: Result, made: Profiles) -> Result:
+def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Result:
     every = {p.name: p for p in made.profiles}
-    estimates = tuple(
-        _with_interval(one, every[one.name]) if one.name in every else one
-        for one in result.estimates
-    )
-    note = BY_PROFILE.format(100 * made.confidence, ", ".join(every))
-    return replace(result, estimates=estimates, notes=(*result.notes, note))
+
+    def with_interval(one: Parameter) -> Parameter:
+        if one.name in every:
+            return _with_interval(one, every[one.name])
+        if one.name not in made.names:
+            return one
+        # A linearised interval is too short if profiles of others leave it with an allowed rise.
+        lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
+        return replace(one, lower=lower, upper=upper)
+
+    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))]
+    if left := [n for n in wanted if n not in every]:
+        notes.insert(0, WITHOUT_PROFILE.format(", ".join(left)))
+    estimates = tuple(map(with_interval, result.estimates))
+    return replace(result, estimates=estimates, notes=(*result.notes, *notes))
 
 
 def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:

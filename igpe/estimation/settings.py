@@ -24,17 +24,18 @@ from igpe.smoothing.spline_curve import Interpolation
 
 @dataclass(frozen=True)
 class Settings(Suggesting):
-    """The methods of the five steps.
+    """Methods of the five steps.
 
     ladder       step 1: the first smoother is the paper's, the others give further candidates
-    weights      step 3: how its residuals count
+    weights      step 3: weights of its residuals
     routes       step 3: how algebraic problems are solved
-    complement   step 4: search for what algebra cannot reach. Where algebra reaches nothing and 8
-                 or more unknowns are free, `IteratedSearch()` takes the place of the default
-    correction   step 5: the estimator that corrects all unknowns at once. Where the default cannot
-                 (robust losses, estimated standard deviations) shooting takes its place
-    integrator   with which the final fit is simulated; the default takes compiled code for many
-                 states or unknowns
+    complement   step 4: search for the unknowns that step 3 cannot estimate. If step 3 estimates
+                 none and 8 or more unknowns are free, `IteratedSearch()` replaces the default
+    correction   step 5: the estimator that corrects all unknowns at once. If the default does not
+                 support the problem (robust losses, estimated standard deviations), shooting
+                 replaces it
+    integrator   for the simulation of the final fit; the default uses compiled code for many states
+                 or unknowns
     confidence   of the intervals
     """
 
@@ -67,7 +68,8 @@ class Settings(Suggesting):
     def suited(self, problem: Problem) -> "Settings":
         """Return the settings with the default integrator that suits the problem.
 
-        Compiled code for many states, and for unknowns so many that step 4 compiles it in any case.
+        Compiled code for many states, and for so many unknowns that step 4 compiles the model
+        anyway.
         """
         is_compiled = is_large(problem) or len(problem.box) >= MANY
         return replace(self, integrator=self.compiled) if is_compiled else self
@@ -81,8 +83,8 @@ class Settings(Suggesting):
     def require_solvers(self) -> None:
         """Refuse outside solvers that were chosen but are not installed.
 
-        Those of the default settings are only asked where igpe's own methods do not suffice.
-        raises SolverMissing with the sentence that installs it
+        The solvers of the default settings are used only if igpe's own methods are not sufficient.
+        raises SolverMissing with the installation command
         """
         usual = set(map(repr, _solvers(Settings())))
         for solver in _solvers(self):

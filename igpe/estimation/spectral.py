@@ -46,15 +46,15 @@ NEGATIVE = 0.05  # of a spectrum's largest value
 RANK = 1e-8  # of the largest: a singular value of the pure spectra below it is none
 CLEARLY = 0.5  # standard errors: a bias that intervals feel
 SCATTERED = 1e-3  # probability below which amounts scatter beyond the instrument
-TOO_FEW = "No absorbing species has enough times, and standard deviations are not known."
+TOO_FEW = "No absorbing species has enough measurement times, and standard deviations are unknown."
 TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
-    "{name}, unmixed from the spectra: {says} ({p}). The model misses something, or another "
-    "species absorbs."
+    "{name}, computed from the spectra: {says} ({p}). The model is incomplete, or "
+    "another species absorbs."
 )
 TOO_LARGE = (
-    "The spectra's residuals are larger than sigma explains ({p}): a wrong model, an absorbing "
-    "species that is missing, or too small sigma."
+    "The residuals of the spectra are larger than sigma explains ({p}): the model is wrong, "
+    "an absorbing species is missing, or sigma is too small."
 )
 
 
@@ -141,8 +141,8 @@ def _negative(residuals: Residuals, sets: Sequence[FloatArray]) -> Iterator[str]
             ]
             if below:
                 yield (
-                    f"Set {k + 1} asks for negative pure spectra, of their largest value: "
-                    f"{', '.join(below)}."
+                    f"Set {k + 1} needs negative pure spectra (minimum relative to the "
+                    f"maximum): {', '.join(below)}."
                 )
 
 
@@ -159,10 +159,10 @@ def _moved_by_sign(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iter
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "That spectra are non-negative moved "
-            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors: where spectra are "
-            "zero at many wavelengths it biases estimates, and intervals take no account of that. "
-            "Compare with nonnegative=False."
+            "The non-negativity of the spectra moved "
+            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. Where spectra "
+            "are zero at many wavelengths, this biases estimates, and the intervals do not "
+            "include the bias. Compare with nonnegative=False."
         )
 
 

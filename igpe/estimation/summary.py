@@ -57,7 +57,9 @@ from igpe.uncertainty.adequacy import with_findings
 
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
-NOT_COMPARED = "The interrupt left no time to compare the errors with what igpe.check finds."
+NOT_COMPARED = (
+    "Because of the interrupt, the errors were not compared with the verdicts of igpe.check."
+)
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -66,7 +68,7 @@ def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
         f"{count} more local optima of step 3 are nearly as good as its best and were not "
-        "corrected; Routes(most=...) in the settings takes more."
+        "corrected; RouteSelection(most=...) in the settings allows more."
     ] * (count > 0)
 
 
@@ -124,14 +126,14 @@ def rank_notes(
         ),
         (
             those(apart) if errors.held.any() else "",
-            f"the errors hold with {those(errors.held)} on the bound. Off it, the measurements do "
-            "not determine them.",
+            f"the errors hold with {those(errors.held)} on the bound. Away from the bound, the "
+            "measurements do not determine them.",
         ),
         (
             listed(lost) if singular > CLEAR else "",
-            "igpe.check finds no way to identify them, but the Jacobian at the optimum has full "
-            f"rank (smallest singular value {singular:.1g} of the largest). The two disagree: do "
-            "not rely on either.",
+            "igpe.check finds no way to identify them, but the Jacobian at the optimum has "
+            f"full rank (smallest singular value {singular:.1g} of the largest). The two "
+            "results contradict each other: do not rely on either.",
         ),
     ]
     notes = [f"{names}: {line}" for names, line in lines if names]
@@ -180,9 +182,9 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     several = "sets of " * (len(one.unknowns) > 1)
     alike = f" The same for all: {', '.join(one.functions)}." * bool(one.functions)
     return (
-        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
-        f"(igpe.check), complex ones and those out of bounds included. This result has "
-        f"{len(kept)} of them; no other was met within the bounds.{alike}"
+        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} "
+        f"{several}values (igpe.check), complex ones and those out of bounds included. This "
+        f"result has {len(kept)} of them; the search found no other within the bounds.{alike}"
     )
 
 
@@ -534,7 +536,7 @@ def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:
         *_weights(problem, steps.best.at),
         *(f"Step 4: {note}" for note in before),
         *steps.structure.index_notes,
-        *[f"Errors and intervals take no account of the constraints {kept}."] * bool(kept),
+        *[f"Errors and intervals ignore the constraints {kept}."] * bool(kept),
         *passed(steps.first.passed),
         *(() if is_one else steps.ladder[0].notes(problem)),
     )
@@ -549,9 +551,9 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         yield (
-            "No standard deviations were given, so each quantity counts by the size of its own "
-            f"residuals: {', '.join(each)}. With igpe.Experiment(..., sigma='equal') all count "
-            "alike."
+            "No standard deviations were given, so igpe weights each quantity by the size of "
+            f"its own residuals: {', '.join(each)}. With igpe.Experiment(..., sigma='equal') "
+            "all quantities have the same weight."
         )
 
 
@@ -562,7 +564,7 @@ def _actions(steps: Steps) -> tuple[str, ...]:
     return (
         *structure.warnings,
         *(
-            f"Nothing measured depends on {n}, which was held. Measure "
+            f"No measured quantity depends on {n}, which was held fixed. Measure "
             f"{either(structure[n].measure)} as well, or fix it."
             for n in lost
             if structure[n].measure

@@ -28,42 +28,52 @@ from igpe.problem.units import conversion
 MOST_ENERGY = 250e3  # J/mol, of an activation energy
 FASTEST = 10.0  # turns of a reaction between two measurements: faster ones cannot be seen
 
-FILE = '''"""{title}
+FILE = (
+    '''"""{title}
 
     igpe check {file}
-    igpe estimate {file} --plot fit.png --report report.html
+    igpe estimate {file} --plot fit.png --report '''
+    """report.html
 
-Written by `igpe new` from the table; it is yours to change. What igpe had to assume says so behind
-its line. What else a problem can hold: python -c "import igpe; help(igpe.Problem)"
+Written by `igpe new` from the table; it is yours to change. A comment """
+    """marks each assumption of igpe. What else a problem can hold: python -c "import igpe; """
+    '''help(igpe.Problem)"
 """
 
 from pathlib import Path
 
 {imports}
 
-HERE = Path(__file__).parent
+HERE = '''
+    """Path(__file__).parent
 DATA = {data}
 
 # Header in the table -> its name in the model.
-NAMES = {{
+"""
+    """NAMES = {{
 {columns}}}
 {unused}
-# At time {begin:g}{unit}. A number is known, igpe.Unknown(low, high) is estimated.
+# At time {begin:g}{unit}. A number is """
+    """known, igpe.Unknown(low, high) is estimated.
 START = {{
 {starts}}}
 
 {model}
 
 
-def problem():
+"""
+    '''def problem():
     """What igpe is asked to estimate."""
-    experiments = {experiments}
+    experiments = '''
+    """{experiments}
     return igpe.Problem(
         {builder},
-        parameters={parameters},
+        """
+    """parameters={parameters},
         experiments=experiments,
     )
-'''
+"""
+)
 
 EQUATIONS_MODEL = '''
 def model(times):
@@ -119,11 +129,10 @@ ISOTHERMAL = """\
 # depends on temperature: kinetics.MassAction(kinetics.Arrhenius("kref", "Ea", reference=350.0)),
 # where the experiment says inputs={"T": 345.0}. With feeds: kinetics.Semibatch, kinetics.Cstr."""
 
-ARRHENIUS = """\
-# The temperature T of the table is an input. A constant is k at the temperature REFERENCE, amid
-# those of the table, and depends on T with the activation energy E (J/mol).
-# Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km"))
-REFERENCE = %s"""
+ARRHENIUS = """\ # The temperature T of the table is an input. A constant is k at the temperature
+    REFERENCE, within # those of the table, and depends on T with the activation energy E (J/mol). #
+    Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km")) REFERENCE =
+    %s"""
 
 
 class DraftStart(NamedTuple):
@@ -199,7 +208,7 @@ def draft(
         sentence = f"The model: {', '.join(reactions)}, by mass action{thermal}."
     else:
         fields, starts = _by_equations(book, begin, fastest)
-        sentence = "The equations only stand in for yours: write these into the function model()."
+        sentence = "The equations are placeholders: write yours into the function model()."
     read = _call("igpe.read_workbook", _reading(book, options), "    ")
     given = _call("experiments", _arguments(book, begin, fields["builder"]), "    ")
     fields |= {"begin": begin, "experiments": f"{read}.{given}"}

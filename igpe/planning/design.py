@@ -216,7 +216,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
 def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     """Why there is no plan: what the best one leaves open, in the first scenario that does."""
     open_ = next(one for one in each if len(one.lost))
-    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be told apart."
+    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be distinguished."
     kind = type(posed.criterion).__name__
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
@@ -246,7 +246,7 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
         parts.sort()
         moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
         lines.append(
-            f"Not estimable: a change of {' together with '.join(moves)} changes no measurement."
+            f"Not estimable: no measurement depends on a change of {' together with '.join(moves)}."
         )
     return lines
 
@@ -276,21 +276,21 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
 
 def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     kept = constraints(posed.full)
-    notes = [f"The plan takes no account of the model's constraints {kept}."] if kept else []
+    notes = [f"The plan ignores the model's constraints {kept}."] if kept else []
     models = [(n, d) for n, d in posed.noise.items() if isinstance(d, NoiseModel)]
     shares = [n for n, model in models if not model.deviation(np.zeros(1)).any()]
     sizes = {n: courses.loc[courses["name"] == n, "predicted"].abs() for n in shares}
     if traces := [n for n, size in sizes.items() if size.min() < TRACE * size.max()]:
         notes.append(
-            f"The errors of {traces} are a share of their values, however small, and some planned "
-            f"ones are below {TRACE:g} of the largest: the plan counts on exact traces. Say how "
-            "exact they are at best: igpe.Noise(absolute=..., relative=...)."
+            f"The errors of {traces} are purely relative, and some planned values are below "
+            f"{TRACE:g} of the largest, so the plan assumes very precise measurements of small "
+            "values. Give the smallest possible error: igpe.Noise(absolute=..., relative=...)."
         )
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
-        f"The error of '{n}' counts relative to {size:.4g}, a hundredth of its range, as its value "
-        f"{posed.values[n]:.4g} is nearer to 0. sizes={{{n!r}: ...}} sets something else."
+        f"The error of '{n}' is relative to {size:.4g}, a hundredth of its range, because its "
+        f"value {posed.values[n]:.4g} is closer to 0. sizes={{{n!r}: ...}} sets something else."
         for n, size in near.items()
         if n in posed.plan.shared
     ]
@@ -322,35 +322,36 @@ def design(
 ) -> Plan:
     """Choose the conditions and samples of the next experiments, so that errors become small.
 
-    problem      model and experiments done so far, whose information counts; or
-                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest),
-                 whose `experiment_inputs` are free within their bounds where free= says nothing,
-                 and whose outputs count as measured if all have values
-    parameters   where to linearise: a result, an estimate, or unknown -> value; of labelled models
-                 the nominal values by default
-    free         what may be chosen: state -> `Between` (its start value); input or operating
-                 parameter -> `Between` (constant), `Levels` or `Ramps`
-    conditions   what is fixed: state -> start value, input -> as in `Experiment(inputs=...)`
-    like         name of the experiment whose conditions, times and measured quantities hold where
-                 nothing else is said; by default the first
+    problem      model and previous experiments, whose information is included; or
+                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest), whose
+                 `experiment_inputs` are free within their bounds unless free= sets them, and whose
+                 outputs are treated as measured if all have values
+    parameters   point of linearisation: a result, an estimate, or unknown -> value; for labelled
+                 models the nominal values by default
+    free         free variables: state -> `Between` (its start value); input or operating parameter
+                 -> `Between` (constant), `Levels` or `Ramps`
+    conditions   fixed conditions: state -> start value, input -> as in `Experiment(inputs=...)`
+    like         name of the experiment that gives the default conditions, times and measured
+                 quantities; by default the first
     times        when samples may be taken (`Sampling`), or are taken (numbers)
     measure      names, or name -> standard deviation, `Noise` or
                  `EstimatedSigma`; by
                  default as in `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of
                  the unknowns
-    sizes        unknown -> what its error is relative to, in its unit; by default its value, but at
-                 least a hundredth of its range where that includes 0
-    experiments  how many are planned together
-    existing     whether the measurements of the problem's experiments count; priors always do
-    samples      a robust design: the mean Φ at the parameters and at so many drawn from their
-                 errors, or at those of a table with a column for each unknown
-    pool, starts  random experiments and local searches that the search begins with
+    sizes        unknown -> reference size of its error, in its unit; by default its value, but at
+                 least a hundredth of its range if the range includes 0
+    experiments  number of experiments planned together
+    existing     whether to include the measurements of the problem's experiments; priors are always
+                 included
+    samples      a robust design: the mean Φ at the parameters and at this number of draws from
+                 their errors, or at the rows of a table with a column for each unknown
+    pool, starts  random experiments, and local searches from the best of them
     seed         of both;  integrator: of the model with its sensitivities
     returns      the best plan so far if it is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, and if no plan determines the
-                 unknowns that the criterion looks at; EstimationFailed if no experiment could be
-                 integrated; Unsupported for time-varying unknowns or robust losses
+                 unknowns in the criterion; EstimationFailed if no experiment could be integrated;
+                 Unsupported for time-varying unknowns or robust losses
     """
     for field, count in (("experiments", experiments), ("pool", pool), ("starts", starts)):
         require(is_count(count) and count > 0, "igpe.design", field, count, "1 or more")
@@ -373,8 +374,8 @@ def design(
     best = search.run(posed.as_before())
     if best is None:
         raise EstimationFailed(
-            f"None of {pool} experiments within the bounds of free={{...}} could be integrated; "
-            "narrow the bounds to what is possible, and try one: igpe.simulate.",
+            f"None of {pool} experiments within the bounds of free={{...}} could be "
+            "integrated; narrow the bounds to feasible values, and try one: igpe.simulate.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():

@@ -126,8 +126,8 @@ def read_design(
     require_mapping("conditions", conditions, "conditions={'T': 350.0}", ProblemError)
     if twice := [n for n in free if n in conditions]:
         raise ProblemError(
-            f"{twice} are both in free= and in conditions=, so they are chosen and fixed at once. "
-            "Take them out of one of the two."
+            f"{twice} are in free= and in conditions=, but they cannot be both free and fixed. "
+            "Remove them from one of the two."
         )
     measured = isinstance(problem, Problem)
     full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
@@ -244,8 +244,9 @@ def _require_possible(problem: Problem, settings: Mapping[str, Any]) -> None:
         low, high = (-np.inf if lower is None else lower), (np.inf if upper is None else upper)
         if is_finite(*ends) and not low <= min(ends) <= max(ends) <= high:
             raise ProblemError(
-                f"'{name}' is planned between {ends[0]:g} and {ends[1]:g}, but the model's bounds "
-                f"are [{low:g}, {high:g}]. Plan inside of them, or change the bounds in the model."
+                f"'{name}' is planned between {ends[0]:g} and {ends[1]:g}, but the model's "
+                f"bounds are [{low:g}, {high:g}]. Choose a range inside these bounds, or "
+                "change the bounds in the model."
             )
 
 
@@ -283,7 +284,7 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     sizes = np.array([given.get(n, s) for n, s in zip(box.names, sizes, strict=True)], dtype=float)
     if zero := [n for n, s in zip(box.names, sizes, strict=True) if s == 0]:
         raise ProblemError(
-            f"{zero} are 0 and have no bounds, so no error is large or small beside them. Give "
+            f"{zero} are 0 and have no bounds, so their errors have no reference size. Give "
             f"bounds, or what their errors are relative to: sizes={{{zero[0]!r}: 1.0}}."
         )
     return sizes
@@ -301,8 +302,8 @@ def _conditions(
         )
     if unknown_names := [n for n in given if n not in {*i.states, *i.scalars, *i.series}]:
         raise ProblemError(
-            f"conditions names {unknown_names}, which are nothing of the model; it has the states "
-            f"{list(i.states)} and the inputs {sorted([*i.series, *i.scalars])}."
+            f"conditions names {unknown_names}, which the model does not have; it has the "
+            f"states {list(i.states)} and the inputs {sorted([*i.series, *i.scalars])}."
         )
     inputs = read_inputs({n: v for n, v in given.items() if n not in i.states})
     start = {n: v for n, v in given.items() if n in i.states}

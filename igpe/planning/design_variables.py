@@ -132,14 +132,14 @@ class Ramps(DesignVariable):
 
 @dataclass(frozen=True)
 class Sampling(Checked):
-    """When samples may be taken, and how many.
+    """Possible times of samples, and their number.
 
     candidates  times at which a sample may be taken; a time listed twice may be sampled twice
     at_most     samples in each experiment; None: at all candidates
     spacing     least time between two samples
-    quantities  so many of the measured quantities at most, the same ones in all planned
-                experiments; None: all
-    raises      ProblemError for times that are no finite numbers, or counts that are no counts
+    quantities  largest number of measured quantities, the same ones in all planned experiments;
+                None: all
+    raises      ProblemError for times that are not finite numbers, or invalid counts
     """
 
     candidates: Sequence[float] | FloatArray
@@ -168,12 +168,12 @@ class Sampling(Checked):
 
 @dataclass(frozen=True)
 class ProblemWithoutData:
-    """A model and conditions without any measurements: what the first design starts from.
+    """A model and conditions without any measurements, for a first design.
 
     model, parameters, local, priors  as for `Problem`
     measured    names of the quantities that can be measured
-    until       when an experiment ends at the latest;  start_time: when it starts
-    start, inputs  as for `Experiment`; what is chosen by the design may be left out
+    until       latest end of an experiment; start_time: its start
+    start, inputs  as for `Experiment`; variables that the design chooses may be omitted
     """
 
     model: Builder
@@ -189,7 +189,7 @@ class ProblemWithoutData:
     def problem(self, otherwise: Mapping[str, Any]) -> Problem:
         """Return a problem with one experiment, whose measurements are zeros.
 
-        otherwise  start values and inputs where nothing else is said
+        otherwise  default start values and inputs
         """
         states = build(self.model, [self.start_time, self.until]).states
         place = placeholder(
@@ -310,9 +310,9 @@ def noise_of(experiment: Experiment, name: str, variance: float) -> Deviation:
     if np.ptp(share) <= SAME * share.max():
         return Noise(relative=float(np.median(share)))
     raise ProblemError(
-        f"The standard deviations of '{name}' are neither all the same nor one share of the "
-        "values; say how exact it will be measured: "
-        f"measure={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
+        f"The standard deviations of '{name}' are neither constant nor proportional to the "
+        f"values; give the measurement error: measure={{'{name}': igpe.Noise(absolute=..., "
+        "relative=...)}."
     )
 
 
@@ -336,7 +336,7 @@ def read_noise(
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
-                f"measure names '{name}', which is nothing that varies with time in the model; it "
+                f"measure names '{name}', which is not a quantity over time of the model; it "
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):

@@ -38,16 +38,16 @@ INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may fi
 
 @dataclass(frozen=True, repr=False)
 class RivalPlan(LaboratoryPlan, Shown):
-    """Planned experiments that tell rival models apart.
+    """Planned experiments that distinguish rival models.
 
     experiments  what to do, as in `Plan`;  bounds: setting -> its bounds
-    power        right, rival (indices), delta_before (AICc of the rival less that of the right one,
-                 today), expected (rise of the rival's sum of squares by the planned experiments, in
-                 which it is fitted again), power (chance that it has no support afterwards: AICc
-                 worse by 10)
+    power        right, rival (indices), delta_before (current AICc of the rival minus that of the
+                 right one), expected (increase of the rival's sum of squares by the planned
+                 experiments after a new fit), power (probability that it has no support afterwards:
+                 AICc worse by 10)
     criterion    that was asked for
-    efficiency   of the chosen samples: at least so much of what the best choice would give, with
-                 the same settings; NaN where nothing is proven
+    efficiency   proved lower bound for the criterion of the chosen samples, as a share of the best
+                 choice with the same settings; NaN without a proof
     courses      rival, experiment, name, time, predicted, error (standard error of the prediction),
                  sigma (of a measurement) on a fine grid
     sigma_known, deviations, units, seed, notes  as in `Plan`
@@ -66,7 +66,7 @@ class RivalPlan(LaboratoryPlan, Shown):
     notes: tuple[str, ...] = ()
 
     def simulated(self, seed: int, right: str | None = None) -> pd.DataFrame:
-        """`table` filled with what would be measured if one of the rivals were right.
+        """`table` filled with simulated measurements if one of the rivals is right.
 
         right   its name; None: the first
         raises  ProblemError if there is no such rival
@@ -111,12 +111,12 @@ def discriminate(
     seed: int = 0,
     integrator: Integrator = Automatic(),
 ) -> RivalPlan:
-    """Choose the conditions and samples of experiments that tell rival models apart.
+    """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems    name -> problem, all of the same experiments; the first one's noise holds for all
+    problems    name -> problem, all of the same experiments; the noise of the first is used for all
     parameters  name -> a result, an estimate, or unknown -> value, of each of the problems
-    deltas      name -> its AICc today less the least; {}: all are alike. `BoxHill` weighs by
-                exp(-delta/2), and the power counts from there
+    deltas      name -> its current AICc minus the smallest; {}: all are equal. `BoxHill` weights by
+                exp(-delta/2), and the power starts from these values
     criterion   `igpe.planning.BoxHill()`, `BuzziFerraris()` or `HunterReiner()`
     free, conditions, times, measure, experiments, existing, like, pool, starts, seed, integrator
                 as for `igpe.design`
@@ -146,7 +146,7 @@ def discriminate(
     if best is None:
         raise EstimationFailed(
             f"None of {pool} experiments within the bounds of free={{...}} could be integrated "
-            "with all rivals; narrow the bounds to what is possible.",
+            "with all rivals; narrow the bounds to feasible values.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():

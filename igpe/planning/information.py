@@ -103,7 +103,7 @@ class AOptimal(_OfInterest):
 
 @dataclass(frozen=True)
 class EOptimal(_OfInterest):
-    """Shortest longest axis of the ellipsoid of relative unknowns: Φ = -log λmax(C)."""
+    """Minimal longest axis of the ellipsoid of relative unknowns: Φ = -log λmax(C)."""
 
     meaning = "relative error of the worst combination, λmax(C)^(1/2)"
     concave = True
@@ -113,16 +113,16 @@ class EOptimal(_OfInterest):
         return np.asarray(-np.log(np.linalg.eigvalsh(covariance)[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:
-        """See `Criterion`; of a repeated eigenvalue one supergradient."""
+        """See `Criterion`; for a repeated eigenvalue, one of the supergradients."""
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(-np.outer(vectors[:, -1], vectors[:, -1]) / values[-1])
 
 
 @dataclass(frozen=True)
 class ModifiedE(_OfInterest):
-    """Roundest ellipsoid of relative unknowns: Φ = -log(λmax/λmin), whatever its size.
+    """Roundest ellipsoid of relative unknowns, regardless of its size: Φ = -log(λmax/λmin).
 
-    Not concave: nothing can be said of how good the best possible sampling would be.
+    This criterion is not concave, so there is no bound for the best possible sampling.
     """
 
     meaning = "longest by shortest axis, (λmax/λmin)^(1/2)"

@@ -199,18 +199,18 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     bounds       setting -> its bounds
     errors       indexed by unknown: value, unit, before, after (standard errors), ratio
     covariance   (n, n) after the planned experiments, of the unknowns in `errors`
-    covariance_before  (n, n); infinite in rows of what is not determined
-    criterion    that was asked for;  before, after: exp(-Φ/2), a relative error (`criteria.py`)
-    efficiency   of the chosen samples: at least so much of what the best choice would tell, with
-                 the same settings; 1 where nothing was to be chosen, NaN where nothing is proven
+    covariance_before  (n, n); infinite in rows of undetermined unknowns
+    criterion    the requested criterion; before, after: exp(-Φ/2), a relative error (`criteria.py`)
+    efficiency   proved lower bound for the information of the chosen samples, as a share of the
+                 best choice with the same settings; 1 if there was no choice, NaN without a proof
     courses      experiment, name, time, predicted, sigma on a fine grid
     sigma_known  whether standard deviations were given; if they come from residuals, planned
-                 experiments carry none, like those of the problem
+                 experiments have none, like those of the problem
     starts       exp(-Φ/2) of the local searches, best first
     seed         of the random experiments;  notes: sentences worth reading
     units        of inputs, measured quantities and "time", as far as they are known
-    deviations   measured quantity -> its error model, where standard deviations follow the model or
-                 are estimated; the planned experiments carry it
+    deviations   measured quantity -> its error model, if standard deviations depend on the model or
+                 are estimated; the planned experiments use it
     """
 
     experiments: tuple[PlannedExperiment, ...]
@@ -231,7 +231,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def simulated(self, seed: int) -> pd.DataFrame:
-        """`table` filled with what would be measured if model and parameters were right."""
+        """`table` filled with simulated measurements, for correct model and parameters."""
         return self._simulated(self.courses, seed)
 
     @property
@@ -243,7 +243,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
             f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
-            return f"{said} Nothing is proven of the choice of samples."
+            return f"{said} The choice of samples has no proved bound."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
             f"{said} With these settings no other allowed choice of samples is better"
@@ -251,11 +251,11 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
         )
 
     def plot(self, axes: Any = None) -> Plot:
-        """Inputs, predicted courses with the samples, errors before and after."""
+        """Inputs, predicted trajectories with the samples, errors before and after."""
         return plot_plan(self.experiments, self.courses, self.errors, axes, units=self.units)
 
     def entries(self) -> dict[str, Any]:
-        """The fields; inputs that are functions of time by their name."""
+        """The fields; inputs that are functions of time are stored by name."""
         return super().entries() | {
             "criterion": type(self.criterion).__name__,
             "of": self.criterion.of,
@@ -273,14 +273,14 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
         """The plan that `to_json` wrote, from its text or from the path of its file.
 
         functions  input -> its function of time, of which only the name is stored
-        raises     DataError if there is no such file, it holds no plan of this form, or a
+        raises     DataError if there is no such file, it contains no plan of this format, or a
                    function is missing
         """
         return cls.from_dict({**cls.form().read(source), "functions": functions})
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
-        """Undo `entries`; `functions` beside them are those that stored names stand for."""
+        """Reverse `entries`; `functions` gives the functions of the stored names."""
         if stored["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "

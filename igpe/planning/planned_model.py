@@ -377,8 +377,8 @@ def _sources(
     }
     if unknown := [n for n, source in starts.items() if source not in problem.unknowns.names]:
         raise ProblemError(
-            f"The start values {unknown} of the planned experiment are unknown, and nothing is "
-            "known to plan with; give numbers in conditions={...}, or let them be free."
+            f"The start values {unknown} of the planned experiment are unknown; give numbers "
+            "in conditions={...}, or make them free."
         )
     return {n: problem.unknown_of(n, template) for n in problem.parameters} | starts
 
@@ -396,12 +396,12 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
         if name in problem.parameters:
             raise ProblemError(
                 f"'{name}' is free in the planned experiment, but it is a parameter to be "
-                "estimated; take one away."
+                "estimated; remove one of the two."
             )
         if name not in names:
             raise ProblemError(
-                f"free names '{name}', which is nothing of the model. Start values are chosen by "
-                f"the name of their state, {list(instance.states)}; inputs and operating "
+                f"free names '{name}', which the model does not have. Start values are chosen "
+                f"by the name of their state, {list(instance.states)}; inputs and operating "
                 f"parameters are {sorted([*instance.series, *instance.scalars])}."
             )
         if name not in instance.series and not isinstance(variable, Between):

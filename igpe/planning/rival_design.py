@@ -65,7 +65,7 @@ class Discriminating:
 
 @dataclass(frozen=True)
 class HunterReiner(Discriminating):
-    """Sum of squared differences of the predictions, as if parameters were known."""
+    """Sum of squared differences of the predictions, with parameters treated as known."""
 
     meaning = "squared differences of the predictions"
 
@@ -76,9 +76,9 @@ class HunterReiner(Discriminating):
 
 @dataclass(frozen=True)
 class BuzziFerraris(Discriminating):
-    """Squared differences by their variance: errors and uncertain predictions of both models."""
+    """Squared differences divided by their variance: errors and uncertain predictions."""
 
-    meaning = "squared differences, by the errors of both predictions"
+    meaning = "squared differences, divided by the variances of both predictions"
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""
@@ -87,9 +87,11 @@ class BuzziFerraris(Discriminating):
 
 @dataclass(frozen=True)
 class BoxHill(Discriminating):
-    """Expected rise of the wrong model's sum of squares, weighed by the models' probabilities."""
+    """Expected increase of the wrong model's sum of squares, weighted by probabilities."""
 
-    meaning = "rise of the wrong model's sum of squares, by the models' probabilities"
+    meaning = (
+        "increase of the wrong model's sum of squares, weighted by the probabilities of the models"
+    )
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""

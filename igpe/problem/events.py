@@ -23,18 +23,19 @@ class Event(Suggesting):
               rule (m, t) of parameters: lambda m, t: m.first + 24
     when      in its place, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >= m.full.
               The event happens whenever the comparison becomes true
-    add       state -> what is added to it: a number, the name of a parameter, or a rule (m, t)
+    add       state -> increment: a number, the name of a parameter, or a rule (m, t)
     set       state -> its new value: the same
-    delay     how long after `at`, or after the comparison became true, the states jump: the same,
-              without states
-    priority  of several events at one time those of higher priority jump first, of equal ones
-              those that are listed first; a later one sees what the earlier ones did
-    measured  "before" or "after": which states a measurement sees at the very time of the event
+    delay     time between `at`, or the moment when the comparison became true, and the jump: the
+              same, without states
+    priority  of several events at one time, those with higher priority happen first, and equal ones
+              in the order of the list; a later event uses the states after the earlier ones
+    measured  "before" or "after": which states a measurement at the time of the event refers to
     at_start  whether the event also happens at the start where `when` is true there
-    before    whether it also happens while the model comes to rest before a steady start; then
-              at_start is about the start of that, and at the start of the experiment it happens
-              only if `when` becomes true there, by inputs or events that change it
-    raises    DataError unless there is one of `at` and `when`, and something that jumps
+    before    whether it also happens while the model approaches the steady state before a steady
+              start; at_start then refers to the start of this approach, and at the start of the
+              experiment the event happens only if inputs or other events make `when` true there
+    raises    DataError unless exactly one of `at` and `when` is given, and at least one state
+              changes
 
     All states of one event jump together, from values before it.
     """
@@ -118,7 +119,7 @@ def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
         if is_finite(event.at) and float(event.at) < start_time:  # type: ignore[arg-type]
             raise DataError(
                 f"Event {number} is at t = {event.at:g}, before the experiment starts at "
-                f"{start_time:g}. Put its effect into the start values, or pass an earlier "
+                f"{start_time:g}. Include its effect in the start values, or pass an earlier "
                 "start_time=..."
             )
     return found

@@ -81,7 +81,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if begin is None:
         if last - first < first > 0:
             raise DataError(
-                f"The measurements run from {first:g} to {last:g}; igpe cannot tell when the "
+                f"The measurements run from {first:g} to {last:g}; igpe does not know when the "
                 f"experiment started. Pass start_time=0.0, or start_time={first:g}."
             )
         begin = min(first, 0.0)
@@ -201,7 +201,7 @@ class Measurements:
 
 
 class Experiment(Suggesting):
-    """Measurements of one run, and the conditions it was run under.
+    """Measurements of one run, and the conditions of this run.
 
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
                 path of a CSV, Excel or Parquet file with such a table; None where only spectra were
@@ -211,33 +211,33 @@ class Experiment(Suggesting):
                 states left out start where the model says (a fixed value or an equation). The name
                 of an indexed variable stands for all members, with a number or a profile over
                 their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
-    start_time  when the states have their start values; by default 0 if the first measurement
-                comes later and not later than the experiment is long, else the first time
-    inputs      columns of `data` by the names of inputs: ["T"]; or name -> such a column, number,
+    start_time  time of the start values; by default 0 if the first measurement is later, but by no
+                more than the length of the experiment, else the first time
+    inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
                 `time`. A column that is an input is not measured. A `NormalPrior` is a constant
                 input known with this error: a parameter that each experiment has for itself
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
-    steady      the experiment starts where its model comes to rest from `start`: True, under the
-                inputs that it starts with, or input -> number for those that differ until then:
-                {"feed": 0.0}. Of its events only those with before=True happen before
+    steady      start at the steady state that the model reaches from `start`: True, with the inputs
+                at the start, or input -> number for inputs with other values until then: {"feed":
+                0.0}. Of the events, only those with before=True happen before the start
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds them.
                 Relative ones follow the model's predictions, never measurements;
-                `EstimatedSigma(name)` is what the model computes and is estimated with the rest;
-                with `igpe.losses.LogNormal(deviation)` logarithms are compared; with
-                `igpe.losses.Censored(deviation, below=limit)` values may be below a limit.
-                None if unknown: of several quantities each counts by the size of its residuals in
-                all experiments (maximum likelihood); "equal" if unknown but the same for all
+                `EstimatedSigma(name)` is computed by the model and estimated with the other
+                unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
+                `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
+                unknown: several quantities are weighted by the sizes of their residuals in all
+                experiments (maximum likelihood); "equal" if unknown but the same for all
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, where they
-                differ: {"t / h": "time", "c(A)": "A"}; all else goes by the names of the model
+                differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
-    spectra     `Spectra` that were measured too, at these or other times
-    raises      DataError, naming the columns and rows it is about
+    spectra     additional `Spectra`, at these or other times
+    raises      DataError that names the columns and rows
     """
 
     def __init__(
@@ -318,7 +318,8 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """The same run with other measurements.
 
-        one_of_several  the table has a column `experiment`, and this one's rows count
+        one_of_several  the table has a column `experiment`; only the rows of this experiment are
+                        used
         sigma           their standard deviations, as for `Experiment`; None: as before
         """
         columns = self._conditions["columns"]
@@ -338,7 +339,7 @@ class Experiment(Suggesting):
         return Experiment(table, **{**self._conditions, **unused, **held})
 
     def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
-        """The same run with standard deviations (n,) that are numbers, in measurements' order.
+        """The same run with numeric standard deviations (n,), in the order of the measurements.
 
         relative  whether only their ratios are known
         """
@@ -350,13 +351,13 @@ class Experiment(Suggesting):
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) standard deviations where the model predicts (n,), in measurements' order."""
+        """(n,) standard deviations at predictions (n,), in the order of the measurements."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
 
     def sigma_slope_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) derivatives of `sigma_at` by what the model predicts."""
+        """(n,) derivatives of `sigma_at` with respect to the predictions."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviation_slopes(models, m.column, m.value, predicted)
@@ -537,8 +538,8 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     require_mapping("steady", given, "steady={'feed': 0.0}", DataError)
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
-            f"steady holds {lost}; expected finite numbers for inputs: steady={{'feed': 0.0}}, or "
-            "True where they are those of the experiment's start."
+            f"steady contains {lost}; expected finite numbers for inputs: steady={{'feed': "
+            "0.0}, or True where they are those of the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}
 
@@ -565,8 +566,8 @@ def _measured(
         return times, chosen, measurements
     if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
         raise DataError(
-            f"The measurements {chosen} have no standard deviations that are numbers, so they "
-            "cannot be weighed against the spectra. Give them: igpe.Experiment(..., sigma=...)."
+            f"The measurements {chosen} have no numeric standard deviations, so igpe cannot "
+            "weight them against the spectra. Give them: igpe.Experiment(..., sigma=...)."
         )
     measurements = with_spectral_times(measurements, spectra)
     return measurements.times, chosen, measurements

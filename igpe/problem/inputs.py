@@ -68,9 +68,9 @@ def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     times   (n,) increasing;  values: (n,) from each time on
     raises  DataError if the points are not finite or the times do not increase
 
-    Before the first time it has the first value. After a jump, and at the start of the
-    experiment, the model sees the new value; what is measured at the very time of a jump is
-    compared with the model just before it (the limit from the left).
+    Before the first time it has the first value. After a jump, and at the start of the experiment,
+    the model uses the new value. A measurement at the time of a jump is compared with the model
+    just before the jump (the limit from the left).
     """
     return _table(times, values, hold=True)
 
@@ -124,8 +124,8 @@ def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
         raise DataError(
             f"The Series of input '{name}' runs from time {first:g} to {end:g}, the experiment "
             f"from {begin:g} to {last:g}. The index of the Series must hold the times, in the "
-            "unit of the model's time. If these times are meant, use igpe.linear_input(times, "
-            "values)."
+            "unit of the model's time. If these times are correct, use "
+            "igpe.linear_input(times, values)."
         )
 
 
@@ -192,8 +192,8 @@ def _over_time(
         are_times = series.index.equals(pd.Index(times))
     if is_numbered and not are_times:
         raise DataError(
-            f"The Series of input '{name}' is numbered 0, 1, 2, ..., so igpe cannot tell its "
-            f"times. Give them as its index: table.set_index('time')['{name}'], or use "
+            f"The index of the Series of input '{name}' is 0, 1, 2, ..., so its times are "
+            f"unknown. Give them as its index: table.set_index('time')['{name}'], or use "
             "igpe.linear_input(times, values)."
         )
     return series

@@ -33,10 +33,10 @@ ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 
 
 class Loss:
-    """What residuals, divided by their standard deviations, add to the objective.
+    """Contribution of residuals, divided by their standard deviations, to the objective.
 
-    A residual counts as its square up to a limit and linearly beyond (igpe/numerics/least_squares/
-    base.py). A loss is one class: these attributes, and the limits.
+    A residual contributes its square up to a limit, and grows linearly beyond
+    (igpe/numerics/least_squares/ base.py). A loss is one class: these attributes, and the limits.
 
     is_squares   whether there is no limit, so that the objective is a sum of squares
     is_absolute  whether the objective is the sum of absolute residuals, the limits being small ones
@@ -93,9 +93,9 @@ class L1(Loss):
 class Huber(Checked, Loss):
     """Squares up to `delta` standard deviations, linear beyond.
 
-    Without standard deviations each quantity has one of its own, the median of its residuals / 0.67
-    (Huber & Ronchetti, Robust Statistics (2009), section 7.8), taken anew until it stands still.
-    With `sigma="equal"` delta is in the measurements' unit.
+    Without standard deviations, each quantity gets its own: the median of its residuals / 0.67
+    (Huber & Ronchetti, Robust Statistics (2009), section 7.8), recomputed until it converges. With
+    `sigma="equal"` delta is in the measurements' unit.
 
     raises ProblemError unless delta is a positive number
     """
@@ -123,7 +123,7 @@ class Bend(NamedTuple):
 class NormalPrior(Checked):
     """Prior knowledge of a parameter: a mean and a standard deviation.
 
-    lower, upper  where the density is cut off, which changes its constant alone
+    lower, upper  truncation limits of the density, which change only its constant
     raises ProblemError unless mean and deviation are finite and the deviation is positive
     """
 
@@ -176,7 +176,7 @@ class PiecewiseConstant:
             )
 
     def begins(self, first: float, last: float) -> tuple[float, ...]:
-        """When each piece begins that an experiment from `first` to `last` sees."""
+        """Start times of the pieces that an experiment from `first` to `last` uses."""
         rounding = ROUNDING * (last - first)
         return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))
 
@@ -255,13 +255,14 @@ SCALES = {"lin": 0.0, "log": 1.0, "log10": float(np.log(10.0))}
 
 @dataclass(frozen=True)
 class Prior(Checked):
-    """Prior knowledge of a parameter, by another law than the normal one.
+    """Prior knowledge of a parameter with a distribution that is not normal.
 
     law         "normal", "laplace", "log-normal", "log-laplace" (of natural logarithms), "cauchy",
                 "chisquare", "exponential", "gamma" (shape, scale), "log-uniform", "rayleigh"
     parameters  of the law, in the order of PEtab 2
-    scale       "log" or "log10": the law is one of the parameter's logarithm; its density too
-    lower, upper  where the density is cut off, which changes its constant alone
+    scale       "log" or "log10": the distribution and its density are those of the parameter's
+                logarithm
+    lower, upper  truncation limits of the density, which change only its constant
     raises      ProblemError for another law, or numbers that it does not have
     """
 

@@ -231,8 +231,9 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
             )
         if len(holding) != 1:
             raise ModelError(
-                f"The ContinuousSets {[s.name for s in sets]} are all discretised, so igpe cannot "
-                "see which is the time. Leave the time as it is: apply_to(m, wrt=m.x, ...)."
+                f"The ContinuousSets {[s.name for s in sets]} are all discretised, so igpe "
+                "cannot recognise the time. Do not discretise the time: apply_to(m, wrt=m.x, "
+                "...)."
             )
         candidates = holding
     return candidates[0]
@@ -244,8 +245,9 @@ def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[floa
     for derivative in derivatives:
         if len(derivative.get_continuousset_list()) > 1:
             raise ModelError(
-                f"'{derivative.name}' is a higher or mixed derivative. Make the first derivative "
-                "a state of its own: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx == m.v."
+                f"'{derivative.name}' is a higher or mixed derivative. Make the first "
+                "derivative a separate state: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx "
+                "== m.v."
             )
         state = derivative.get_state_var()
         for index, data in derivative.items():
@@ -293,7 +295,7 @@ def _changing(
         if len({data.value for data in later}) > 1:
             raise ModelError(
                 f"'{name}' is fixed at values that change with time, and the equations use its "
-                "derivative. Skip its balance there, or write an equation for it."
+                "derivative. Skip its balance at these points, or write an equation for it."
             )
         for data in series.values():
             data.fix(0.0)

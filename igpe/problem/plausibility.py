@@ -59,8 +59,8 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     if time.get_changed() and not is_labelled(problem.model):
         warnings[""] = (
             f"The builder discretises the time '{time.name}'. igpe integrates the differential "
-            "equations; only igpe.Collocation keeps this discretisation. Remove "
-            "TransformationFactory('dae....') from the builder, unless you want it."
+            "equations; only igpe.Collocation uses this discretisation. Remove "
+            "TransformationFactory('dae....') from the builder if you do not need it."
         )
     for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
         warnings = unit_warnings(instance) | warnings

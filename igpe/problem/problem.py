@@ -47,7 +47,8 @@ class Problem(Suggesting):
     """An estimation problem: model, unknowns with bounds, and measurements.
 
     model         the user's builder: `model(times)` or `model(times, experiment)` returns an
-                  ordinary pyomo.dae model; it is called afresh for every use and never changed
+                  ordinary pyomo.dae model; igpe calls it for every use and never changes the
+                  returned model
     parameters    names of the model's scalar Vars (or mutable Params) to estimate; a mapping gives
                   bounds that override the model's: {"k1": (0, 10)}; an indexed Var's name stands
                   for all its members
@@ -56,18 +57,18 @@ class Problem(Suggesting):
     priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
-    logarithmic   parameters that may lie anywhere between positive bounds decades apart: starts are
-                  spread evenly over logarithms, and Gauss-Newton (shooting) steps in them
+    logarithmic   parameters whose positive bounds span decades: starts are distributed evenly in
+                  the logarithm, and Gauss-Newton (shooting) takes steps in the logarithm
     space         further ContinuousSet, by its name -> its grid: a number of intervals, or
                   `igpe.integrators.FiniteDifference(50, scheme="central")`. States are then the
                   members `c[0.5]`, and columns are named so
-    raises        ModelError, DataError, ProblemError: what was found, what was wanted, what to do
+    raises        ModelError, DataError, ProblemError with the cause and the remedy
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
-    `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value that a time-varying one has from that time to
-    its next break, which is each experiment's own.
-    Extra constraints of the model (without time, or inequalities over time) belong to the problem:
-    Collocation and MultipleShooting keep them, other methods refuse them.
+    `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
+    its next break; each experiment has its own values. Extra constraints of the model (without
+    time, or inequalities over time) belong to the problem: Collocation and MultipleShooting satisfy
+    them, other methods refuse them.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class Problem(Suggesting):
         return {n: p for n, p in self.priors.items() if isinstance(p, Prior) and n in names}
 
     def fixing(self, values: Mapping[str, float]) -> "Problem":
-        """Return the problem with some unknowns held at given values.
+        """Return the problem with some unknowns fixed at given values.
 
         raises ProblemError for names that are not unknowns, and values that are not finite
         """
@@ -255,14 +256,14 @@ class Problem(Suggesting):
                 f"{list(self.unknowns.names)}."
             )
         if lost := {n: v for n, v in values.items() if not is_finite(v)}:
-            raise ProblemError(f"Unknowns cannot be held at {lost}. Give finite numbers.")
+            raise ProblemError(f"Unknowns cannot be fixed at {lost}. Give finite numbers.")
         smaller = self._copied()
         held = {n: float(v) for n, v in values.items()}
         smaller.fixed = MappingProxyType({**self.fixed, **held})
         return smaller
 
     def weighted(self, sigma: Sequence[FloatArray], *, relative: bool = False) -> "Problem":
-        """Return the problem with standard deviations held at numbers.
+        """Return the problem with fixed standard deviations.
 
         sigma     for each experiment (n,), in the order and unit of its `measurements.value`
         relative  whether only their ratios are known
@@ -301,7 +302,7 @@ class Problem(Suggesting):
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
     def of_experiments(self, names: Sequence[str]) -> "Problem":
-        """Return the problem with some of its experiments, which have no unknowns of their own.
+        """Return the problem with some of its experiments, which must have no local unknowns.
 
         raises  ProblemError if there is none of these names
         """
@@ -316,7 +317,7 @@ class Problem(Suggesting):
     def on_finer_grid(self) -> "Problem":
         """Return the problem with twice as many intervals in space.
 
-        raises  ProblemError if it has no grid of its own
+        raises  ProblemError if the problem has no space=
         """
         space = {name: grid.refined() for name, grid in self._given["space"].items()}
         if not space:
@@ -342,7 +343,7 @@ class Problem(Suggesting):
         return copy
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
-        """The unknown that a model parameter is in one experiment."""
+        """The unknown of a model parameter in one experiment."""
         return self._own(parameter, experiment) if parameter in self.local else parameter
 
     def start_unknown(self, state: str, experiment: Experiment) -> str:
@@ -350,9 +351,9 @@ class Problem(Suggesting):
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
-        """The unknowns that a time-varying one is in one experiment -> when each begins.
+        """Unknowns of a time-varying parameter in one experiment -> the time at which each begins.
 
-        A break that is a measured time but for rounding is that time.
+        A break that equals a measured time up to rounding is set to this time.
         """
         first, times = experiment.start_time, experiment.times
         nearest_starts = {}
@@ -371,9 +372,9 @@ class Problem(Suggesting):
         }
 
     def unit(self, name: str) -> str:
-        """Unit of an unknown, a state or a measured quantity, as the model has it; may be empty.
+        """Unit of an unknown, a state or a measured quantity in the model; may be empty.
 
-        That of "time" is what the data say where the model has none.
+        The unit of "time" comes from the data if the model has none.
         """
         if name == "time":
             given = (e.units.get("time", "") for e in self.experiments)

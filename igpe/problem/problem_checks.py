@@ -100,13 +100,15 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
         if lacking := [e.name for e in experiments if name not in e.uncertain_inputs]:
             raise DataError(
                 f"The input '{name}' is known with an error in some experiments, but not in "
-                f"{listed(lacking)}. Give it in all: inputs={{'{name}': igpe.losses.NormalPrior("
-                "mean, deviation)}; where it is exact, a small deviation."
+                f"{listed(lacking)}. Give the error in all experiments: inputs={{'{name}': "
+                "igpe.losses.NormalPrior(mean, deviation)}; where it is exact, a small "
+                "deviation."
             )
         if before := [e.name for e in experiments if name in (e.steady or {})]:
             raise DataError(
                 f"The input '{name}' is known with an error, and has another value before the "
-                f"steady start of {listed(before)}. igpe supports one of both: give it as a number."
+                f"steady start of {listed(before)}. igpe does not support both: give it as a "
+                "number."
             )
     return names
 
@@ -123,9 +125,10 @@ def check_uncertain(
             )
         if any(name not in i.scalars for i in instances):
             raise ProblemError(
-                f"'{name}' is an input known with an error, but the model has no scalar of that "
-                f"name. An input that changes with time is exact; else write m.{name} = "
-                "pyo.Param(mutable=True, initialize=1.0), without the time as its index."
+                f"'{name}' is an input known with an error, but the model has no scalar of "
+                "that name. Inputs that change with time must be exact. For a constant input "
+                f"write m.{name} = pyo.Param(mutable=True, initialize=1.0), without the time "
+                "as its index."
             )
 
 
@@ -193,9 +196,9 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         if name in models:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(
-                    f"The error of '{name}' is proportional to its value in '{given}', whose zero "
-                    "differs from that of the model's unit. Give the data in the model's unit, "
-                    "or sigma as a number."
+                    f"The error of '{name}' is proportional to its value in '{given}', a unit "
+                    "with another zero than the model's unit. Give the data in the model's "
+                    "unit, or sigma as a number."
                 )
             models[name] = models[name].scaled(factor)
         measurements = _converted(measurements, name, factor, offset)
@@ -210,8 +213,8 @@ def _converted(measurements: Measurements, name: str, factor: float, offset: flo
         return converted(measurements, name, factor, offset)
     if offset != 0:
         raise DataError(
-            f"The errors of '{name}' are log-normal, but the zero of its unit is not that of the "
-            "model's; give the data in the model's unit."
+            f"The errors of '{name}' are log-normal, but its unit has another zero than the "
+            "model's unit; give the data in the model's unit."
         )
     return converted(measurements, logarithm, 1.0, float(np.log(factor)))
 
@@ -331,7 +334,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
-        everywhere = " All experiments' models need all parameters; declare it there too."
+        everywhere = " The models of all experiments need all parameters; declare it there too."
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
             f"{closest(name, instance.scalars)} Parameters must be Var or mutable Param, without "
@@ -346,9 +349,9 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
         )
     if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
         raise ProblemError(
-            f"{place}parameter '{name}' is fixed at {value(component)} in the model, and named in "
-            f"parameters=. Leave it out of parameters to keep it fixed, or remove the line that "
-            f"fixes it (m.{name}.fix(...)) to estimate it."
+            f"{place}parameter '{name}' is fixed at {value(component)} in the model, but "
+            "parameters= contains it. Leave it out of parameters to keep it fixed, or remove "
+            f"the line that fixes it (m.{name}.fix(...)) to estimate it."
         )
     if instance is not next(i for i in problem.instances if name in i.scalars):
         return  # its units were compared with all others' when the first was looked at
@@ -378,7 +381,7 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         if column in experiment.units:
             raise DataError(
                 f"units are given for '{column}', whose standard deviation is estimated in the "
-                "model's unit. Convert the measurements and leave the unit out."
+                "model's unit. Convert the measurements and omit the unit."
             )
 
 

@@ -88,19 +88,19 @@ ORDERS = {"backward": 1, "central": 2, "forward": 1}
 
 @dataclass(frozen=True)
 class FiniteDifference:
-    """A grid in space: derivatives become differences between its points (method of lines).
+    """A grid in space: finite differences between its points replace derivatives (method of lines).
 
-    intervals  between the points, of equal length; points that the model's ContinuousSet has
-               already stay, and the intervals between them are divided in proportion
+    intervals  between the points, of equal length; points that the model's ContinuousSet already
+               has are kept, and the intervals between them are divided in proportion
     scheme     of first derivatives. "backward": upwind where the flow is towards larger x, first
                order, robust, but it smears fronts as a dispersion of half a width times the speed
                does; "backward2": the same by three points, second order, may overshoot at fronts;
                "forward" and "forward2": upwind where the flow is towards smaller x; "central":
                second order, for diffusion. Second derivatives are central, second order
-    raises     ProblemError for less than two intervals, or another scheme
+    raises     ProblemError for fewer than two intervals, or an unknown scheme
 
-    A boundary condition that holds a first derivative where the scheme has no formula takes the
-    difference to the one neighbour that is there.
+    For a first derivative in a boundary condition where the scheme has no formula, the difference
+    to the only neighbour is used.
     """
 
     intervals: int
@@ -177,8 +177,8 @@ class OnGrid:
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space names '{name}', which the builder discretises already. Leave it out of "
-                    "space, or remove the TransformationFactory('dae....') that does it."
+                    f"space names '{name}', which the builder discretises already. Leave it "
+                    "out of space, or remove its TransformationFactory('dae....')."
                 )
             grid.apply(model, sets[name])
         return model

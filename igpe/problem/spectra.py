@@ -39,9 +39,9 @@ class Spectra(Suggesting):
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
-    nonnegative  whether unknown spectra must not be negative. It decides between sets of rate
-                 constants of which one asks for negative spectra. Where spectra are zero at many
-                 wavelengths it biases rate constants; the result says how far they moved
+    nonnegative  whether unknown spectra must not be negative. This excludes sets of rate constants
+                 that need negative spectra. If spectra are zero at many wavelengths, it biases rate
+                 constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
     unwanted     contributions of no species: "constant" for one that does not change, such as a
@@ -49,7 +49,7 @@ class Spectra(Suggesting):
                  profiles are unknown (a number excludes `nonnegative`)
     shared       whether the species have the same spectra as in the problem's other experiments
                  whose spectra are `shared`, which then have the same wavelengths
-    raises       DataError: what was found, what is wanted
+    raises       DataError with the cause and the remedy
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class Spectra(Suggesting):
         few, most = self.contributions, min(self.values.shape)
         if most < few + FEWEST:
             raise DataError(
-                f"The noise level of {self.values.shape[0]} spectra at {self.values.shape[1]} "
-                f"wavelengths cannot be told beside {few} contributions: more than {few + 2} of "
-                "both are needed. Give it: igpe.Spectra(frame, sigma=...)."
+                f"igpe cannot estimate the noise level of {self.values.shape[0]} spectra at "
+                f"{self.values.shape[1]} wavelengths with {few} contributions: more than "
+                f"{few + 2} of both are needed. Give it: igpe.Spectra(frame, sigma=...)."
             )
         level = noise_level(self._singular, self.values.shape, few)
         return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))
@@ -151,7 +151,7 @@ class Spectra(Suggesting):
         return self._changed(times=factor * self.times + offset)
 
     def compressed(self) -> "Spectra":
-        """The same in the subspace of the leading singular vectors, for searches.
+        """The same spectra in the subspace of the leading singular vectors, for searches.
 
         There each contribution has one more direction, in place of a hundred wavelengths.
         """
@@ -194,8 +194,8 @@ class Spectra(Suggesting):
         """The spectra at some of their wavelengths.
 
         ranges  pairs of wavelengths, the ends included; none: all wavelengths
-        count   how many of them: those that say most about the contributions, by their leverage in
-                the space of the leading singular vectors; None: all
+        count   number of wavelengths: the most informative about the contributions, by their
+                leverage in the space of the leading singular vectors; None: all
         raises  DataError if too few are left
         """
         w = self.wavelengths
@@ -218,7 +218,7 @@ class Spectra(Suggesting):
         return self._at(kept)
 
     def baseline(self, *ranges: tuple[float, float], order: int = 0) -> "Spectra":
-        """The spectra less a polynomial baseline, fitted to each where nothing absorbs.
+        """The spectra minus a polynomial baseline, fitted to each spectrum where nothing absorbs.
 
         ranges  pairs of wavelengths where nothing absorbs
         order   of the polynomial: 0 is an offset
@@ -243,8 +243,8 @@ class Spectra(Suggesting):
         """The spectra without offset and scale that light scattering gives each of them.
 
         "snv" divides each spectrum less its mean by its standard deviation; "msc" fits offset and
-        scale to the mean spectrum and takes them out. Both also take out changes of the total
-        absorbance by the reaction: use them only where these are small. Spectra may then be
+        scale to the mean spectrum and takes them out. Both also remove changes of the total
+        absorbance by the reaction: use them only if these changes are small. Spectra may then be
         negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
@@ -267,8 +267,8 @@ class Spectra(Suggesting):
         order       of the polynomials, below `window`
         derivative  0 for smoothing; derivatives may be negative, so `nonnegative` is off
 
-        Afterwards errors at neighbouring wavelengths are correlated, of which standard errors take
-        account by the scatter of the residuals (`Result.spectra`).
+        Errors at neighbouring wavelengths are then correlated; standard errors include this through
+        the scatter of the residuals (`Result.spectra`).
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
 
@@ -299,7 +299,7 @@ class Spectra(Suggesting):
         )
 
     def rank(self) -> "Rank":
-        """How many absorbing contributions the spectra hold, by singular values and the noise."""
+        """Number of absorbing contributions in the spectra, from singular values and the noise."""
         sigma = self.sigma
         weighted = self.values if sigma is None else self.values / sigma
         left, size, right = np.linalg.svd(weighted, full_matrices=False)
@@ -308,8 +308,9 @@ class Spectra(Suggesting):
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
         """Singular values of the first spectra up to each time, and of the last from there on.
 
-        A value that rises above the noise forward in time says when a contribution appears, one
-        that falls backward when it vanishes (Maeder, Anal. Chem. 59 (1987), 527).
+        The time at which a forward value rises above the noise shows when a contribution appears; a
+        backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59
+        (1987), 527).
 
         returns  indexed by time, columns (forward, 1), ..., (backward, 1), ...
         """
@@ -366,8 +367,8 @@ class Rank:
     def __str__(self) -> str:
         table = self.to_frame().to_string(float_format="{:.4g}".format)
         return (
-            f"The spectra hold {self.number} contribution{'s' * (self.number != 1)} above a noise "
-            f"of {self.noise:.3g}.\n{table}"
+            f"The spectra contain {self.number} contribution{'s' * (self.number != 1)} above a "
+            f"noise of {self.noise:.3g}.\n{table}"
         )
 
     __repr__ = __str__
@@ -417,9 +418,10 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
         frame = frame.set_index("time")
     elif isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
         raise DataError(
-            f"The spectra have no times: the index numbers the rows from {frame.index.start} to "
-            f"{frame.index[-1] if len(frame) else 0}. Give the times: frame.set_axis(times). Where "
-            "these are the times, name the index: frame.rename_axis('time')."
+            f"The spectra have no times: the index numbers the rows from {frame.index.start} "
+            f"to {frame.index[-1] if len(frame) else 0}. Give the times: "
+            "frame.set_axis(times). If these are the times, name the index: "
+            "frame.rename_axis('time')."
         )
     times = _axis(frame.index, "times (the index, or a column 'time')")
     wavelengths = _axis(frame.columns, "wavelengths (the names of the columns)")
@@ -446,7 +448,7 @@ def _holes(values: FloatArray, times: FloatArray, wavelengths: FloatArray) -> st
     what, places = ("times", at_times) if by_time else ("wavelengths", at_wavelengths)
     axis = "index" if by_time else "columns"
     return (
-        f"The spectra hold entries that are no numbers, at the {what} "
+        f"The spectra contain entries that are not numbers, at the {what} "
         f"{listed([f'{place:g}' for place in places])}. Leave these {what} out: "
         f"frame.apply(pd.to_numeric, errors='coerce').dropna(axis='{axis}')."
     )
@@ -494,8 +496,8 @@ def _sigma(given: Any, wavelengths: FloatArray, order: IntArray) -> FloatArray:
         sigma = np.array([np.nan])
     if not (np.isfinite(sigma).all() and (sigma > 0).all()):
         raise DataError(
-            f"sigma of the spectra is {shown(given)}; give one positive number, or one for each of "
-            f"the {len(wavelengths)} wavelengths. Leave it out where it is not known."
+            f"sigma of the spectra is {shown(given)}; give one positive number, or one for "
+            f"each of the {len(wavelengths)} wavelengths. Omit it if it is unknown."
         )
     return np.array(sigma)
 
@@ -543,7 +545,7 @@ def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
     ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
     if not ok or pair[0] > pair[1]:
         raise DataError(
-            f"The range {shown(pair)} is no pair of wavelengths, the smaller one first."
+            f"The range {shown(pair)} is not a pair of wavelengths with the smaller one first."
         )
     return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
 
@@ -559,8 +561,8 @@ def absorbing(experiment: Any, instance: Any) -> Any:
     known = [*instance.states, *instance.series, *instance.expressions]
     if unknown := [n for n in spectra.species if n not in known]:
         raise DataError(
-            f"The spectra are said to be of {unknown}, which the model does not have over time; it "
-            f"has {listed(known)}.{closest(unknown[0], known)}"
+            f"The spectra have species={unknown}, which are not quantities over time of the "
+            f"model; it has {listed(known)}.{closest(unknown[0], known)}"
         )
     result = experiment.reporting(spectra.species)
     result.spectra = spectra

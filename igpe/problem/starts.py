@@ -56,10 +56,11 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
             found[name] = value
         elif isinstance(value, Unknown):
             raise ProblemError(
-                f"start gives '{name}' as igpe.Unknown, but the name stands for several states: "
-                f"{list(members)[:SHOWN]}, .... For one unknown value of all make it a Var, "
-                f"m.start = pyo.Var(bounds=({value.lower:g}, {value.upper:g})), name it in "
-                f"parameters and write start={{'{name}': 'start'}}; or name each member."
+                f"start gives '{name}' as igpe.Unknown, but the name stands for several "
+                f"states: {list(members)[:SHOWN]}, .... For one unknown value of all states, "
+                f"make it a Var, m.start = pyo.Var(bounds=({value.lower:g}, {value.upper:g})), "
+                f"name it in parameters and write start={{'{name}': 'start'}}; or name each "
+                "member."
             )
         else:
             at = _profile(name, value)

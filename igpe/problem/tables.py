@@ -87,7 +87,7 @@ def require_cells(path: Path, rows: int, columns: int, most: int = LARGEST_TABLE
     """Raise DataError for a table that would take more memory than any measurements need."""
     if rows * columns > most or columns > MOST_COLUMNS:
         raise DataError(
-            f"'{path}' holds or promises {rows} rows of {columns} columns; igpe reads up to "
+            f"'{path}' contains or declares {rows} rows of {columns} columns; igpe reads up to "
             f"{most:,} cells in up to {MOST_COLUMNS:,} columns. Save only measurements."
         )
 
@@ -361,8 +361,8 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
         row = int(np.flatnonzero(step < 0)[0]) + 1
         raise DataError(
             f"The times are not sorted{where}: row {row} has {times[row]:g} after "
-            f"{times[row - 1]:g}. Sort the table by time. Pass several runs as several "
-            "experiments."
+            f"{times[row - 1]:g}. Sort the table by time. Pass each run as a separate "
+            "experiment."
         )
     if (step == 0).any() and not replicates:
         row = int(np.flatnonzero(step == 0)[0])

@@ -26,7 +26,7 @@ def require_unit(text: str) -> str:
     if not _UNIT.fullmatch(text) or len(_POWER.findall(text)) != powers:
         raise ValueError("it is not a unit; expected names, *, /, and powers such as m**2")
     if len(re.findall(r"\)\s*\*\*", text)) > 1:
-        raise ValueError("it contains powers of powers; multiply them out")
+        raise ValueError("it contains powers of powers; expand them")
     return text
 
 

@@ -180,7 +180,7 @@ def _fit(result: ResultData) -> tuple[str, Grade]:
         return f"not judged: {why[0].lower()}{why[1:]}{explained}", "fair"
     p = probability(judged.p)
     if judged.lacks:
-        tested = f"residuals are not noise alone ({p})"
+        tested = f"residuals are not just noise ({p})"
         why = judged.reasons[0].rstrip(".") if math.isnan(judged.p) else tested
         return f"{LACK}: {why}{explained}", "bad"
     if math.isnan(judged.p):
@@ -407,7 +407,8 @@ def actions(result: ResultData) -> list[str]:
         )
     if result.proof is not None and has_better(result, result.proof):
         lines.append(
-            "igpe.certify reached better values. See result.details, and start a fit from them."
+            "igpe.certify reached better values. See result.details, and start a fit from "
+            "these values."
         )
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]

@@ -48,17 +48,17 @@ class SeparateRegion:
 class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
     """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
 
-    The region is all parameters whose sum of squares is at most S_min + rise, S_min being the least
+    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
     within the bounds. `cut` exceeds that: outside of `regions`, and of boxes that are not decided,
     every sum of squares is at least `cut`; within them it is at least `lower_bound`. The other
     fields are those of a certificate of the optimum.
 
     level         of confidence, 0.95
-    simultaneous  whether for all unknowns together, else for each one by itself
+    simultaneous  whether for all unknowns together, otherwise for each separately
     degrees       of freedom of the residuals, where standard deviations are unknown; else 0
     rise          allowed rise of the sum of squares above `objective`
     precision     that was asked for, as a share of each interval's width
-    regions       separate boxes that hold the region
+    regions       separate boxes that contain the region
     undecided     (lower, upper) of the smallest box around all boxes that are not decided and
                   belong to none of the regions; empty if there are none
     """
@@ -74,7 +74,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def to_frame(self) -> pd.DataFrame:
         """One row for each region and unknown.
 
-        outer_lower, outer_upper  proved to hold the region
+        outer_lower, outer_upper  proved to contain the region
         inner_lower, inner_upper  values that are proved to belong to it; NaN if none are
         below, above              whether the data limit the unknown on that side: "limited",
                                   "reaches its bound" (they do not) or "not decided"
@@ -154,7 +154,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         stopped = STOPPED.get(self.status, "")
         lines = [f"{about} {where}: {self._count()}{stopped}."]
         if not self.closed:
-            lines.append(f"{100 * self.open_share:.3g} % of the bounds is not decided.")
+            lines.append(f"{100 * self.open_share:.3g} % of the box is undecided.")
         lines += self._verdicts()
         if self._premise:
             lines.append(self._premise.strip())
@@ -166,11 +166,11 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             return f"{_counted(many, 'region')} found so far; others may exist"
         if known < many:
             return (
-                f"it lies in {_counted(many, 'box')} and nowhere else; {known} of them are proved "
-                "to hold a part of it (proved)"
+                f"it lies in {_counted(many, 'box')} and nowhere else; {known} of them contain "
+                "a part of it (proved)"
             )
         if many == 1:
-            return "one region; outside of its box there is no second (proved)"
+            return "one region; there is no second region outside its box (proved)"
         nth = {2: "third", 3: "fourth", 4: "fifth"}.get(many, "further one")
         return f"{_words(many)} separate regions; outside of their boxes there is no {nth} (proved)"
 
@@ -188,10 +188,10 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             names = list(dict.fromkeys(frame["name"][frame[side] == REACHED]))
             reached += [f"{n} ({word} bound {end[self.unknowns.index(n)]:g})" for n in names]
         if reached:
-            lines.append(f"The data set no limit within the bounds (proved): {', '.join(reached)}.")
+            lines.append(f"The data do not limit within the bounds (proved): {', '.join(reached)}.")
         open_ = [str(n) for n, v in by.items() if v is None]
         if open_:
-            lines.append(f"Not decided whether the data limit {', '.join(open_)}.")
+            lines.append(f"It is undecided whether the data limit {', '.join(open_)}.")
         return lines
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
@@ -234,7 +234,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         region = made(cls, given, base | {"regions": boxes})
         if not all(math.isfinite(v) for v in (region.level, region.rise)):
             raise DataError(
-                "The certificate's level or rise is not a finite number, so that it proves "
+                "The certificate's level or rise is not a finite number, so it proves "
                 "nothing. Run igpe.certify_region again."
             )
         return region

@@ -96,10 +96,10 @@ def _others(result: ResultData) -> Iterator[Chapter]:
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
                 "others lie within the threshold of the likelihood ratio.",
                 (
-                    "Each interval holds around its own set only. Other measurements, or narrower "
-                    "bounds, can distinguish the sets."
+                    "Each interval applies only to its own set. Other measurements, or "
+                    "narrower bounds, can distinguish the sets."
                 ),
-                "igpe.check(problem) reports how many sets perfect measurements would leave.",
+                "igpe.check(problem) reports how many sets would remain with perfect measurements.",
             ),
         )
 
@@ -171,7 +171,7 @@ def intervals(result: ResultData) -> Iterator[str]:
     words = ["cut at the bounds"] * cut + ["one-sided on a bound"] * one_sided
     more = f", {' and '.join(words)}" if words else ""
     names = {p.name for p in result.estimates if math.isfinite(p.lower)}
-    how = "linearised, but for those by profile likelihood" if result.profiled else "linearised"
+    how = "linearised, except for those by profile likelihood" if result.profiled else "linearised"
     how = "by profile likelihood" if names <= result.profiled else how
     contradicted = result.adequacy is not None and result.adequacy.lacks
     warning = " They assume that the model is correct, which the residuals contradict."
@@ -184,7 +184,9 @@ def _search(result: ResultData) -> Iterator[str]:
     ends = [c.objective for c in result.candidates]
     if len(ends) > 1:
         written = ", ".join(number(e) if math.isfinite(e) else "no fit" for e in ends)
-        yield f"The {len(ends)} candidates of step 3 ended at these: {word(result)} {written}."
+        yield (
+            f"The {len(ends)} candidates of step 3 ended at these values: {word(result)} {written}."
+        )
 
 
 def proofs(result: ResultData) -> Iterator[str]:

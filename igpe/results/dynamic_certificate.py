@@ -74,12 +74,15 @@ class Certificate(Suggesting):
 
     @property
     def _proved(self) -> str:
-        about = "this is about these slopes, not about the fit to the measurements"
+        about = "this refers to the slopes, not to the fit to the measurements"
         least, by = f"{self.objective:.6g}", self.method + STOPPED.get(self.status, "")
         if self.status is Status.GLOBAL_BY_CONVEXITY:
             return f"globally optimal by convexity ({self.method}, sum of squares {least}); {about}"
         if not math.isfinite(self.objective):
-            return f"no values were met at which these slopes are numbers ({by}); nothing is proved"
+            return (
+                f"the search found no values at which these slopes are finite ({by}); nothing "
+                "is proved"
+            )
         if not self.lower_bound > 0 or not math.isfinite(self.lower_bound):
             why = "its bound is still 0, so " * math.isfinite(self.lower_bound)
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
@@ -119,9 +122,9 @@ FIELDS = [f.name for f in fields(TreeBox)]
 class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic certificate 1"):
     """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
 
-    It is about the differential equations themselves: the error of discretisation is enclosed.
-    Rounding is covered by explicit allowances in plain doubles; library functions (exp, log, sin,
-    cos, powers) are taken to be right to four units in the last place.
+    The bound holds for the differential equations themselves: it includes the error of
+    discretisation. Rounding is covered by explicit allowances in plain doubles; library functions
+    (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last place.
 
     unknowns      names (n,), within lower, upper (n,)
     parameters    (n,) the best found
@@ -135,8 +138,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     open_share    share of the whole box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the whole
-    relative_sigma  quantity -> relative standard deviation that its residuals count with, where
-                  none were given; it is a premise
+    relative_sigma  quantity -> assumed relative standard deviation of its residuals, if none was
+                    given
     """
 
     unknowns: tuple[str, ...]
@@ -210,7 +213,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
             return ""
         names, sizes = ", ".join(self.relative_sigma), self.relative_sigma.values()
         ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
-        return f" Residuals of {names} count with standard deviations of {ratio}, as estimated."
+        return f" Residuals of {names} have estimated standard deviations of {ratio}."
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         boxes = zip(self.unknowns, self.parameters, self.lower, self.upper, strict=True)
@@ -218,12 +221,12 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """The boxes over the plane of two unknowns; of others the lower bound over the boxes."""
+        """For two unknowns, the boxes in their plane; otherwise the lower bound over the boxes."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 
     def entries(self) -> dict[str, Any]:
-        """What is stored; docs/certificate.md tells what each entry means."""
+        """The stored entries; docs/certificate.md describes them."""
         stored = {STORED_AS.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
         boxes = [
             {STORED_AS.get(name, name): value for name, value in vars(box).items()}
@@ -249,11 +252,11 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                     "the certificate proves nothing. Run igpe.certify again."
                 )
         if len({len(given[name]) for name in ("unknowns", "lower", "upper", "parameters")}) > 1:
-            raise ValueError("there are not as many bounds as unknowns")
+            raise ValueError("the numbers of bounds and unknowns differ")
         return made(cls, given, {"tree": tuple(map(_read, restored(given["tree"])))})
 
     def without_tree(self) -> "DynamicCertificate":
-        """The same without its boxes, which can be many."""
+        """The certificate without its boxes, of which there may be many."""
         return replace(self, tree=())
 
 

@@ -159,9 +159,9 @@ def residual(result: ResultData) -> Section:
 
 MAP = "Which equations determine which unknowns"
 READING = (
-    "Rows are equations. Columns are their unknowns, the measured quantities and the parameters. "
-    "Framed blocks are solved one after the other, from the top. The last rows show which slopes "
-    "and start values depend on which parameters."
+    "Rows are equations. Columns are their unknowns, the measured quantities and the "
+    "parameters. igpe solves framed blocks one after the other, from the top. The last rows "
+    "show which slopes and start values depend on which parameters."
 )
 
 
@@ -171,7 +171,7 @@ def identifiability(result: ResultData) -> Section:
     lines = [line.partition("  ") for line in result.structure.splitlines()]
     rows = [(name, how.strip()) for name, _, how in lines if name in result.parameters and how]
     remarks = ["".join(line) for line in lines if line[0] not in result.parameters or not line[2]]
-    caption = "How the measurements reach each unknown"
+    caption = "How the measurements determine each unknown"
     written = wide_table(("unknown", "how"), rows, caption) + "".join(map(paragraph, remarks))
     drawn = [
         wide(figure(f"Equations of {one.title}", one.words, partial(draw_map, one), size(one)), MAP)

@@ -184,7 +184,7 @@ class Adequacy:
         clear = "no clear lack" if self.p < DOUBTFUL else "no lack"
         verdict = {
             ADEQUATE: f"Fit adequate: {clear} of fit was detected",
-            LACK: "Lack of fit: the residuals are not measurement errors alone",
+            LACK: "Lack of fit: measurement errors alone do not explain the residuals",
             UNJUDGED: "The fit cannot be judged",
         }[self.verdict]
         bracket = "" if math.isnan(self.p) else f" ({probability(self.p)})"

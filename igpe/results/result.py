@@ -20,7 +20,7 @@ from igpe.results.result_data import ResultData
 
 @dataclass(frozen=True)
 class Result(ResultData, Stored, name="result", number=1):
-    """Estimates with their uncertainty and how they came about.
+    """Estimates with their uncertainty and their origin.
 
     Printed, it begins with a verdict of three lines: fit, parameters, optimum. The rest is in
     `details`.
@@ -28,34 +28,34 @@ class Result(ResultData, Stored, name="result", number=1):
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration
     status        how step 5 ended
-    covariance    (n, n), of the first n `estimates`; those after them were held
+    covariance    (n, n), of the first n `estimates`; the others were fixed
     measurements  number of them;  degrees: measurements - unknowns not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
     probability   of a larger chi squared; NaN if sigma was not given
     confidence    of the intervals
-    certificates  what step 3 proved;  candidates: all ways that were tried, best first
+    certificates  the proof of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
-    points        experiment, name, time, measured, fitted, residual, sigma (with which it was
-                  fitted, whatever it follows), unit, leverage; relative_sigma if it was unknown and
-                  each of several quantities counted by the size of its residuals; limit of
-                  detection, largest of the quantity, if values that are below one were left out
+    points        experiment, name, time, measured, fitted, residual, sigma (used in the fit), unit,
+                  leverage; relative_sigma if it was unknown and several quantities were weighted by
+                  the sizes of their residuals; limit of detection (the largest of the quantity), if
+                  values below it were left out
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
                   and upper end of the linearised band of the fitted model, where errors are known
     seconds       wall time of each step;  versions: of the packages;  seed: of the search
     notes         remarks, shown in `details`;  settings: how the steps were carried out, as text
     actions       sentences on what to do, shown below the estimates
     maps          which equations give what, and which parameters: as `Structure.maps`
-    proof         what `igpe.certify` proved, without its boxes; None if it was not asked for
+    proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
     adequacy      whether the model fits: one verdict by all tests of the residuals; None in results
                   that older versions stored
-    other_optima  all other optima that are known whose objective is within the threshold of the
-                  likelihood ratio (F test, if sigma is unknown) at `confidence`, best first
-    criterion     what the objective is, where it is not a sum of squares
+    other_optima  all other known optima with an objective within the threshold of the likelihood
+                  ratio (F test, if sigma is unknown) at `confidence`, best first
+    criterion     name of the objective, if it is not a sum of squares
     time_unit     of the times; empty if it is not known
     equations     of the first experiment's model, as `igpe.problem.card` typesets them
     sources       experiment -> file of its data, and its SHA-256 checksum
-    combined      unknowns of which perfect measurements determine functions only
-    unprovable    why `igpe.certify` refuses the problem; empty if it does not
+    combined      unknowns of which perfect measurements determine only functions
+    unprovable    reason why `igpe.certify` refuses the problem; empty otherwise
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
     """
 
@@ -104,7 +104,7 @@ class Result(ResultData, Stored, name="result", number=1):
         """One self-contained page of HTML, also written to `path` if given.
 
         title         its heading
-        author, date  stand below it as they are given; without a date that of today
+        author, date  printed below the title; the default date is today
         """
         day = day_of.today().isoformat() if date is None else date
         written = page(self, title, ", ".join(filter(None, (author, day))))

@@ -99,16 +99,16 @@ class SpectralFit:
         ]
         if self.lost:
             lines.append(
-                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so their "
-                "pure spectra are not determined: only what they add up to is. A known spectrum, "
-                "pure={...}, or a run with another start frees them."
+                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so "
+                "only combinations of their pure spectra are determined. A known spectrum, "
+                "pure={...}, or a run with another start would determine them."
             )
         if self.is_scattered:
             each = zip(self.species, self.deviations, strict=False)
             lines.append(
-                "Residuals within the space of the pure spectra are larger than the instrument "
-                f"explains (p = {self.probability:.1g}): amounts scatter about the model by "
-                f"{', '.join(f'{n} {d:.2g}' for n, d in each)}, or errors are correlated. Standard "
-                "errors take account of it."
+                "Residuals within the space of the pure spectra are larger than the "
+                f"instrument noise explains (p = {self.probability:.1g}): amounts scatter "
+                f"around the model by {', '.join(f'{n} {d:.2g}' for n, d in each)}, or errors "
+                "are correlated. Standard errors include this."
             )
         return "\n".join(lines)

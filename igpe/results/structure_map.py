@@ -110,8 +110,8 @@ class StructureMap:
             sentences += [f"{head}: {in_words(names, MOST_NAMED)}."] if names else []
         parts = "; ".join(part.sentence for part in self.parts)
         return " ".join([
-            f"Equations of {self.title} by what can be computed from the measurements: "
-            f"{parts or 'none'}.{solved * bool(self.blocks)}",
+            f"Equations of {self.title}, grouped by the quantities that the measurements "
+            f"determine: {parts or 'none'}.{solved * bool(self.blocks)}",
             *sentences,
         ])
 

@@ -221,7 +221,9 @@ class Rivals(Shown):
         raises    ProblemError for unknown names, and what `igpe.planning.discriminate` raises
         """
         if lost := [n for n in names if n not in self.results]:
-            raise ProblemError(f"{lost} are no fitted rivals; there are {list(self.results)}.")
+            raise ProblemError(
+                f"{lost} are not fitted rivals; the fitted rivals are {list(self.results)}."
+            )
         different: dict[float, str] = {}
         for name, result in self.results.items():
             if not any(np.isclose(result.objective, other, rtol=SAME) for other in different):
@@ -268,10 +270,10 @@ def rivals(
 
     problems   name -> problem, all with the same measurements
     settings, seed, certify  of each fit, as for `igpe.estimate`
-    cross_validation  whether each experiment is left out once and predicted by a fit to the others;
-               needs two experiments or more without unknowns of their own
-    behaviour  whether rivals that the measurements do not tell apart are compared further: could
-               any measurement of the same quantities under the same conditions?
+    cross_validation  whether to leave out each experiment once and predict it by a fit to the
+                      others; needs two or more experiments without local unknowns
+    behaviour  whether to compare rivals that the measurements do not distinguish further: could any
+               measurement of the same quantities under the same conditions distinguish them?
     nested     smaller rival -> larger one that contains it. None: taken from the unknowns' names
     executor, store, timeout   where fits are computed and stored, one rival per item, as for
                `igpe.campaign`
@@ -295,9 +297,9 @@ def rivals(
     results = {str(n): results[str(n)] for n in table.index}
     pairs: list[Containment] = []
     if behaviour and complete and any(p.has_spectra for p in problems.values()):
-        notes.append("Rivals with spectra are ranked; their outputs are not compared further.")
+        notes.append("igpe ranks rivals with spectra, but does not compare their outputs further.")
     elif behaviour and complete:
-        tell("Rivals: what those can say that the measurements do not tell apart")
+        tell("Rivals: comparison of those that the measurements do not distinguish")
         near = [str(table.index[0]), *_undecided(table)][:MOST_COMPARED]
         pairs, complete = compared({n: (problems[n], results[n]) for n in near}, seed or 0)
     failed = pd.DataFrame({"status": Status.RAISED.name}, index=list(failures))
@@ -339,8 +341,9 @@ def _check(problems: Mapping[str, Problem]) -> None:
     others = {n: type(p).__name__ for n, p in problems.items() if not isinstance(p, Problem)}
     if others:
         raise ProblemError(
-            f"Rivals must be igpe.Problem; {others} are not. Give {example}. Networks become "
-            "problems so: igpe.Problem(reactor, parameters=reactor.parameters, experiments=runs)."
+            f"Rivals must be igpe.Problem; {others} are not. Give {example}. Create problems "
+            "from networks: igpe.Problem(reactor, parameters=reactor.parameters, "
+            "experiments=runs)."
         )
     if len(problems) < 2:  # noqa: PLR2004
         raise ProblemError(f"igpe.rivals needs two models or more; got {list(problems)}.")
@@ -389,7 +392,9 @@ def _of(
     """The pairs whose models were both fitted. Raises ProblemError for names of no rival."""
     unknown = sorted({n for pair in nested.items() for n in pair} - set(problems))
     if unknown:
-        raise ProblemError(f"nested names {unknown}, which are no rivals of {list(problems)}.")
+        raise ProblemError(
+            f"nested names {unknown}, which are not among the rivals {list(problems)}."
+        )
     return {a: b for a, b in nested.items() if a in results and b in results}
 
 
@@ -431,18 +436,18 @@ def _lines(found: Rivals) -> Iterator[str]:
         yield f"{name} could not be fitted: {why}"
     for one, other in found.same:
         yield (
-            f"{one} and {other} have the same outputs, by fits of each to the other's at a few "
-            "points: no measurement of the same quantities under the same conditions tells them "
-            "apart."
+            f"{one} and {other} have the same outputs (fitted to each other at a few points): "
+            "no measurement of the same quantities under the same conditions can distinguish "
+            "them."
         )
     both = {*found.same, *(pair[::-1] for pair in found.same)}
     for right, rival in found.contained:
         if (right, rival) not in both:
-            yield f"{rival} gives all outputs that {right} gives, by fits at a few points."
+            yield f"{rival} can produce all outputs of {right} (fitted at a few points)."
     for right, rival in found.separable:
         yield (
             f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "
-            "parameters): better measurements would tell them apart."
+            "parameters): better measurements would distinguish them."
         )
     if all(r.adequacy is not None and r.adequacy.lacks for r in found.results.values()):
-        yield "None of the rivals fits: each shows lack of fit. The right one is not among them."
+        yield "None of the rivals fits: each shows lack of fit. The right model is not among them."

@@ -25,9 +25,9 @@ class BootstrapErrors(Checked):
     samples   number of repetitions; 50 give errors within 10 %
     seed      of the noise; the same seed gives the same errors
 
-    The noise is normal where standard deviations are given; else the residuals, widened by the
-    degrees of freedom the curve has taken, are drawn with replacement. Where they do not show the
-    noise, the errors stay the smoother's own.
+    The noise is normal if standard deviations are given. Otherwise residuals, corrected for the
+    degrees of freedom of the curve, are drawn with replacement. If the residuals do not show the
+    noise, the errors are those of the smoother.
     """
 
     smoother: Smoother = GcvSpline()

@@ -116,11 +116,11 @@ FEWEST = 4  # distinct times for a cubic
 class Interpolation:
     """The not-a-knot cubic spline through the (averaged) measurements.
 
-    Its errors are those of the measurements carried through the spline, which is linear in them:
-    with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given standard deviations sigma comes from
-    what each measurement differs from the line between its neighbours (Gasser, Sroka &
-    Jennen-Steinmetz 1986) and from the scatter of replicates; curvature counts as noise there.
-    Up to three distinct times give a constant, a line or a parabola.
+    Its errors are the errors of the measurements propagated through the spline, which is linear in
+    them: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given standard deviations, sigma comes
+    from the deviation of each measurement from the line between its neighbours (Gasser, Sroka &
+    Jennen-Steinmetz 1986) and from the scatter of replicates; this treats curvature as noise. Up to
+    three distinct times give a constant, a line or a parabola.
     """
 
     @property
@@ -183,5 +183,5 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     if freedom == 0:
         return 0.0, ()
     squares = float((misses**2 / expected)[counts].sum()) + data.scatter
-    note = "Without standard deviations, the errors of an interpolation count curvature as noise."
+    note = "Without standard deviations, the errors of an interpolation treat curvature as noise."
     return float(np.sqrt(squares / freedom)), (note,)

@@ -21,8 +21,8 @@ from igpe.core.status import Status
 from igpe.solvers.base import Answer, no_solver, objective_of
 from igpe.solvers.nl import NlFile, Scaled, Sizes, columns_of, load, read_scaled, write_nl
 
-KNOWN = "This optimum is known already."
-ASTRAY = "It went astray: the equations pull apart, and an optimum is known from another start."
+KNOWN = "This optimum is already known."
+ASTRAY = "The search diverged, and another start has already reached an optimum."
 PULL = 1e8  # largest multiplier of a solve that is not astray, where all is scaled to magnitude 1
 THERE = 1e-3  # scaled violation of constraints on the last steps to a known optimum
 SCALED: dict[str, Any] = {"mumps_permuting_scaling": 0}
@@ -225,8 +225,8 @@ class Ipopt:
     def prepare(self, model: Any, sizes: Sizes | None = None) -> PreparedModel:
         """Translate the model once, for several solves.
 
-        sizes   with them variables, objective and constraints are scaled to magnitude 1, the
-                constraints by their derivatives at the present values
+        sizes   scale variables, objective and constraints to magnitude 1, the constraints by their
+                derivatives at the current values
         raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)

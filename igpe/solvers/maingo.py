@@ -30,8 +30,8 @@ NAMED = 5  # variables in a message
 SILENT = {"loggingDestination": 0, "BAB_verbosity": 0, "LBP_verbosity": 0, "UBP_verbosity": 0}
 REFUSED = "MAiNGO cannot take this model: {}"
 LACKING = (
-    "MAiNGO searches between finite bounds, and {} have none, nor does an equation give them "
-    "explicitly. Give these variables bounds."
+    "MAiNGO needs finite bounds, but {} have none, and no equation defines them explicitly. "
+    "Give these variables bounds."
 )
 STATUSES = {
     "GLOBALLY_OPTIMAL": Status.OPTIMAL_WITHIN_GAP,
@@ -52,8 +52,8 @@ class MAiNGO:
     feasibility  tolerance of the constraints
     options      more of MAiNGO's options: (("BAB_maxIterations", 1000), ...)
 
-    Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is
-    10 s or more; with a shorter one it is ended, and its incumbent is lost.
+    Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is 10
+    s or more; with a shorter limit igpe stops it, and its incumbent is lost.
     """
 
     gap: float = 1e-4
@@ -137,9 +137,9 @@ def _reply(folder: Path, time_limit: float | None) -> dict[str, Any] | Answer:
     try:
         ended = run([sys.executable, "-P", str(WORKER)], folder, time_limit, late=late, grace=0.0)
     except KeyboardInterrupt:
-        return Answer(Status.INTERRUPTED, message="MAiNGO was ended by Ctrl-C.")
+        return Answer(Status.INTERRUPTED, message="MAiNGO was stopped by Ctrl-C.")
     if ended.interrupted:
-        return Answer(Status.TIME_LIMIT, message="MAiNGO was ended at the time limit.")
+        return Answer(Status.TIME_LIMIT, message="MAiNGO was stopped at the time limit.")
     try:
         reply: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     except (OSError, ValueError):  # it died, perhaps while it wrote

@@ -98,7 +98,7 @@ def answer(task: dict[str, Any]) -> dict[str, Any]:
         name for name, value in task["options"].items() if not solver.set_option(name, value)
     ]
     if refused:
-        return {"refusal": f"it does not know the options {refused}"}
+        return {"refusal": f"it does not support the options {refused}"}
     reply: dict[str, Any] = {"code": solver.solve().name}
     reply["iterations"] = int(solver.get_iterations())
     if reply["code"] in {"GLOBALLY_OPTIMAL", "FEASIBLE_POINT", "BOUND_TARGETS"}:

@@ -218,10 +218,10 @@ class AmplProgram:
                  solver; None for a local one
     absolute     for a global solver the gap in the objective's unit, for an optimum near 0; None:
                  the margin, times the objective's size where that is below 1
-    bound_label  what stands before ":" and the lower bound in the program's output, e.g. "Dual
-                 Bound"; without it the bound is the incumbent less the gap
-    margin       by which its bound may be off, for an objective of order one
-    how          the sentence that installs it
+    bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
+                 without it the bound is the incumbent less the gap
+    margin       possible error of its bound, for an objective of order one
+    how          how to install it
     """
 
     program: str
@@ -245,12 +245,12 @@ class AmplProgram:
     def install(self) -> str:
         """The sentence that says how to install it."""
         return self.how or (
-            f"There is no program `{self.program}` on PATH; "
-            f"`conda install -c conda-forge {self.program}` may bring it."
+            f"There is no program `{self.program}` on PATH; `conda install -c conda-forge "
+            f"{self.program}` may install it."
         )
 
     def available(self) -> bool:
-        """Return True if the program is on PATH, beside Python or in the IDAES folder."""
+        """Return True if the program is on PATH, in Python's folder or in the IDAES folder."""
         return locate(self.program) is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
@@ -336,8 +336,8 @@ class AmplProgram:
             return self._failed(f"{how}{missing}", ended.output)
         if self._knows_limit and not np.isfinite(bound):
             limit = f"its time limit of {task.time_limit:g} s"
-            return self._failed(f"did not stop at {limit}, was ended and {missing}", ended.output)
-        message = f"{self.name} was ended at the time limit and {missing}."
+            return self._failed(f"did not stop at {limit}, was killed and {missing}", ended.output)
+        message = f"{self.name} was stopped at the time limit and {missing}."
         return Answer(Status.TIME_LIMIT, lower_bound=bound, message=message)
 
     def _status(self, solution: Solution, ended: ProgramRun, time_limit: float | None) -> Status:
@@ -411,9 +411,9 @@ def Couenne(
     absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
                  objective's size where that is below 1
 
-    A time limit is one of processor time to it. At wall time it is interrupted.
-    Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
-    non-convex MINLP", Optim. Methods Softw. 24 (2009).
+    Couenne treats a time limit as processor time; igpe interrupts it at the wall time. Belotti,
+    Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for non-convex
+    MINLP", Optim. Methods Softw. 24 (2009).
     """
     return AmplProgram(
         "couenne",
@@ -467,8 +467,8 @@ class Scip:
     gap          relative distance of incumbent and bound at which it stops
     absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
                  the objective's size where that is below 1
-    feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: the
-                 objective is a constraint to it, and small residuals come out too small
+    feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
+                 treats the objective as a constraint, and computes small residuals too small
     threads      of the linear solver
     seed         of SCIP's random choices; the same seed gives the same run
     options      more of SCIP's parameters: (("limits/nodes", 1000), ...)
@@ -487,7 +487,7 @@ class Scip:
         return "SCIP comes with PySCIPOpt: `pip install pyscipopt`."
 
     def available(self) -> bool:
-        """Return True if PySCIPOpt is installed, in a version that Pyomo knows."""
+        """Return True if PySCIPOpt is installed, in a version that Pyomo supports."""
         return bool(SolverFactory("scip_direct").available())
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:

@@ -33,15 +33,16 @@ MOST = 8  # wavelengths: of more species only these are looked at
 LARGEST = 1e3  # of a factor
 FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
 BACKGROUND = "igpe background"
-VARYING = "Contributions that vary in time in an unknown way have no structure to analyse."
+VARYING = "Contributions with unknown time courses cannot be analysed."
 EXCHANGE = (
-    "{names}: their values can be exchanged without any change of the spectra, if the species' "
-    "spectra change with them (slow-fast ambiguity): which step is the slow one cannot be told. A "
-    "known spectrum, pure={{...}}, a measured concentration, or non-negative spectra can decide."
+    "{names}: their values can be exchanged without any change of the measured spectra, if "
+    "the spectra of the species change with them (slow-fast ambiguity). The slow step cannot "
+    "be identified. A known spectrum, pure={{...}}, a measured concentration, or "
+    "non-negative spectra can decide."
 )
 SEVERAL = (
-    "{names}: other values give the same spectra over time with other spectra of the species. A "
-    "known spectrum, pure={{...}}, or a measured concentration can decide."
+    "{names}: other values, with other spectra of the species, give the same measured "
+    "spectra. A known spectrum, pure={{...}}, or a measured concentration can decide."
 )
 
 

@@ -33,16 +33,16 @@ UNKNOWN = 64  # workers of an executor that does not say how many it has
 AGAIN = 5.0  # s until a cluster is asked again how large it is
 PATIENCE = 30.0  # s without any worker until processes of this machine do the work of a cluster
 REROUTED = (
-    "The cluster has had no worker for {:.0f} s, so {} processes of this machine do its work until "
-    "workers come back."
+    "The cluster has had no worker for {:.0f} s, so {} processes of this machine do its "
+    "work until workers return."
 )
 NOT_READY = (
-    "A worker of the executor could not make the work ready, so processes of this machine do the "
-    "items that it had."
+    "A worker of the executor could not prepare the problem, so processes of this machine run "
+    "its tasks."
 )
 GONE = (
-    "The executor takes no more work ({}). What is finished is kept in the store, if there is one: "
-    "call again with a new executor."
+    "The executor accepts no more work ({}). Finished tasks are in the store, if there is "
+    "one: call again with a new executor."
 )
 
 

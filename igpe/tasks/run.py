@@ -30,7 +30,7 @@ ADD = """INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SE
 GET = "SELECT status, seconds, message, row FROM outcomes WHERE series = ? AND key = ?"
 DONE = "DONE"  # stands for the status None
 KNOWN = {DONE, *Status.__members__}
-DAMAGED = "The store's outcome of the item {} is damaged. Remove the file to do all items again."
+DAMAGED = "The stored result of task {} is damaged. Remove the file to repeat all tasks."
 WAIT = 30.0  # s, for another process that writes to the same file
 
 
@@ -56,8 +56,8 @@ class Store:
                 self._file.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
         except (sqlite3.Error, TypeError, ValueError) as error:
             raise DataError(
-                f"The store '{path}' cannot be used ({error}); give the path of a new file in a "
-                "folder that exists, or of one that igpe made as a store."
+                f"The store '{path}' cannot be used ({error}); give the path of a new file in "
+                "an existing folder, or of a store that igpe created."
             ) from None
 
     def _require_own(self) -> None:
@@ -113,8 +113,8 @@ class Store:
             return self._file.execute(words, given)
         except sqlite3.Error as error:
             raise DataError(
-                f"The store cannot be read or written any more ({error}); what was finished before "
-                "is kept. Is the disk full, or the file open elsewhere?"
+                f"The store can no longer be read or written ({error}); finished tasks are "
+                "kept. Check whether the disk is full or another program has opened the file."
             ) from error
 
 
@@ -289,7 +289,7 @@ class _Flight:
             if not_ready:
                 raise error.args[0]
             raise ProblemError(
-                f"No worker of the executor comes back with anything ({type(error).__name__}: "
+                f"No worker of the executor returns a result ({type(error).__name__}: "
                 f"{error}). Workers need igpe and what the model imports; executor=2 uses "
                 "processes of this machine."
             ) from error

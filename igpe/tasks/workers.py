@@ -104,13 +104,14 @@ def pack(work: Work) -> Packed:
 
 
 NOT_SENT = (
-    "The problem cannot be sent to another process ({}: {}). Its model, the functions in it and "
-    "the method must be such as can be pickled: make what cannot (open files, locks, solvers at "
-    "work) inside of the function model(times), or leave out executor= and timeout=."
+    "The problem cannot be sent to another process ({}: {}). Its model, its functions and "
+    "the method must be picklable. Create objects that are not (open files, locks, running "
+    "solvers) inside the function model(times), or omit executor= and timeout=."
 )
 NOT_MADE = (
-    "The problem could not be made ready in a worker ({}: {}). Workers must be able to import what "
-    "the model imports: install it there, or send the file (dask: client.upload_file('model.py'))."
+    "A worker could not prepare the problem ({}: {}). Workers must be able to import what "
+    "the model imports: install it there, or send the file (dask: "
+    "client.upload_file('model.py'))."
 )
 MOST = 4  # functions that a process keeps ready; compiled models are large
 _ready: dict[str, Function] = {}
@@ -159,8 +160,8 @@ THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 
 STARTS = 10  # of an item whose workers die before they are ready
 UNREADY = (
-    f"{STARTS} processes in a row ended while the problem was made ready in them (out of "
-    "memory, or a crash in compiled code). Try it here first, without executor= and timeout=."
+    f"{STARTS} consecutive processes died while they prepared the problem (out of memory, or a "
+    "crash in compiled code). Try it here first, without executor= and timeout=."
 )
 
 
@@ -240,7 +241,7 @@ class Worker:
         except WorkerDied:
             if not late.is_set():
                 raise
-            seconds, message = time.perf_counter() - start, f"It was ended after {timeout:g} s."
+            seconds, message = time.perf_counter() - start, f"It was stopped after {timeout:g} s."
             return ItemOutcome(item.key, Status.TIMED_OUT, {}, seconds, message)
         finally:
             if clock is not None:

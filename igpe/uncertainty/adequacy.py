@@ -52,17 +52,18 @@ NO_OPTIMUM = (
     "A change of the unknowns would still lower the sum of squares: the search stopped early, or a "
     "constraint holds it."
 )
-TOO_FEW = "No measured quantity has enough measurements, and standard deviations are not known."
+TOO_FEW = "No measured quantity has enough measurements, and standard deviations are unknown."
 MOST_OFF = 0.25  # of the measurements: more outliers are not the measurements' fault
 OFF = (
     "{} of {} measurements are outliers: the model is wrong, or standard deviations are too small."
 )
-LEFT_OUT = "Judged without {} outlier{}, which the robust loss bears; see result.outliers()."
+LEFT_OUT = "Judged without {} outlier{}, because the loss is robust; see result.outliers()."
 BELOW_LIMIT = (
-    "{} of {} measurements are below a limit of detection. They count by their probability, have "
-    "no residual, and are not in plots; residuals near the limit are not tested."
+    "{} of {} measurements are below a limit of detection. They enter the objective by "
+    "their probability. They have no residuals and are not in plots; residuals near the limit "
+    "are not tested."
 )
-NO_TIME = "The interrupt left no time to judge the residuals."
+NO_TIME = "The residuals were not judged because of the interrupt."
 
 
 class LinearisedFit(NamedTuple):

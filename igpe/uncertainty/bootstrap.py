@@ -51,7 +51,7 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 
 @dataclass(frozen=True, repr=False)
 class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
-    """Estimates from measurements as they might have come out.
+    """Estimates from simulated repetitions of the measurements.
 
     estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
     replications  one row for each refit, indexed by its number: status, objective, the unknowns,
@@ -60,7 +60,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     kind          how errors were drawn, in words;  seed: of the errors
     confidence    of the intervals
     acceleration  unknown -> that of its BCa interval
-    undetermined  unknowns that the measurements do not determine: refits leave them where they were
+    undetermined  unknowns that the measurements do not determine: refits do not change them
     notes         sentences worth reading
     """
 
@@ -177,7 +177,7 @@ Draw: TypeAlias = Callable[[np.random.Generator], FloatArray]
 
 @dataclass(frozen=True)
 class ParametricBootstrap:
-    """Normal errors with the standard deviations given, or the one that the residuals tell."""
+    """Normal errors with given standard deviations, or with one estimated from the residuals."""
 
     def draw(self, base: Likelihood) -> Draw:
         """A source of errors for a problem at its estimate."""
@@ -193,9 +193,10 @@ class ParametricBootstrap:
 class ResidualBootstrap:
     """Residuals drawn with replacement, each column's from its own.
 
-    They are standardised first, r / sqrt(1 - leverage), as a fit makes them too small, and centred
-    (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 6.2.3). Nothing is
-    assumed of their distribution, nor of sigma but its proportions within a column.
+    They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals too small,
+    and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 6.2.3).
+    There is no assumption about their distribution; of sigma, only the ratios within a column are
+    used.
     """
 
     def draw(self, base: Likelihood) -> Draw:
@@ -286,13 +287,13 @@ def bootstrap(
     problem       whose measurements are replaced by drawn ones
     result        a Result or Estimate of the problem, or unknown -> value
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
-    replications  how many; replication number k has the errors of (seed, k), wherever it is made
+    replications  number of replications; replication k has the errors of (seed, k) on any executor
     seed          of the errors
     confidence    of the intervals
     method        of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with sentences; True, False, None: as for `igpe.estimate`
-    returns       what was done until then if it is interrupted (Ctrl-C)
+    returns       the finished part if it is interrupted (Ctrl-C)
     raises        ProblemError for arguments that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
                   what `igpe.campaign` raises
@@ -389,13 +390,13 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
     failed, made = int((table["status"] != "CONVERGED").sum()), len(table)
     remarks = (
         (WIDER in table,
-         f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. Errors "
-         "were drawn with a drawn sigma, which makes intervals like those of Student's t."),
+         f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. "
+         "igpe drew sigma for each refit, so the intervals correspond to those of Student's t."),
         (failed,
-         f"{failed} of {made} refits did not converge and count in no interval; if they are many, "
-         "the intervals are too short."),
-        (made < requested, f"Interrupted: {made} of {requested} replications were made."),
-        (made < FEW, f"{made} replications make rough intervals; some hundreds are better."),
+         f"{failed} of {made} refits did not converge and are not in the intervals; if there "
+         "are many, the intervals are too short."),
+        (made < requested, f"Interrupted: {made} of {requested} replications were finished."),
+        (made < FEW, f"{made} replications give only rough intervals; use some hundreds."),
         (on_bound,
          f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound, where the "
          "bootstrap is not exact; igpe.profile is."),

@@ -20,7 +20,7 @@ FACTOR = 2.0  # first order; more than enough for higher ones
 
 @takes_problem
 def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.DataFrame:
-    """Estimate what the grid in space adds to the error of each unknown.
+    """Estimate the contribution of the grid in space to the error of each unknown.
 
     problem   with `space={"x": ...}`
     estimate  what `igpe.estimate` or a method returned, or unknown -> value

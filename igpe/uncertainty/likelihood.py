@@ -35,8 +35,8 @@ from igpe.problem.problem import Problem
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, what igpe.estimate or a method returned"
 NO_ERRORS = (
-    "There are not more measurements than unknowns, so nothing tells the errors; give sigma= to "
-    "the experiments."
+    "There are no more measurements than unknowns, so the errors cannot be estimated; give "
+    "sigma= to the experiments."
 )
 
 
@@ -82,8 +82,8 @@ def with_numbers(problem: Problem, values: Mapping[str, float], estimate: Any = 
     held = weighted_at(problem, values)
     if held is None:
         raise EstimationFailed(
-            "The model could not be integrated at the estimate, so that standard deviations that "
-            "follow it are not known. Give the estimate of a fit.",
+            "The model could not be integrated at the estimate, so the standard deviations "
+            "that depend on it are unknown. Give the estimate of a fit.",
             Status.INTEGRATION_BROKE,
         )
     return held
@@ -129,8 +129,8 @@ def values_of(problem: Problem, estimate: Any) -> dict[str, float]:
     names = problem.box.names
     if not names:
         raise ProblemError(
-            "All unknowns of the problem are held, so nothing of it is uncertain; give a problem "
-            "with free unknowns."
+            "All unknowns of the problem are fixed, so there are no uncertainties; give a "
+            "problem with free unknowns."
         )
     missing = [n for n in names if n not in given]
     if missing:

@@ -36,7 +36,7 @@ INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promis
 
 @dataclass(frozen=True, repr=False)
 class Region(Shown):
-    """Two unknowns that a fit explains well enough together.
+    """Joint region of two unknowns within which the fit is good enough.
 
     names       of the two;  estimate: of both;  units: of both
     edge        columns of the two names, and `end`: "" where the likelihood ratio ends it, else
@@ -64,7 +64,7 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region by the likelihood ratio."
         return [rows], [
             words,
-            *[f"Part of its edge is not that of the ratio: {ends}."] * bool(ends),
+            *[f"A part of its edge does not come from the likelihood ratio: {ends}."] * bool(ends),
         ]
 
     def plot(self, axes: Any = None) -> Plot:
@@ -88,13 +88,13 @@ def region(
     names       two free unknowns
     confidence  of the region
     method      whose integrator is used
-    raises      ProblemError for other than two names, names that are no free unknowns, or where
-                there are no degrees of freedom; Unsupported and EstimationFailed as `igpe.profile`
+    raises      ProblemError unless there are two names of free unknowns and at least one degree of
+                freedom; Unsupported and EstimationFailed as `igpe.profile`
     """
     require_confidence("region", confidence)
     pair = chosen(problem, names)
     if len(set(pair)) != 2:  # noqa: PLR2004
-        raise ProblemError(f"A region is of two unknowns; {list(pair)} are given.")
+        raise ProblemError(f"A region needs two unknowns; got {list(pair)}.")
     base = likelihood(problem, estimate, method, confidence=confidence)
     rise = allowed_rise(base.errors, base.problem.sigma_known, confidence, 2)
     if not np.isfinite(rise):

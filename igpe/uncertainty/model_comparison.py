@@ -23,9 +23,9 @@ CHANCE = 0.05  # of a likelihood ratio
 class ModelComparison(Shown):
     """Rival models, the best first.
 
-    table  indexed by model: unknowns (sigma counts as one where it is unknown), objective,
-           log_likelihood, AIC, AICc, BIC, delta (AICc - the least), weight (Akaike's); within: the
-           smallest model that has all its unknowns and more; p: of the likelihood ratio to it
+    table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
+           AICc, BIC, delta (AICc - the least), weight (Akaike's); within: the smallest model that
+           has all its unknowns and more; p: of the likelihood ratio to it
     notes  sentences worth reading
     """
 
@@ -39,11 +39,11 @@ class ModelComparison(Shown):
 def compare_models(
     results: Mapping[str, Result], nested: Mapping[str, str] | None = None
 ) -> ModelComparison:
-    """Which of several models the measurements support.
+    """Compare several models on the same measurements.
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
-    unknowns and n measurements; weights exp(-delta / 2). A model within a larger one is compared
-    with it by the likelihood ratio: chi squared if sigma is known, else F.
+    unknowns and n measurements; weights exp(-delta / 2). A nested model is compared with the larger
+    one by the likelihood ratio: chi squared if sigma is known, else F.
 
     results  name -> result, all of the same measurements
     nested   smaller model -> larger one that contains it. None: taken from the unknowns' names
@@ -140,13 +140,13 @@ def _check_same(results: Mapping[str, Result]) -> None:
     for name, other in others:
         if not _measured(one).equals(_measured(other)):
             raise DataError(
-                f"'{first}' and '{name}' were fitted to different measurements; only models of the "
-                "same ones can be compared."
+                f"'{first}' and '{name}' were fitted to different measurements; only models "
+                "with the same measurements can be compared."
             )
         if sigma_known(one.points) != sigma_known(other.points):
             raise DataError(
-                f"Standard deviations are given in one of '{first}' and '{name}' and not in the "
-                "other; give the same to both."
+                f"Standard deviations are given for only one of '{first}' and '{name}'; give "
+                "the same to both."
             )
 
 
@@ -167,7 +167,7 @@ def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     yield f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.3g} % of the weight."
     close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
     if close:
-        yield f"{in_words(close)} cannot be told from it by these measurements."
+        yield f"These measurements cannot distinguish {in_words(close)} from it."
     far = [str(n) for n in table.index[1:] if deltas[n] > FAR]
     if far:
         yield f"{in_words(far)} {'has' if len(far) == 1 else 'have'} no support."
@@ -175,8 +175,8 @@ def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     for name, row in nested.iterrows():
         if len(nested) > FEW and min(deltas[name], deltas[row["within"]]) > 0:
             continue  # of many pairs those of the best
-        verb = "is worth its further unknowns" if row["p"] < CHANCE else "is no better"
-        yield f"{row['within']} {verb} beside {name} (p = {row['p']:.2g})."
+        verb = "fits" if row["p"] < CHANCE else "does not fit"
+        yield f"{row['within']} {verb} significantly better than {name} (p = {row['p']:.2g})."
     bound = [n for n, r in results.items() if any("bound" in p.remark for p in r.estimates)]
     if bound:
         yield (

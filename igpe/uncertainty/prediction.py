@@ -69,7 +69,7 @@ class PredictedTrajectory(NamedTuple):
         runs = [simulation.run(x[self.run.index]) for x in vectors]
         usable = [r for r in runs if r.status.usable]
         if len(usable) < 2:  # noqa: PLR2004
-            raise ProblemError("Fewer than two replications can be integrated; make more.")
+            raise ProblemError("Fewer than two replications can be integrated; use more.")
         random = np.random.default_rng(replications.seed)
         errors = random.standard_normal((len(usable), len(self.grid)))
         tail = (1 - self.base.errors.confidence) / 2
@@ -143,13 +143,13 @@ class PredictedTrajectory(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Shown, Stored, name="prediction", number=1):
-    """What the model says at the estimate, and how sure it is.
+    """Predictions of the model at the estimate, with their uncertainty.
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
                 band_lower, band_upper (of a measurement; NaN of what is not measured), unit.
                 Infinite where the measurements do not determine it
     measured    columns experiment, name, time, measured
-    confidence  of the bands, at each time for itself;  kind: how they were found, in words
+    confidence  of the bands, at each time separately; kind: the method, in words
     time_unit   of the times; empty if it is not known
     """
 
@@ -185,7 +185,8 @@ def predict(
 
     problem       whose experiments are predicted
     estimate      a Result or Estimate of the problem, or unknown -> value
-    times         where; None: 200 times and those measured. They may lie beyond the measurements
+    times         times of the prediction; None: 200 times and the measured ones. They may lie
+                  beyond the measurements
     names         of states and measured quantities; None: all
     confidence    of the bands
     replications  of `igpe.bootstrap`: bands are percentiles over them. None: linearised

@@ -100,7 +100,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names        of all unknowns that were free
-    parameters   the optimum they are about;  objective  the sum of squares there
+    parameters   the optimum of the profiles; objective  the sum of squares there
     rise         of the sum of squares at the ends: by chi squared, or by F if sigma is unknown
     confidence   of each interval
     profiles     one for each unknown asked for
@@ -131,6 +131,20 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         raise ProblemError(
             f"There is no profile of '{name}'; there are {[p.name for p in self.profiles]}."
         )
+
+    def range_of(self, name: str) -> tuple[float, float]:
+        """Smallest and largest value of an unknown along all profiles, up to their ends.
+
+        An interval of the unknown holds at least these values, whether it has a profile or not.
+        """
+        place = self.names.index(name)
+        allowed = self.objective + self.rise
+        values = [self.parameters[name]]
+        for one in self.profiles:
+            along = one.others[:, place]
+            values += along[one.costs <= allowed].tolist()
+            values += np.interp([one.lower, one.upper], one.values, along).tolist()
+        return min(values), max(values)
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each profile: estimate, its interval, the linearised one, unit, remark."""
@@ -183,13 +197,13 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         if flat:
             lines.append(
                 f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate the "
-                "fit hardly becomes worse, whatever the value."
+                "fit hardly becomes worse at any value."
             )
         if broken:
             lines.append(
-                f"The profile of {p.name} could not be followed to its end "
-                f"({' and '.join(broken)}): further away the model breaks down, or its constraints "
-                "cannot be kept."
+                f"The profile of {p.name} could not be computed to its end "
+                f"({' and '.join(broken)}): further away the integration fails, or the "
+                "constraints cannot be satisfied."
             )
     return lines
 
@@ -290,29 +304,30 @@ def profile(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Profiles:
-    """Intervals by the likelihood ratio: all values that some fit with it explains well enough.
+    """Intervals by the likelihood ratio: all values of an unknown that fit well enough.
 
     Each unknown is held at values further and further from the estimate while all others are
-    estimated again; where the sum of squares has risen by what chance explains, the interval ends.
-    Unlike linearised errors this is right for curved problems, and the same in all parameters.
+    estimated again; the interval ends where the sum of squares has risen by a threshold. Unlike
+    linearised errors, these intervals are valid for nonlinear problems and do not depend on the
+    parametrisation.
 
     problem    that was estimated
     estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
     names      of the unknowns; None: all free ones
     confidence of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  after which no further profile begins
-    executor, store, timeout   where profiles are computed and stored, one per item, as for
-               `igpe.campaign`; one that is ended is left out, and a note says so
+    most_integrations  limit after which no further profile starts
+    executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
+                               profile that is stopped is omitted, and a note says so
     progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
     returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no
                profile could be made;  what `igpe.campaign` raises
 
-    If a better optimum is met on the way, all profiles begin again there, and a note says so.
-    An interval also holds the values at which the profile of another unknown explains the
-    measurements well enough.
+    If a profile reaches a better optimum, all profiles restart there, and a note says so. An
+    interval also holds the values at which the profile of another unknown explains the measurements
+    well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)
@@ -335,33 +350,34 @@ def profile(
         if not again:
             break
         values = there
-    profiles = _widened([p for one in single for p in one.profiles], single[0])
+    profiles = tuple(p for one in single for p in one.profiles)
+    made = _with_ranges(replace(single[0], profiles=profiles))
     lost = [n for n in requested if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
     return replace(
-        single[0],
-        profiles=profiles,
+        made,
         integrations=integrations,
         seconds=time.perf_counter() - started,
-        notes=(*notes, *sentences(profiles)),
+        notes=(*notes, *sentences(made.profiles)),
         complete=complete,
     )
 
 
-def _widened(made: Sequence[ParameterProfile], base: Profiles) -> tuple[ParameterProfile, ...]:
+def widened(interval: tuple[float, float], by: tuple[float, float]) -> tuple[float, float]:
+    """The interval with the values of another one, unless only rounding sets them apart."""
+    (lower, upper), (low, high) = interval, by
+    slack = WIDER * (upper - lower)
+    return low if low < lower - slack else lower, high if high > upper + slack else upper
+
+
+def _with_ranges(made: Profiles) -> Profiles:
     """The profiles, their intervals widened to what the others show to be well explained."""
-    points = [p.others[p.costs <= base.objective + base.rise] for p in made]
-    values = np.vstack(points)
-    widened = []
-    for one in made:
-        here = values[:, base.names.index(one.name)]
-        low, high = here.min(initial=one.lower), here.max(initial=one.upper)
-        slack = WIDER * (one.upper - one.lower)
-        lower = float(low) if low < one.lower - slack else one.lower
-        upper = float(high) if high > one.upper + slack else one.upper
-        widened.append(replace(one, lower=lower, upper=upper))
-    return tuple(widened)
+    profiles = []
+    for one in made.profiles:
+        lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
+        profiles.append(replace(one, lower=lower, upper=upper))
+    return replace(made, profiles=tuple(profiles))
 
 
 def _rows(
@@ -396,7 +412,7 @@ def _rows(
         lost = next(iter(known.values()))
         assert lost.status is not None, "all are lost"
         raise EstimationFailed(
-            f"No profile could be made. {lost.status.value} {lost.message}", lost.status
+            f"No profile could be computed. {lost.status.value} {lost.message}", lost.status
         )
     return rows, complete
 
@@ -442,11 +458,13 @@ def _better_sentence(
 ) -> str:
     there = ", ".join(f"{n} = {v:.6g}" for n, v in values.items())
     then = (
-        "These are the profiles of the better one."
+        "These are the profiles of the better optimum."
         if again
-        else "These are still the profiles of the worse one; estimate again from there."
+        else (
+            "These are still the profiles of the worse optimum; estimate again from the better one."
+        )
     )
     return (
-        f"The estimate (sum of squares {before:.6g}) was not the best: on the way a better optimum "
-        f"was met, {there} (sum of squares {objective:.6g}). {then}"
+        f"The estimate (sum of squares {before:.6g}) was not the best: the profiles reached a "
+        f"better optimum, {there} (sum of squares {objective:.6g}). {then}"
     )

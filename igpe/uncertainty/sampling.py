@@ -100,13 +100,13 @@ TELL = 100  # steps between two sentences
 
 @dataclass(frozen=True, repr=False)
 class Samples(Shown):
-    """Draws from the posterior; the beginning of the chains is left out.
+    """Draws from the posterior; the start of the chains is discarded.
 
     names         of the n unknowns;  estimate: unknown -> value at the maximum of the likelihood
     chains        (walkers, steps, n);  log_density: (walkers, steps), up to a constant
-    autocorrelation  unknown -> steps after which a walker has forgotten where it was
-    acceptance    share of proposals that were taken
-    burnt         steps left out;  seed: of all that is random
+    autocorrelation  unknown -> autocorrelation time of a walker, in steps
+    acceptance    share of accepted proposals
+    burnt         discarded steps; seed: of all random numbers
     confidence    of the intervals;  notes: sentences worth reading
     """
 
@@ -163,8 +163,8 @@ class Samples(Shown):
     def _shown(self) -> tuple[list[Rows], list[str]]:
         walkers, steps, _ = self.chains.shape
         drawn = (
-            f"{walkers} walkers, {steps} steps after {self.burnt} left out, seed {self.seed}; "
-            f"{100 * self.acceptance:.0f} % of the proposals taken."
+            f"{walkers} walkers, {steps} steps after {self.burnt} discarded, seed {self.seed}; "
+            f"{100 * self.acceptance:.0f} % of the proposals accepted."
         )
         return [frame_rows(self.to_frame())], [drawn, *self.notes]
 
@@ -185,19 +185,19 @@ def sample(
 ) -> Samples:
     """Draw from the posterior: likelihood, normal priors, and the bounds as uniform priors.
 
-    Where sigma is unknown it is integrated out (module docstring). Unknowns without
-    finite bounds have a flat prior; then the posterior may not exist where the data say nothing.
+    Where sigma is unknown it is integrated out (module docstring). Unknowns without finite bounds
+    have a flat prior; the posterior may then not exist if the data do not determine them.
 
     problem     that was estimated
     estimate    a Result or Estimate of the problem, or unknown -> value: where the walkers begin,
                 spread by the linearised errors
-    steps       of each walker, those left out included
+    steps       of each walker, including the discarded steps
     walkers     how many; None: four for each unknown, at least 16
     seed        of the walkers
     confidence  of the intervals
     method      whose integrator is used
     progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns     what was drawn until then if it is interrupted (Ctrl-C)
+    returns     the draws so far if it is interrupted (Ctrl-C)
     raises      SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot
                 be integrated at the estimate
@@ -228,7 +228,9 @@ def sample(
         (done < LONG * longest,
          f"Too short: {done} steps are {done / longest:.0f} autocorrelation times. {LONG:g} or "
          f"more are needed: steps={np.ceil(LONG * longest):.0f} or so."),
-        (not problem.box.bounded, "Unknowns without bounds have a flat prior over all numbers."),
+        (not problem.box.bounded, (
+            "Unknowns without bounds have a flat prior over all real numbers."
+        )),
     )  # fmt: skip
     return Samples(
         names=names,

@@ -33,7 +33,7 @@ def test_what_collocation_cannot_correct_is_shot(monkeypatch):
     assert result.status is Status.CONVERGED
     assert result.parameters == pytest.approx(right.parameters, rel=1e-5)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
-    assert any("correction has no answer" in n and "single shooting" in n for n in result.notes)
+    assert any("correction gave no result" in n and "single shooting" in n for n in result.notes)
 
 
 def test_a_correction_that_ends_above_its_start_is_shot(monkeypatch):
@@ -51,7 +51,7 @@ def test_a_correction_that_ends_above_its_start_is_shot(monkeypatch):
     monkeypatch.setattr("igpe.dynamics.shooting.refine.SEARCH", type("Stuck", (), {"fit": stuck})())
     result = igpe.estimate(problem)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
-    assert any("of a candidate before" in n for n in result.notes)
+    assert any("of an earlier candidate" in n for n in result.notes)
 
 
 def test_an_optimum_that_integration_refutes_is_finished_by_shooting(monkeypatch):
@@ -67,7 +67,7 @@ def test_an_optimum_that_integration_refutes_is_finished_by_shooting(monkeypatch
     monkeypatch.setattr(Collocation, "estimate_each", coarse)
     result = igpe.estimate(problem)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
-    assert any("finished by single shooting" in n for n in result.notes)
+    assert any("Single shooting finished" in n for n in result.notes)
 
 
 def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch):

@@ -166,7 +166,7 @@ REFUSED = [
     (
         lambda: igpe.estimate(problem(loss=igpe.losses.Huber())),
         igpe.errors.Unsupported,
-        "do not go together",
+        "cannot be combined with",
     ),
     (
         lambda: igpe.estimate(posed_with({"A": SD}, tied)),
@@ -183,7 +183,7 @@ REFUSED = [
         igpe.errors.ProblemError,
         "needs standard deviations",
     ),
-    (lambda: igpe.EstimatedSigma(0.1), igpe.errors.DataError, "give the name of what it is"),
+    (lambda: igpe.EstimatedSigma(0.1), igpe.errors.DataError, "give the name of a quantity"),
 ]
 
 

@@ -275,10 +275,10 @@ REFUSED = {
         ModelError,
         "at of event 1 is A",
     ),
-    "no comparison": (
+    "not a comparison": (
         lambda: posed([Event(when=lambda m, t: m.A[t], add={"A": 1})]),
         ModelError,
-        "no comparison",
+        "not a comparison",
     ),
     "an unreadable rule": (
         lambda: posed([Event(at=1.0, add={"A": lambda m, t: m.none[t]})]),
@@ -286,8 +286,8 @@ REFUSED = {
         "cannot be followed",
     ),
     "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady names"),
-    "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady holds"),
-    "steady of switches": (lambda: posed(steady=True), Unsupported, "starts steady, but"),
+    "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady contains"),
+    "steady of switches": (lambda: posed(steady=True), Unsupported, "has a steady start, but"),
 }
 
 

@@ -312,9 +312,9 @@ def test_an_interrupt_of_a_later_fit_keeps_the_one_before(monkeypatch):
 def test_what_is_made_ready_must_have_numbers():
     problem = noisy("consecutive")
     for method in METHODS[:3]:
-        with pytest.raises(igpe.errors.Unsupported, match="follow the fit"):
+        with pytest.raises(igpe.errors.Unsupported, match="depend on the fit"):
             method.prepare(problem)
-    with pytest.raises(igpe.errors.Unsupported, match="follow the fit"):
+    with pytest.raises(igpe.errors.Unsupported, match="depend on the fit"):
         igpe.Collocation().estimate_each(problem, [CASES["consecutive"].near])
 
 

@@ -221,7 +221,7 @@ def test_constraints_that_cannot_be_kept_are_a_status_with_a_sentence(changes):
     found = ONCE.estimate(posed(**changes), START)
     assert found.status is Status.INFEASIBLE
     assert found.method == "multiple shooting"
-    missed = [n for n in found.notes if "keep all constraints" in n]
+    missed = [n for n in found.notes if "satisfy all constraints" in n]
     assert missed
     assert any(f"'{name}" in missed[0] for name in changes)
 

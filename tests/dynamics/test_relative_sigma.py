@@ -85,7 +85,9 @@ def test_relative_deviations_are_those_of_the_noise():
     assert sizes["a"] / sizes["b"] == pytest.approx(1e3, rel=0.2)
     spread = np.sqrt(result.variance)
     assert spread * sizes["a"] == pytest.approx(1.0, rel=0.2)
-    assert any("each quantity counts by the size of its own residuals" in n for n in result.notes)
+    assert any(
+        "igpe weights each quantity by the size of its own residuals" in n for n in result.notes
+    )
 
 
 @pytest.mark.parametrize(

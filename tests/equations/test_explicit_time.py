@@ -303,7 +303,7 @@ def test_equations_in_a_list_are_refused_for_what_they_are():
 
     data = pd.DataFrame({"time": [0.5, 1.0], "x": [0.6, 0.4]})
     problem = Problem(model, parameters=["k"], experiments=Experiment(data, start={"x": 1.0}))
-    with pytest.raises(ModelError, match=r"'all\[1\]' holds a derivative but is not indexed"):
+    with pytest.raises(ModelError, match=r"'all\[1\]' contains a derivative but is not indexed"):
         compiled(problem)
 
 

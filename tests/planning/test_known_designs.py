@@ -72,7 +72,7 @@ def test_an_error_that_is_a_share_of_the_value_wants_a_decay_measured_last():
 
     last, warned = best(igpe.Noise(relative=0.01))
     assert last == pytest.approx(10.0)
-    assert "exact traces" in warned[0]
+    assert "very precise measurements of small" in warned[0]
     earlier, notes = best(igpe.Noise(absolute=0.001, relative=0.01))
     times = np.linspace(0, 10, 101)
     told = times * np.exp(-times) / np.hypot(0.001, 0.01 * np.exp(-times))

@@ -236,7 +236,7 @@ FAKES: dict[str, Fake] = {
     "ipopt hangs after its answer": fake("sol('Found', 0)\ntime.sleep(60)", LOCAL, limit=0.2),
     "scip hangs with a bound": fake(
         "print('Dual Bound         : +2.0e+00', flush=True)\ntime.sleep(60)",
-        TIME, "ended at the time limit", limit=0.4,
+        TIME, "stopped at the time limit", limit=0.4,
     ),
     "ipopt hangs after half an answer": fake(
         "SOL.write_text('Ipopt: Opt')\ntime.sleep(60)",

@@ -48,7 +48,7 @@ def test_pooled_temperatures_are_shouted_and_named(pooled):
     verdict = pooled.adequacy
     assert verdict.verdict == "lack of fit"
     assert verdict.p < 0.01
-    assert pooled.verdict["fit"].startswith("lack of fit: residuals are not noise alone (p < 0.01)")
+    assert pooled.verdict["fit"].startswith("lack of fit: residuals are not just noise (p < 0.01)")
     assert "The experiments disagree: A is" in " ".join(str(pooled).split())
     said = " ".join(str(pooled.details).split())
     assert "The experiments disagree: A is measured above the model in experiment T300" in said
@@ -200,7 +200,7 @@ def test_a_robust_fit_that_is_wrong_is_searched_for_again():
     result = igpe.estimate(robustly(decays({"a": 0.5, "b": 0.52}, noise=0.01)))
     assert result.adequacy.lacks
     assert "lack of fit" in result.verdict["fit"]
-    assert any("nothing better was met" in note for note in result.notes)
+    assert any("found no better fit" in note for note in result.notes)
 
 
 def test_too_many_outliers_are_lack_of_fit():

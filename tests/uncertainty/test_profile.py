@@ -18,7 +18,7 @@ from small_problems import PRODUCT_NEAR, TIMES, hump, kept_line, line, product
 import igpe
 from igpe.core.errors import DataError, EstimationFailed, ProblemError, Unsupported
 from igpe.uncertainty.path import walk
-from igpe.uncertainty.profile import Profiles, _widened, profile
+from igpe.uncertainty.profile import Profiles, _with_ranges, profile
 
 NEAR_LINE = {"k": 0.7, "A(t0)": 1.0}
 
@@ -190,11 +190,11 @@ def test_intervals_hold_what_the_profiles_of_others_show():
     found = profile(product(), PRODUCT_NEAR)
     one, other = found.profiles[:2]
     far = replace(one, others=one.others + np.array([0.0, 10.0]))
-    low, high = _widened([far, other], found)[1].lower, _widened([far, other], found)[1].upper
+    widened = _with_ranges(replace(found, profiles=(far, other)))[other.name]
     within = far.costs <= found.objective + found.rise
-    assert low == other.lower
-    assert high == far.others[within, 1].max() > other.upper
-    assert _widened(found.profiles, found) == found.profiles
+    assert widened.lower == other.lower
+    assert widened.upper == far.others[within, 1].max() > other.upper
+    assert _with_ranges(found).profiles == found.profiles
 
 
 def test_after_the_most_integrations_no_profile_begins():

@@ -70,11 +70,11 @@ class CollocationFit(NamedTuple):
 
 @dataclass(frozen=True)
 class Collocation(Checked):
-    """Least squares on the discretised equations, refined until the optimum stands still.
+    """Least squares on the discretised equations, refined until the optimum no longer changes.
 
     solver           IPOPT with its settings
     points           Radau points of an element
-    tolerance        the optimum stands still when no unknown moves by more than this from mesh to
+    tolerance        the refinement ends when no unknown changes by more than this from mesh to
                      mesh, relative to max(|value|, 1e-3 of its bounds' width); a mesh whose own
                      error estimate is a tenth of it is not refined at all
     max_refinements  meshes after the first
@@ -116,13 +116,13 @@ class Collocation(Checked):
         starts: Sequence[Mapping[str, float]],
         profiles_of: Sequence[Sequence[Profile]] = (),
     ) -> list[Estimate]:
-        """One Estimate for each start, in their order.
+        """Return one Estimate for each start, in the same order.
 
-        All are corrected on the same first mesh, which is built once. The best, and distinct ones
-        within 1e-3 of its objective, are refined; the others are given as on the first mesh.
-        A model that keeps its own discretisation is solved on it and not refined. Ctrl-C after the
-        first solve ends with what is there: status INTERRUPTED, objective infinite where there is
-        nothing.
+        All are corrected on the same first mesh, which is built once. The best estimate, and
+        distinct ones within 1e-3 of its objective, are refined; the others are returned as computed
+        on the first mesh. A model with its own discretisation is solved on it and not refined.
+        After Ctrl-C, the finished solves are returned with status INTERRUPTED; the others have an
+        infinite objective.
 
         profiles_of  for each start the profiles of `estimate`; or nothing
         raises       Unsupported if the loss is not least squares, or unknowns vary with time at

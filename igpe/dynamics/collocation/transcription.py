@@ -66,9 +66,10 @@ def _refuse_higher_index(problem: Problem) -> None:
     with suppress(ModelError):  # equations that cannot be read may be collocated all the same
         if any(system.reduction is not None for system in compiled(problem).systems):
             raise Unsupported(
-                "The model has a higher index. Collocation of its own Pyomo equations, which its "
-                "constraints, bounds that change or bounds on slopes ask for, would lose accuracy. "
-                "Take these away, or use igpe.MultipleShooting(), which keeps constraints."
+                "The model has a higher index. Its constraints, bounds that vary with time or "
+                "bounds on slopes require collocation of the original Pyomo equations, which "
+                "would lose accuracy. Remove them, or use igpe.MultipleShooting(), which "
+                "keeps constraints."
             )
 
 
@@ -389,8 +390,9 @@ def _require_breaks(problem: Problem, run: Run) -> None:
         lost = [b for b in begins if np.min(np.abs(edges - b)) > near]
         if lost:
             raise Unsupported(
-                f"Collocation takes the model's own times, and the breaks {lost} of '{name}' are "
-                "none of them. Put them into the model's time, or use igpe.MultipleShooting."
+                "Collocation uses the model's own times, which do not include the breaks "
+                f"{lost} of '{name}'. Add them to the model's time, or use "
+                "igpe.MultipleShooting."
             )
 
 

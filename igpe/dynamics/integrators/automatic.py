@@ -22,11 +22,11 @@ class Automatic(Integrator):
     - Implicit algebraic variables: `Sundials`.
     - Else `RungeKutta`, if a C compiler is found and the equations are short enough to compile; it
       chooses between its explicit and its implicit pair within each interval. A trajectory that
-      uses up its steps is integrated again from its start by `Sundials`; any other break-down is
-      final. Every run begins so, whatever was found before: the same q always gives the same
-      numbers.
-    - Else `Sundials` for a trajectory; `slow` says why. Many intervals go side by side in NumPy;
-      one that breaks down is integrated by `Sundials`.
+      reaches the step limit is integrated again from its start by `Sundials`; any other failure is
+      final. Each run starts in this way, independently of earlier runs: the same q always gives the
+      same numbers.
+    - Else `Sundials` for a trajectory; `slow` says why. NumPy integrates many intervals together;
+      an interval that fails is integrated by `Sundials`.
 
     slack    of `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt
@@ -35,7 +35,7 @@ class Automatic(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Choose by the equations, by what is installed, and by the number of intervals."""
+        """Choose by the equations, the installed compilers and the number of intervals."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         given = asdict(self)

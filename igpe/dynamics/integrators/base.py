@@ -380,7 +380,7 @@ class Integrator(Checked, ABC):
         """That the steps were used up."""
         steps = allowed()
         if steps is not None:
-            return f"The {steps} steps that a trial may take were used up {when}."
+            return f"The limit of {steps} steps for a trial was reached {when}."
         return f"The step limit of {self.max_steps} was reached {when}."
 
     def too_large(self, state: str, when: str) -> str:

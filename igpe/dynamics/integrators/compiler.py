@@ -38,7 +38,7 @@ HUNG = 1_800.0  # s after which a compiler hangs: the longest text it is given t
 
 
 WAITS = (
-    "The C compiler is at work on the equations, once for each model. The environment variable "
+    "The C compiler is compiling the equations, once for each model. The environment variable "
     "CC=false integrates without one, which is slower."
 )
 

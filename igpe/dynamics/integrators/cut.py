@@ -110,7 +110,9 @@ class Cut:
         """One interval that ends at the last of the times up to `last`."""
         times = self.times[self.times <= last]
         if len(times) == 0:
-            raise ValueError(f"No time is reported up to {last:g}; the first is {self.times[0]:g}.")
+            raise ValueError(
+                f"No reported time is at or before {last:g}; the first is {self.times[0]:g}."
+            )
         nodes = np.array([self.nodes[0], times[-1]])
         return _cut(self.ivp, nodes, times, self.stops, self.stops.known)
 
@@ -184,7 +186,7 @@ def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
     lengths = np.diff(nodes)
     single = len(lengths) == 1 and lengths[0] >= 0
     if len(lengths) == 0 or not (single or (lengths > 0).all()):
-        raise ValueError(f"Nodes must increase, and be two at least; got {nodes}.")
+        raise ValueError(f"At least two increasing nodes are needed; got {nodes}.")
     if (np.diff(times) < 0).any():
         raise ValueError("The times must increase.")
     if len(times) and not (nodes[0] <= times[0] and times[-1] <= nodes[-1]):

@@ -19,7 +19,7 @@ LARGEST = 1e30
 """Times its size that a state may be. Growth from traces must pass, and what is exponential in
 others: exp(-E/R/T) as a state of its own grows by 1e18 within a published reactor."""
 MOST_STEPS = 2**31 - 1  # what CVODES can count
-TOO_MANY = "A function of time rises and falls too often for these unknowns to be followed."
+TOO_MANY = "For these unknowns, a function of time oscillates too often for igpe to follow it."
 NO_START = "The start values are not finite."
 
 _steps: ContextVar[int | None] = ContextVar("igpe_allowance", default=None)

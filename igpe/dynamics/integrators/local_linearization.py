@@ -106,8 +106,8 @@ class LinearStepper(Stepper):
 class LocalLinearization(LockStep):
     """Steps with matrix exponentials, for equations without implicit algebraic variables.
 
-    Stable however stiff the equations are, and exact for linear ones; else much dearer than
-    `RungeKutta` for the same accuracy, above all of derivatives, which are of order 1 only. The
+    Stable for stiff equations, and exact for linear ones. For other equations it is much slower
+    than `RungeKutta` at the same accuracy, especially of derivatives, which have order 1 only. The
     step is chosen by the states alone, as in the paper (Carbonell et al. 2014).
 
     rtol, atol  as in the paper

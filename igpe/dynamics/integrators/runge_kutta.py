@@ -78,22 +78,22 @@ class Pair(enum.IntEnum):
 class RungeKutta(Integrator):
     """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
 
-    Others are refused, as is all where no C compiler is found (NO_SOLVER), and equations of more
-    than `LONGEST` operations. Each interval depends on its own start and q alone. Size is checked
-    after each step, time and Ctrl-C every few hundred.
+    It refuses other equations, equations of more than `LONGEST` operations, and all equations if
+    there is no C compiler (NO_SOLVER). Each interval depends only on its own start and q. Size is
+    checked after each step, time and Ctrl-C every few hundred.
 
-    slack      factor by which errors of derivatives may exceed those of states: Gauss-Newton
-               steps need few digits, but without any control they are wrong by orders of
-               magnitude where it is stiff
-    pair       BY_STIFFNESS begins every interval with the explicit pair and changes to the implicit
-               one where that is found to take steps so much longer that it pays
+    slack      factor by which errors of derivatives may exceed those of states: Gauss-Newton steps
+               need few digits, but without error control the derivatives of stiff equations are
+               wrong by orders of magnitude
+    pair       BY_STIFFNESS starts every interval with the explicit pair and changes to the implicit
+               one if its longer steps reduce the work
     """
 
     slack: Positive = 1.0
     pair: Annotated[Pair, instance_of(Pair)] = Pair.BY_STIFFNESS
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Generate the Jacobians, compile them, cut the intervals where inputs jump."""
+        """Generate and compile the Jacobians, and split the intervals where inputs jump."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         if ivp.shared is not None:
@@ -499,7 +499,7 @@ class RungeKuttaIntervals(Intervals):
             f"No step is small enough {when}.",
             "There was not enough memory for the integration.",
             NO_START,
-            "An interval before this one broke down.",
+            "The integration failed in an earlier interval.",
             method.too_late(when) if self._clock.late else interrupted,
         )[ended]
 

@@ -38,23 +38,23 @@ EXACT = 1e-13
 NO_REASON = "The integration broke down."
 
 MOVES = (
-    "The model does not come to rest before the experiment: after {:g} times the experiment's "
-    "duration states still move, grow or oscillate. {}"
+    "The model reaches no steady state before the experiment: after {:g} times the "
+    "experiment's duration, states still change, grow or oscillate. {}"
 )
-UNSTABLE = "The state before the experiment is at rest, but unstable: a disturbance would grow."
+UNSTABLE = "The steady state before the experiment is unstable: a disturbance would grow."
 DEGENERATE = (
-    "The state at rest before the experiment is not isolated, so that it has no derivatives by the "
-    "unknowns."
+    "The steady state before the experiment is not isolated, so it has no derivatives with "
+    "respect to the unknowns."
 )
 
 
 BORDER = (
-    "The model comes to rest where a condition on states just changes, so that the state at rest "
-    "has no derivatives by the unknowns."
+    "A condition on states changes exactly at the steady state, so the steady state has no "
+    "derivatives with respect to the unknowns."
 )
 
 
-CROSSES = "The model does not come to rest: a condition on states changes before it is there."
+CROSSES = "The model reaches no steady state: a condition on states changes before."
 
 
 class Rest(NamedTuple):

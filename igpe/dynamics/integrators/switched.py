@@ -239,8 +239,9 @@ class _Course:
                 return
             self._act(due)
         raise BrokenError(
-            f"More than {MOST} events happen up to {at(self.t).removeprefix('at ')}: they become "
-            "ever denser, or the model switches to and fro. Add hysteresis or a delay."
+            f"More than {MOST} events happen up to {at(self.t).removeprefix('at ')}: they "
+            "become more and more frequent, or the model switches back and forth. Add "
+            "hysteresis or a delay."
         )
 
     def stages(self, lengths: FloatArray) -> Generator[Stage, None, bool]:
@@ -444,8 +445,8 @@ class _Course:
         rate = found.rates[j]
         if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
             raise BrokenError(
-                f"A condition that states decide is only touched, not crossed, {at(self.t)} "
-                "(grazing): what follows depends on the unknowns without derivatives there."
+                f"A trajectory only touches a condition on states {at(self.t)} (grazing). "
+                "Derivatives with respect to the unknowns do not exist there."
             )
         by = np.zeros(self.n_d)
         g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))
@@ -497,7 +498,7 @@ class _Course:
             self.by = by_x @ self.by + np.outer(by_t, by) + own
         self.x, self.off = after.ravel(), np.zeros(len(self.size))
         if not np.isfinite(self.x).all():
-            raise BrokenError(f"An event gives a state no finite value {at(self.t)}.")
+            raise BrokenError(f"An event sets a state to a value that is not finite {at(self.t)}.")
 
     def _settle(self, by: FloatArray, crossed: frozenset[int], *, jumped: bool) -> None:
         """Modes that other modes and jumps change at the same time.
@@ -521,8 +522,8 @@ class _Course:
             raise BrokenError(f"Conditions on states change each other without end {at(self.t)}.")
         if any(found.rates[j] * (1 if self.true[j] else -1) < 0 for j in held):
             raise BrokenError(
-                f"A condition that states decide switches back at once {at(self.t)} (sliding): "
-                "both branches lead back to the other. Add hysteresis, for example two igpe.Event "
+                f"A condition on states switches back at once {at(self.t)} (sliding): each "
+                "branch leads back to the other. Add hysteresis, for example two igpe.Event "
                 "that set a state of its own, or write a smooth transition."
             )
 

@@ -18,7 +18,7 @@ DELAYED = (
 )
 
 
-ENDLESS = "{} events happened, and they go on."
+ENDLESS = "More than {} events happened."
 
 
 class BrokenError(Exception):

@@ -75,7 +75,7 @@ def complements(
     if all(e.status in UNANSWERED for e in known.values()):
         first = next(iter(known.values()))
         raise EstimationFailed(
-            f"None of the {len(known)} candidates could be completed on the dynamics. "
+            f"Step 4 could not complete any of the {len(known)} candidates. "
             f"{first.status.value} {' '.join(first.notes)}",
             first.status,
         )

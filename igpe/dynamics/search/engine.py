@@ -207,7 +207,7 @@ def missing(found: Sequence[Estimate]) -> tuple[str, ...]:
     lost = [e for e in found if e.status in UNANSWERED]
     if not lost:
         return ()
-    return (f"{len(lost)} of {len(found)} searches gave no answer; {' '.join(lost[0].notes)}",)
+    return (f"{len(lost)} of {len(found)} searches gave no result; {' '.join(lost[0].notes)}",)
 
 
 def _told(outcome: ItemOutcome, names: Sequence[str]) -> tuple[Estimate, tuple[float, float]]:
@@ -247,12 +247,12 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Restarts(Checked):
-    """When and where a search begins again.
+    """Conditions and points for restarts of a search.
 
     count     at most so many further starts
-    chance    of a right fit to be taken for a wrong one
-    agreeing  so many estimates that agree end the search, though the errors do not explain them;
-              two do where the errors are not known, or the integration is not exact
+    chance    probability that a correct fit is rejected
+    agreeing  number of agreeing estimates that end the search although the errors do not explain
+              them; two if the errors are unknown, or the integration is not accurate
     seed      of the starts; the same seed gives the same result
     """
 
@@ -262,7 +262,7 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Cost that errors of known standard deviations explain, of so many residuals."""
+        """Cost of a number of residuals that errors with known standard deviations explain."""
         return float(chdtri(size, self.chance))
 
     def run(
@@ -275,9 +275,9 @@ class Restarts(Checked):
     ) -> list[Attempt]:
         """Attempts from `start` (n,) and, as long as needed, from elsewhere; the best first.
 
-        gate      cost that needs no further start; infinite if errors are not known
-        deadline  after which there are none
-        At Ctrl-C those that are there; raises KeyboardInterrupt if the first attempt does.
+        gate      cost below which no further start is needed; infinite if errors are unknown
+        deadline  limit on restarts. After Ctrl-C the finished attempts; raises KeyboardInterrupt if
+                  the first attempt does.
         """
         others = distinct_points(self._elsewhere(start, box), start)
         found = [attempt(start)]

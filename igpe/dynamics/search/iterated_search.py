@@ -50,19 +50,20 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 
 @dataclass(frozen=True)
 class IteratedSearch(Checked):
-    """Rough searches from random starts, then from their best, changed; exact ones at the end.
+    """Low-accuracy searches from random starts, then from modified optima; accurate ones at last.
 
     local       makes the exact ones
     starts      random starts at which the model can be integrated, of a seeded Sobol sequence
-    agreeing    so many random starts that end at the best optimum end the search, if they are a
-                tenth of those that end anywhere: a flat line through all measurements attracts some
-    patience    so many changed starts without a better optimum do
-    most        changed starts: redrawn, or mixed of two, in turn
-    work        of the rough searches, after which no further one begins (`Residuals.work`); some
-                two minutes of a processor
-    pool        so many of the best optima are changed
+    agreeing    the search ends when this number of random starts reach the best optimum, if they
+                are a tenth of all finished starts: a flat line through all measurements attracts
+                some
+    patience    the search ends after this number of modified starts without a better optimum
+    most        modified starts: alternately redrawn or mixed from two
+    work        limit on the work of the low-accuracy searches (`Residuals.work`); about two minutes
+                of a processor
+    pool        number of best optima that are modified
     finalists   exact searches
-    iterations  of a rough search, four times as many for one of the best
+    iterations  of a low-accuracy search, four times as many for one of the best
     seed        the same seed gives the same result
     """
 
@@ -80,7 +81,7 @@ class IteratedSearch(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """The best optimum found; `start` is one more of the starts (may be empty).
+        """The best optimum found; `start` is an additional start (may be empty).
 
         Ctrl-C ends with the best point so far, status INTERRUPTED.
         The trail holds the finalists' other distinct optima, best first; `reached` where the rough

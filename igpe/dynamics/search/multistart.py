@@ -41,8 +41,8 @@ FURTHER = 10  # times as many may an integration of a search from the best trial
 class MultiStart(Checked):
     """A local method from several starts.
 
-    local    with single shooting all trials are simulated first and the best are searched from;
-             any other method searches from the first `starts` trials
+    local    single shooting simulates all trials first and searches from the best; any other method
+             searches from the first `starts` trials
     trials   points of the box, by a seeded Sobol sequence
     starts   how many searches
     seed     of the sequence; the same seed gives the same result
@@ -67,7 +67,7 @@ class MultiStart(Checked):
 
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
-        Ctrl-C ends with the best of the searches that are finished, status INTERRUPTED.
+        Ctrl-C returns the best of the finished searches, with status INTERRUPTED.
         The trail of the estimate holds the best one's horizons, if it has any, and after them the
         other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
@@ -111,7 +111,7 @@ class MultiStart(Checked):
             if tried.x is not None and tried.at is not None:
                 best.look_at(tried.x, tried.at)
             fit = shooting.residuals.best_fit()
-            said = "best of the trials; no search was finished"
+            said = "best of the trials; no search finished"
             return Estimate(problem.box.mapping(fit.x), fit.cost, fit.status, said)
 
     def _concluded(self, problem: Problem, runs: Iterator[Run], began: float) -> Estimate:

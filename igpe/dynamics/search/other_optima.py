@@ -59,11 +59,11 @@ ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are ro
 
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 EXHAUSTED = (
-    "The search for other sets of values that explain the data ended at its limit of "
-    f"{EVALUATIONS} evaluations, or of the work of their integrations: there may be more."
+    "The search for other sets of values that explain the data stopped at its limit of "
+    f"{EVALUATIONS} evaluations or of integration steps. More sets may exist."
 )
-NOT_SEARCHED = "Other sets of values that explain the data alike were not searched for: {}"
-TOO_SLOW = "the limit of their work was reached before the first other start."
+NOT_SEARCHED = "igpe did not search for other sets of values that explain the data equally well: {}"
+TOO_SLOW = "the limit of integration steps was reached before the first new start."
 
 
 class Sought(NamedTuple):
@@ -106,7 +106,7 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     why = ""
     try:
         if not search.run():
-            reason = "an integration at the estimate broke down."
+            reason = "an integration at the estimate failed."
             reason = residuals.broken.sentence if residuals.broken else reason
             why = NOT_SEARCHED.format(reason)
     except KeyboardInterrupt:

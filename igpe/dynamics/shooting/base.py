@@ -165,19 +165,19 @@ def require_plain(
         ),
         (
             problem.sigma_estimated and not is_plain_loss,
-            f"Estimated standard deviations (igpe.EstimatedSigma) and {loss} do not go together: "
-            "the likelihood is that of normal errors. Leave out loss=, or give standard deviations "
-            "as numbers.",
+            "Estimated standard deviations (igpe.EstimatedSigma) cannot be combined with "
+            f"{loss}: the likelihood assumes normal errors. Omit loss=, or give standard "
+            "deviations as numbers.",
         ),
         (
             problem.is_censored and (problem.sigma_estimated or not is_plain_loss),
-            "Values below a limit of detection (igpe.losses.Censored) go together neither with a "
-            "robust loss nor with estimated standard deviations. Leave out loss=, and give "
+            "Values below a limit of detection (igpe.losses.Censored) cannot be combined with "
+            "a robust loss or estimated standard deviations. Leave out loss=, and give "
             "standard deviations as numbers.",
         ),
         (
             losses_too and not is_plain_loss,
-            f"{method} minimises least squares only; the problem asks for {loss}. Leave out loss=, "
+            f"{method} supports only least squares; the problem has {loss}. Leave out loss=, "
             "or use igpe.estimate, igpe.SingleShooting or igpe.MultipleShooting.",
         ),
         (
@@ -232,9 +232,10 @@ def require_numbers(problem: Problem, method: str) -> None:
     """
     if problem.weights_follow_fit:
         raise Unsupported(
-            f"{method} is made ready for standard deviations that are numbers, but here they "
-            "follow the fit (igpe.Noise, or several quantities without any); use the method's "
-            "estimate(problem, start), or hold them: problem.weighted(sigma)."
+            f"{method} can be prepared only for fixed standard deviations, but here they "
+            "depend on the fit (igpe.Noise, or several quantities without standard "
+            "deviations); use the method's estimate(problem, start), or hold them: "
+            "problem.weighted(sigma)."
         )
 
 
@@ -306,7 +307,7 @@ NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to
 GUESS = 1e-2  # standard deviation where none is known, in root mean squares of the measurements
 
 
-EXCESS, AT_BOUND = "is more than the measurement errors explain", "ends on its bound"  # remarks
+EXCESS, AT_BOUND = "is larger than the measurement errors explain", "ends on its bound"  # remarks
 
 
 def limited(fit: Fit) -> bool:
@@ -331,9 +332,10 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         return
     if limited(fit):
         yield (
-            "The optimum is limited by the accuracy of the integration: the predictions change "
-            "noticeably with the last digits of the parameters. The sum of squares and standard "
-            "errors mean little; the parameters themselves are as exact as numbers can be."
+            "The optimum is limited by the accuracy of the integration: the predictions "
+            "change noticeably with the last digits of the parameters. The sum of squares and "
+            "standard errors are unreliable; the parameters are as accurate as floating-point "
+            "numbers allow."
         )
     elif fit.cost > gate:
         yield (

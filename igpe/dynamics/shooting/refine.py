@@ -75,18 +75,19 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
     as_good = fit.at is not None and objective <= level
     if np.isfinite(rough.objective) and not (_agree(problem, rough.objective, own) or as_good):
         difference = (
-            f"Step 5 ends at an objective of {rough.objective:.6g}, but an accurate integration "
-            f"has {own:.6g} there: the mesh is too coarse, or the model unstable."
+            f"Step 5 ends at an objective of {rough.objective:.6g}, but an accurate "
+            f"integration gives {own:.6g} there: the mesh is too coarse, or the model is "
+            "unstable."
         )
         if not is_plain(problem) or fit.at is None or passed:
-            return Refined(rough, at, (f"{difference} Trust neither without a look at the plot.",))
+            return Refined(rough, at, (f"{difference} Look at the plot before you trust either.",))
         end = replace(found, status=fit.status, method=f"single shooting after {rough.method}")
-        note = f"The estimate was finished by single shooting, which ends at {objective:.6g}."
+        note = f"Single shooting finished the estimate, with an objective of {objective:.6g}."
         return Refined(end, fit.at, (f"{difference} {note}",))
     if fit.at is None or fit.cost > at.cost + ROUNDING * abs(at.cost):
         return Refined(rough, at)
     if passed:
-        note = f"The bounds of {', '.join(passed)} are active; the estimate keeps them."
+        note = f"The bounds of {', '.join(passed)} are active; the estimate satisfies them."
         return Refined(rough, at, (note,))
     if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
         found = replace(found, status=fit.status)  # meshes were too coarse, the integrator is not
@@ -144,8 +145,8 @@ SECONDS = 20.0  # of multiple shooting, which is tried last
 MOST = 3  # candidates that are shot
 MATTERS = 1e-6  # relative difference of sums of squares
 AS_THEY_ARE = (
-    "Shooting does not improve the values of steps 3 and 4 either, so the result holds these; "
-    "they may not be an optimum."
+    "Shooting does not improve the values of steps 3 and 4 either, so the result contains "
+    "these values, which may not be an optimum."
 )
 
 
@@ -232,11 +233,11 @@ def by_shooting(
     k, end = min(able, key=lambda pair: pair[1].fit.cost, default=(0, None))
     if end is None or not end.fit.cost < cost:
         return None
-    why = "Step 5: the correction has no answer."
+    why = "Step 5: the correction gave no result."
     if np.isfinite(cost):
         why = (
-            f"Step 5: the correction ends at an objective of {cost:.6g}, by an accurate "
-            f"integration, above the {end.at_start:.6g} of a candidate before."
+            f"Step 5: the correction ends at an objective of {cost:.6g} (by accurate "
+            f"integration), above the {end.at_start:.6g} of an earlier candidate."
         )
     estimate = Estimate(
         box.mapping(end.fit.x),
@@ -245,6 +246,6 @@ def by_shooting(
         f"{end.method} from the values of step 4",
         iterations=end.fit.steps,
     )
-    note = f"The estimate was finished by {end.method}."
+    note = f"{end.method} finished the estimate."
     note = AS_THEY_ARE if end.method == "no method" else note
     return k, Refined(estimate, end.fit.at, (f"{why} {note}",))

@@ -143,7 +143,9 @@ def unmeasured(problem: Problem) -> Unmeasured:
 
 
 FINISH = 2_000  # steps that an integration may take while the user waits for the answer
-NO_NUMBER = "A measured quantity, or its derivative, is not a number or is too large to be squared."
+NO_NUMBER = (
+    "A predicted quantity, or its derivative, is not a number or is too large to be squared."
+)
 
 
 class Broken(NamedTuple):
@@ -156,7 +158,7 @@ class Broken(NamedTuple):
     @property
     def sentence(self) -> str:
         """What the user reads."""
-        return f"The last integration of experiment {self.experiment} broke down: {self.reason}"
+        return f"The last integration of experiment {self.experiment} failed: {self.reason}"
 
 
 @dataclass(frozen=True)

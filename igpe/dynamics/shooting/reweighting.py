@@ -48,7 +48,7 @@ TINY = np.finfo(float).tiny
 LOST = "The model could not be integrated at the estimate: standard deviations "
 STOPPED = "The fit was interrupted: standard deviations "
 PROVEN = (
-    "What the first fit proved is about its own standard deviations, those of smoothed "
+    "The proof of the first fit holds for its own standard deviations, those of the smoothed "
     "measurements."
 )
 
@@ -184,7 +184,7 @@ class Weights:
                     notes.append(
                         f"The model is nearly 0 at {count} measurement{'s' * (count > 1)} of "
                         f"{name} in experiment {e.name}, where {model} gives no standard "
-                        "deviation; a tenth of the smallest measurement counted instead. "
+                        "deviation; igpe used a tenth of the smallest measurement instead. "
                         f"{model.remedy}"
                     )
         return tuple(notes)
@@ -329,6 +329,6 @@ def _whose(problem: Problem, fits: Sequence[object]) -> str:
 
 def _restless(moved: float) -> str:
     return (
-        f"Standard deviations still changed by {100 * moved:.2g} % after {MOST} fits: the model "
-        "hardly explains the measurements, or a larger floor is needed."
+        f"Standard deviations still changed by {100 * moved:.2g} % after {MOST} fits: the "
+        "model explains the measurements poorly, or a larger absolute part is needed."
     )

@@ -41,13 +41,14 @@ ONCE = Restarts(count=0)
 class SingleShooting:
     """Least squares on the integrated model, from one start.
 
-    Good when the start is near; a bad start may break the integration (a status, not an exception).
+    Suitable for starts near the optimum. With a bad start the integration may fail, which gives a
+    status and not an exception.
 
     integrator  of the model with its sensitivities
     search      for the least squares
-    restarts    further starts where a fit is bad; none by default, nor where standard deviations
-                are estimated. There the likelihood is maximised: the objective of an estimate is
-                sum (r / s)^2 + 2 log s
+    restarts    further starts if a fit is bad; none by default and if standard deviations are
+                estimated. In the latter case the likelihood is maximised: the objective is sum (r /
+                s)^2 + 2 log s
     hierarchical  whether unknowns that only outputs depend on (scales, offsets, estimated standard
                   deviations) are eliminated from the search: each step finds their best values
                   without integrating again. The optimum is that of all unknowns

@@ -155,12 +155,12 @@ def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spe
     first, name = spectra[0], problem.experiments[numbers[0]].name
     for k, one in zip(numbers[1:], spectra[1:], strict=True):
         here = f"experiments {name} and {problem.experiments[k].name}"
-        apart = "Pass shared=False to igpe.Spectra where species have spectra of their own."
+        apart = "Pass shared=False to igpe.Spectra if the species have separate spectra."
         options = [(s.nonnegative, s.smooth, s.unwanted) for s in (first, one)]
         w = first.wavelengths
         if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
             raise ProblemError(
-                f"The wavelengths of {here} differ, so no spectra can be shared. {apart}"
+                f"The wavelengths of {here} differ, so they cannot share spectra. {apart}"
             )
         if options[0] != options[1]:
             raise ProblemError(

@@ -406,7 +406,8 @@ def _sides(data: Any) -> tuple[Any, Any]:
 
 def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
     return ModelError(
-        f"igpe does not read '{name}' as it is written: at {', '.join(where[:MOST])} Pyomo "
-        f"computes {values[0]:.10g}, igpe {values[1]:.10g}. Write it with Pyomo's functions as a "
-        "rule over the time, and what changes with time as an input: Experiment(inputs=...)."
+        f"igpe reads '{name}' differently from Pyomo: at {', '.join(where[:MOST])} Pyomo "
+        f"computes {values[0]:.10g}, igpe {values[1]:.10g}. Write it with Pyomo's functions as "
+        "a rule over the time, and quantities that change with time as inputs: "
+        "Experiment(inputs=...)."
     )

@@ -18,11 +18,12 @@ from pyomo.core.expr.numvalue import NumericValue
 from igpe.problem.model import position_in
 
 OUTSIDE = (
-    "it computes with the time outside Pyomo (math.exp, np.interp); pyo.exp and the like are fine"
+    "it computes with the time outside Pyomo (math.exp, np.interp); use pyo.exp and other "
+    "functions of Pyomo"
 )
 UNDECIDED = (
-    "it asks `if` about what is no straight line of the time; pyo.Expr_if(t % 24 < 12, a, b) or "
-    "pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is fine"
+    "it uses `if` with a nonlinear function of the time; pyo.Expr_if(t % 24 < 12, a, b) or "
+    "pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is supported"
 )
 COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
 FUNCTIONS = "exp log log10 sqrt sin cos tan sinh cosh tanh floor ceil"

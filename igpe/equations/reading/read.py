@@ -58,8 +58,8 @@ def read_jumps(
             ) from error
         if instant.seen:
             raise ModelError(
-                f"A rule of event {number} asks `if` about the time. Write pyo.Expr_if(t < 0.4, a, "
-                "b), or give two events."
+                f"A rule of event {number} uses `if` with the time. Write pyo.Expr_if(t < 0.4, "
+                "a, b), or give two events."
             )
         return found
 
@@ -76,8 +76,9 @@ def read_jumps(
         trigger, at = None, None if event.at is None else value(event.at, number)
         if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
-                f"when of event {number} is no comparison of two sides that move. Write one, such "
-                "as when=lambda m, t: m.V[t] >= 2.0; for several conditions give several events."
+                f"when of event {number} is not a comparison of quantities that change. Write "
+                "one, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions give "
+                "several events."
             )
         delay, is_after = value(event.delay, number), event.measured == "after"
         gap, closed = trigger or (None, True)
@@ -214,10 +215,10 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     for name, constraint in instance.conditions.items():
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
             raise ModelError(
-                f"The constraint '{name}' holds a derivative but is not indexed by the time, so "
-                "igpe cannot tell what holds at other times. Write it as a rule over the time: "
-                "m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a "
-                "ConstraintList or as single constraints."
+                f"The constraint '{name}' contains a derivative but is not indexed by the "
+                "time, so it says nothing about other times. Write it as a rule over the "
+                "time: m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in "
+                "a ConstraintList or as single constraints."
             )
     found = at_any_order(system.residual, system.symbols)
     if not found.spare_rows and not found.spare_columns:
@@ -227,11 +228,12 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     free = [names[j] for j in found.under_columns]
     many = f"; too many equations: {listed(spare)} hold only known quantities or share unknowns"
     raise ModelError(
-        "The equations do not determine states and algebraic variables, however often they are "
-        "differentiated"
+        "The equations do not determine states and algebraic variables, even after any number "
+        "of differentiations"
         + many * bool(spare)
         + f"; undetermined: {listed(free)}" * bool(free)
-        + ". Take an equation away that follows from others, or add one that is missing. If a "
-        "variable is an input, give it in Experiment(inputs=...). At a boundary in space each "
-        "variable needs a condition, or its balance where the scheme has a formula."
+        + ". Remove an equation that follows from others, or add a missing one. If a "
+        "variable is an input, give it in Experiment(inputs=...). At a boundary in space, "
+        "each variable needs a boundary condition, or its balance if the scheme has a "
+        "formula there."
     )

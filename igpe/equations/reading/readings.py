@@ -148,7 +148,7 @@ class _Reader:
         for time, roles in zip(self.times, self.roles, strict=True):
             data = series[time]
             if not _alike(_standard(data, said(data, self.time, time)), _sides(data), roles, roles):
-                raise _unexplained(name, "it was changed after its rule was carried out")
+                raise _unexplained(name, "it was changed after its rule had been evaluated")
         for k in range(1, len(self.times)):
             for now, answer in zip(places(cuts, self.first, self.times[k]), answers, strict=True):
                 other, _ = self._ask(series, k, now)

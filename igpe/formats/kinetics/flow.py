@@ -19,7 +19,8 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 class MolarFeed:
     """A flow of one species, amount per time.
 
-    flow     name of the input: over time; constant where `algebraic` species need its integral
+    flow     name of an input over time, or of a constant input if `algebraic` species need its
+             integral
     species  what is fed
     """
 
@@ -59,10 +60,10 @@ class MolarVolumes:
 
 @dataclass(frozen=True)
 class Semibatch(Reactor):
-    """dn/dt = V*(what the reactions make) + feeds; the states are amounts.
+    """dn/dt = V*(production by the reactions) + feeds; the states are amounts.
 
-    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that
-             the streams fill, and starts where the experiment says
+    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that the
+             streams fill; the experiment gives its start value
     feeds    `MolarFeed` or `Stream`, any number of them
     amounts  how amounts are named: "n_{}" gives n_A; concentrations are named like the species
 
@@ -84,14 +85,15 @@ class Semibatch(Reactor):
             f"amounts is {shown(pattern)}; expected a pattern such as 'n_{{}}'.": (
                 not name.isidentifier()
             ),
-            "amounts='{}' would give amounts the names of concentrations.": name == "A",
+            "amounts='{}' would give amounts the same names as concentrations.": name == "A",
             f"The feeds are {shown(self.feeds)}; expected a list of MolarFeed('fA', 'A') and "
             "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
             f"The streams {streams} fill the vessel, so the volume is a state: leave out "
             "volume=, or feed amounts with MolarFeed.": streams and self.volume is not None,
-            f"algebraic={list(self.algebraic)} needs sums that change by constant MolarFeeds "
-            f"only; there are the streams {streams}.": streams and self.algebraic,
-            "Nothing says how large the volume is; give volume=1.0, the name of an input, or "
+            f"algebraic={list(self.algebraic)} needs conserved sums that only constant "
+            f"MolarFeeds change, but the reactor has the streams {streams}.": streams
+            and self.algebraic,
+            "The reactor has no volume; give volume=1.0, the name of an input, or "
             "MolarVolumes({'A': 0.11, ...}).": not streams and self.volume is None,
         }
         for message, is_wrong in wrong.items():
@@ -191,14 +193,14 @@ def _inputs_of(feed: MolarFeed | Stream) -> list[str]:
 
 @dataclass(frozen=True)
 class Cstr(Reactor):
-    """dc/dt = dilution*(inlet - c) + what the reactions make; the states are concentrations.
+    """dc/dt = dilution*(inlet - c) + production by the reactions; the states are concentrations.
 
     dilution  name of the flow over the volume, an input over time (1/time), or a number
     inlet     species -> its concentration in the feed: name of an input over time, or a number;
               0 for all others
 
-    See `Reactor` for the other fields. Flow changes what reactions conserve, so `algebraic` is of
-    no use here.
+    See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
+    be used here.
 
     raises ModelError, as `Reactor` does
     """
@@ -242,7 +244,7 @@ class Cstr(Reactor):
 
 @dataclass(frozen=True)
 class PlugFlow(Reactor):
-    """dc/dz = what the reactions make/velocity: a tube at steady state.
+    """dc/dz = production by the reactions/velocity: a tube at steady state.
 
     The independent variable `t` of the model is the position z along the tube, or with velocity=1.0
     the residence time. An experiment's column `time` holds positions, and its start is the inlet.
@@ -273,9 +275,7 @@ class PlugFlow(Reactor):
                 "the jacket's temperature as an input, not catalyst=... or a Jacket."
             )
         if self.heat is not None and self.heat.feed is not None:
-            raise ModelError(
-                "What flows into a PlugFlow has the start value of T; leave out feed=..."
-            )
+            raise ModelError("The inflow of a PlugFlow has the start value of T; omit feed=...")
 
     def _add_inputs(self, m: Any) -> None:
         if isinstance(self.velocity, str):

@@ -29,9 +29,9 @@ class MichaelisMenten(RateLaw):
     substrate      S; may be left out where the left side is one species
     inhibitors     species that compete with S, the product too -> their constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
-    uncompetitive  species that bind to the enzyme with its substrate -> their constant Ku. One that
-                   stands in both inhibits in the mixed way; with the same constant in both,
-                   non-competitively
+    uncompetitive  species that bind to the enzyme with its substrate -> their constant Ku. A
+                   species in both is a mixed inhibitor; with the same constant in both, a
+                   non-competitive one
     excess         constant Ks of inhibition by the substrate itself
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is vmax*(S - P/equilibrium)
 
@@ -145,8 +145,8 @@ class Monod(_Growth):
     growth              largest specific rate of growth, 1/time
     half                concentration of half of it
     substrate, biomass  S and X; may be left out where each is alone on its side
-    limits, inhibitors  further species -> constant K: factors c/(K + c) of those that growth needs,
-                        such as oxygen, and K/(K + c) of those that slow it
+    limits, inhibitors  further species -> constant K: factors c/(K + c) of species that growth
+                        needs, such as oxygen, and K/(K + c) of inhibitors
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """

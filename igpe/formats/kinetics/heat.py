@@ -24,13 +24,12 @@ CAPACITY = Dimension(energy=1, kelvin=-1)
 
 @dataclass(frozen=True)
 class Jacket:
-    """A jacket with a heat balance of its own: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
+    """A jacket with its own heat balance: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
     T_jacket)/capacity. `T_jacket` is a state.
 
-    capacity  heat capacity of all that is in the jacket, J/K; by volume of the reactor where the
-              exchange is
-    flow      what flows through over what is inside, 1/time: name of an input over time, or a
-              number
+    capacity  heat capacity of the jacket's content, J/K; per volume of the reactor if the exchange
+              is
+    flow      flow through the jacket per content, 1/time: name of an input over time, or a number
     inlet     temperature of what flows in, K: name of an input over time, or a number
     """
 
@@ -49,18 +48,18 @@ class HeatBalance:
     """The temperature T as a state: capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T),
     and what flows in.
 
-    heats     heat of each reaction, J/mol, negative where heat is set free (an enthalpy of
+    heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
               reaction): name of a parameter, or a number
     capacity  heat capacity of the content by volume, J/(volume K)
     exchange  heat transfer coefficient times area (UA), J/(time K); by volume of the reactor for
               all but `Semibatch`
     jacket    temperature of the jacket, K: name of an input over time, a number, or `Jacket`
-    feed      temperature of what flows in, K: name of an input over time, or a number. For Cstr and
-              the streams of Semibatch; a MolarFeed brings no heat
+    feed      temperature of the inflow, K: name of an input over time, or a number. For Cstr and
+              the streams of Semibatch; a MolarFeed adds no heat
 
     Heat capacities do not change with composition and temperature.
 
-    raises ModelError for what is no constant, and for a jacket without exchange
+    raises ModelError for invalid constants, and for a jacket without exchange
     """
 
     heats: Sequence[Constant]
@@ -81,8 +80,8 @@ class HeatBalance:
         require_constant("HeatBalance's exchange", self.exchange)
         if (self.jacket is None) != (self.exchange == 0.0):
             raise ModelError(
-                f"HeatBalance has exchange={self.exchange!r} and jacket={shown(self.jacket)}; give "
-                "both, exchange='UA' and jacket='T_j', or none of them."
+                f"HeatBalance has exchange={self.exchange!r} and jacket={shown(self.jacket)}; "
+                "give both, exchange='UA' and jacket='T_j', or neither."
             )
         for role in ("jacket", "feed"):
             given = getattr(self, role)
@@ -122,7 +121,7 @@ class HeatBalance:
 
         rates   of all reactions, mol per volume and time
         volume  by which the exchange is divided
-        inflow  what flows in over what is there, 1/time
+        inflow  inflow per content, 1/time
         """
         now, jacket = m.component(TEMPERATURE)[t], self.jacket
         gained = -sum(value(h, m, t) * r for h, r in zip(self.heats, rates, strict=True))

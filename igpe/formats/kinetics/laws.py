@@ -87,7 +87,7 @@ def _side(part: str, text: str) -> dict[str, Fraction]:
         if match is None:
             raise ModelError(
                 f"'{term}' in the reaction '{text}' is not a species; expected a name of "
-                "letters, digits and underscores, a coefficient before it if it is not 1."
+                "letters, digits and underscores, with a coefficient in front if it is not 1."
             )
         try:
             count = Fraction(match["count"] or "1")
@@ -95,8 +95,8 @@ def _side(part: str, text: str) -> dict[str, Fraction]:
             count = Fraction(0)
         if not 0 < count <= MOST:
             raise ModelError(
-                f"'{term}' in the reaction '{text}' needs a coefficient above 0, and up to "
-                f"{MOST}; leave out what does not react."
+                f"'{term}' in the reaction '{text}' needs a coefficient above 0 and at most "
+                f"{MOST}; omit species that do not react."
             )
         species[match["name"]] = species.get(match["name"], Fraction(0)) + count
     return species
@@ -182,18 +182,18 @@ class RateLaw:
         if equation.reversible and not returns:
             remedy = f"give {back}=..., or write" if back else "write"
             raise ModelError(
-                f"{kind} goes one way only, but the reaction is written with <->; {remedy} two "
+                f"{kind} is irreversible, but the reaction is written with <->; {remedy} two "
                 "reactions with ->, or give an OwnLaw."
             )
         if returns and not equation.reversible:
-            raise ModelError(f"{kind} has {back}=..., so the reaction goes back; write <->.")
+            raise ModelError(f"{kind} has {back}=..., so the reaction is reversible; write <->.")
 
     def _require_one_each(self, equation: Equation) -> None:
         sides = (equation.left, equation.right)
         if any(list(side.values()) != [1] for side in sides):
             raise ModelError(
-                f"{type(self).__name__} goes back only from one product to one substrate, as in "
-                "'S <-> P'; give an OwnLaw."
+                f"{type(self).__name__} is reversible only with one product and one substrate, "
+                "as in 'S <-> P'; give an OwnLaw."
             )
 
     def _only(self, equation: Equation, role: str = "", *, right: bool = False) -> str:
@@ -202,9 +202,8 @@ class RateLaw:
         given: str | None = getattr(self, role)
         if given is None and len(side) != 1:
             raise ModelError(
-                f"{type(self).__name__} cannot tell which species is its {role} among "
-                f"{list(side)}; name it: "
-                f"{role}='S'."
+                f"{type(self).__name__} does not know which of the species {list(side)} is its "
+                f"{role}; name it: {role}='S'."
             )
         return next(iter(side)) if given is None else given
 
@@ -214,7 +213,7 @@ class MassAction(RateLaw):
     """forward * product of left concentrations - backward * product of right ones.
 
     forward      constant of the reaction as written
-    backward     constant of the way back; or
+    backward     constant of the reverse reaction; or
     equilibrium  forward/backward
     orders       species on the left -> order, where it is not the coefficient
     """
@@ -235,13 +234,13 @@ class MassAction(RateLaw):
             )
 
     def check(self, equation: Equation) -> None:
-        """Raise ModelError if one constant too few or too many is given, or an order of nothing."""
+        """Raise ModelError for wrong numbers of constants, and orders of other species."""
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
-                f"A {'reversible' if equation.reversible else 'one-way'} reaction by mass action "
-                f"has {count} constants of the way back. With <-> give one, backward=... or "
-                "equilibrium=...; with -> none."
+                f"A {'reversible' if equation.reversible else 'one-way'} mass action reaction "
+                f"has {count} constants for the reverse direction. Give one with <-> "
+                "(backward=... or equilibrium=...) and none with ->."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:
@@ -278,11 +277,12 @@ class PowerLaw(RateLaw):
     """constant*product of (c/reference)^order, with orders that may be unknown.
 
     constant   the rate where all concentrations are `reference`
-    orders     species -> order: number, or name of a parameter; products and species that do not
-               react may stand here too
-    reference  concentration amid those measured, which makes constant and orders little correlated
+    orders     species -> order: number, or name of a parameter; products and inert species are also
+               allowed
+    reference  concentration within the measured range, which makes constant and orders nearly
+               uncorrelated
 
-    Concentrations must stay positive where orders are no whole numbers.
+    Concentrations must stay positive if orders are not integers.
 
     Source: Froment, Bischoff and De Wilde, Chemical Reactor Analysis and Design, 3rd ed. (2011),
     section 1.2.
@@ -309,7 +309,7 @@ class PowerLaw(RateLaw):
 
 @dataclass(frozen=True)
 class OwnLaw(RateLaw):
-    """Any rate: a Pyomo expression of your own.
+    """User-defined rate: any Pyomo expression.
 
     rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
                 `m.k` a parameter, `m.T[t]` the temperature where the reactor has one
@@ -334,7 +334,7 @@ class OwnLaw(RateLaw):
         """Suits every equation."""
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
-        """The names that are given: the dimensions of its constants are not known."""
+        """The given names: the dimensions of the constants are unknown."""
         return self.parameters
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
@@ -425,7 +425,7 @@ class Reaction:
         return (Equation(left, right, self.equation.reversible), *alone)
 
     def made(self, m: Any, t: float, species: str) -> Any:
-        """What one turn of the reaction makes of a species: a number, or with a yield."""
+        """Amount of a species that one turnover produces: a number, or with a yield."""
         count = plain(self.equation.net[species])
         if species not in self.yields:
             return count

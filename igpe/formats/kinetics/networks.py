@@ -26,8 +26,8 @@ def networks(
 
     A subset is connected if its reactions cannot be divided into two groups without a species in
     common. Rate constants have the names that they have in the full list, so that a network is
-    nested in each network with more reactions. All networks have all species, those that do not
-    react as constants, so that the same experiments suit all. Names are the reactions, joined by
+    nested in each network with more reactions. All networks have all species, with inert species as
+    constants, so the same experiments fit all networks. Names are the reactions, joined by
     semicolons.
 
     reactions  texts ("A -> B"), or `Reaction` with a rate law
@@ -37,14 +37,14 @@ def networks(
     always     reactions, as they are written, that every network has
     reactor    `Batch`, `Cstr` or `Semibatch`;  settings: bounds, temperature, units, ... of it;
                bounds may name parameters of all reactions
-    raises     ModelError for reactions that are none, counts that are none, unknown names in
-               `present` or `always`, more than 1000 networks, or none at all
+    raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
+               more than 1000 networks, or none at all
     """
     every = numbered(reactions)
     texts = [r.text for r in every]
     twice = sorted({t for t in texts if texts.count(t) > 1})
     if twice:
-        raise ModelError(f"The reactions {twice} are listed twice; networks choose each once.")
+        raise ModelError(f"The reactions {twice} are listed twice; list each reaction once.")
     _check(every, at_least, at_most, present, always)
     bounds = settings.pop("bounds", {})
     reactor(every, bounds=bounds, **settings)  # refuses what suits none of them
@@ -58,13 +58,14 @@ def networks(
         if len(chosen) > MOST:
             raise ModelError(
                 f"There are more than {MOST} networks of {at_least} to {at_most} of these "
-                f"{len(every)} reactions. Allow fewer reactions (at_most=...), or name some that "
-                "every network has (always=...)."
+                f"{len(every)} reactions. Allow fewer reactions (at_most=...), or name "
+                "reactions that every network contains (always=...)."
             )
     if not chosen:
         raise ModelError(
-            f"No network of {at_least} to {at_most} of these reactions is connected and can run "
-            f"from {list(present)}. Allow more reactions, or name more species in present=..."
+            f"No network of {at_least} to {at_most} of these reactions is connected and can "
+            f"start from {list(present)}. Allow more reactions, or name more species in "
+            "present=..."
         )
     return chosen
 

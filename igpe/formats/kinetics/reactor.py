@@ -56,10 +56,10 @@ class Deactivation:
     constant   rate constant of deactivation
     order      by the activity: 1 (exponential), 2 (sintering), a name where it is unknown
     poisons    species that deactivate -> order n: reactants (parallel), products (series), poisons
-    residual   activity that stays: number, or name of a parameter
+    residual   residual activity: number, or name of a parameter
     reactions  numbers of those that need the catalyst, 1 for the first; None: all
 
-    raises ModelError for what is no constant or order
+    raises ModelError for invalid constants or orders
 
     Source: Levenspiel, Chemical Reaction Engineering, 3rd ed. (1999), chapter 21; residual
     activity: Fuentes, Appl. Catal. 15 (1985) 33.
@@ -85,8 +85,8 @@ class Deactivation:
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         if not (given is None or (is_list and all(is_number(k) for k in given))):
             raise ModelError(
-                f"Deactivation's reactions are {shown(given)}; give their numbers, 1 for the "
-                "first: reactions=[1, 3]."
+                f"Deactivation has reactions={shown(given)}; give the numbers of reactions, "
+                "counted from 1: reactions=[1, 3]."
             )
         object.__setattr__(self, "reactions", None if given is None else tuple(given))
 
@@ -115,8 +115,8 @@ class Deactivation:
 class Units:
     """The units that a reactor is written in; those of its constants follow.
 
-    amount, volume, time, length  names that Pyomo knows, as "mol", "L", "h", "m"; amounts may be
-                                  masses ("g") where nothing counts moles
+    amount, volume, time, length  names of units in Pyomo, such as "mol", "L", "h", "m"; amounts may
+                                  be masses ("g") if no quantity is molar
     raises                        ModelError for a unit that Pyomo does not know
     """
 
@@ -164,7 +164,7 @@ class Units:
             )
         except Exception as error:
             raise ModelError(
-                f"Heats are by mol, but the reactor's amount is '{self.amount}'; give "
+                f"Heats are per mol, but the reactor's amount is '{self.amount}'; give "
                 "Units(amount='mol', ...)."
             ) from error
 
@@ -234,8 +234,9 @@ class Reactor:
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise ModelError(
-                f"The names {twice} mean two things in this reactor (species, parameters, inputs, "
-                "rates r1, r2, ..., time t, temperature T share their names); rename one of them."
+                f"The names {twice} have two meanings in this reactor (species, parameters, "
+                "inputs, rates r1, r2, ..., time t, temperature T share their names); rename "
+                "one of them."
             )
         self._check_units()
         refuse_unknown("algebraic", self.algebraic, "species", self.species)
@@ -279,14 +280,14 @@ class Reactor:
                     units = self.units or Units()
                     both = " and ".join(units.text(d) for d in (known[name], own))
                     raise ModelError(
-                        f"'{name}' stands for constants of different units, {both}; give each its "
-                        "own name."
+                        f"'{name}' is the name of constants with different units, {both}; give "
+                        "each its own name."
                     )
             wanted = self.units.time if self.units else None
             if isinstance(constant, Eyring) and wanted not in (None, constant.time):
                 raise ModelError(
-                    f"Eyring counts in '{constant.time}', the reactor in '{wanted}'; write "
-                    f"Eyring(..., time='{wanted}')."
+                    f"Eyring uses the unit of time '{constant.time}', the reactor '{wanted}'; "
+                    f"write Eyring(..., time='{wanted}')."
                 )
         if self.units and self.heat:
             _ = self.units.moles
@@ -382,9 +383,9 @@ class Reactor:
         """The pyomo.dae model at these times."""
         if self._lacks_reference:
             raise ModelError(
-                "Constants of this reactor have no reference temperature. Give reference=350.0, "
-                "or pose the problem with reactor.problem(experiments), which chooses one amid "
-                "the temperatures measured."
+                "Constants of this reactor have no reference temperature. Give "
+                "reference=350.0, or create the problem with reactor.problem(experiments), "
+                "which chooses one within the measured temperatures."
             )
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
@@ -465,7 +466,7 @@ class Reactor:
                 own = isinstance(reaction.law, OwnLaw)
                 remedy = ", which no reaction has; name it in OwnLaw(..., modifiers=(...,))" * own
                 raise ModelError(
-                    f"The rate law of '{reaction.text}' asks for the species {error}{remedy}."
+                    f"The rate law of '{reaction.text}' needs the species {error}{remedy}."
                 ) from None
 
         return pyo.Expression(m.t, rule=rule)
@@ -560,7 +561,7 @@ def refuse_unknown(role: str, given: Iterable[Any], kind: str, known: Sequence[A
 
 @dataclass(frozen=True)
 class Batch(Reactor):
-    """dc/dt = what the reactions make of each species; the states are concentrations.
+    """dc/dt = production by the reactions; the states are concentrations.
 
     Species in `algebraic` follow from conservation laws; they have no start value, but a constant
     `<name>0` (0 unless given as an input or estimated).

@@ -63,8 +63,8 @@ class Dissolution(RateLaw):
     The law of "A_s -> A" with both in amounts per volume of liquid, for particles of one size and
     shape. The surface goes to zero smoothly where a ten thousandth of the solid is left.
 
-    coefficient  1/time: what dissolves at first in pure solvent, over what there is
-    saturation   concentration at which nothing dissolves any more
+    coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
+    saturation   concentration of the saturated solution
     initial      solid at the start
     solid        A_s; may be left out where the left side is one species
     dissolved    A; may be left out where the right side is one species
@@ -173,8 +173,8 @@ class LangmuirHinshelwood(_Surface):
     adsorption    species that adsorb, products and inert ones too -> constant K, 1/concentration
     dissociative  those that fall apart as they adsorb: sqrt(K*c) in the sum
     sites         exponent; by default one for each reactant, two for one that falls apart
-    equilibrium   constant of the whole reaction, if it goes back: products/equilibrium is taken
-                  from the reactants
+    equilibrium   equilibrium constant of the overall reaction, if it is reversible:
+                  products/equilibrium is subtracted from the reactants
 
     Source: Hougen and Watson, Ind. Eng. Chem. 35 (1943) 529.
     """
@@ -188,8 +188,8 @@ class LangmuirHinshelwood(_Surface):
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if len(adsorbed) < len(equation.left):
             raise ModelError(
-                f"LangmuirHinshelwood needs a constant of adsorption of each of "
-                f"{list(equation.left)}; where one comes from the fluid, use EleyRideal."
+                "LangmuirHinshelwood needs an adsorption constant for each of "
+                f"{list(equation.left)}; if one reacts from the fluid, use EleyRideal."
             )
 
 
@@ -197,7 +197,7 @@ class LangmuirHinshelwood(_Surface):
 class EleyRideal(_Surface):
     """constant*K*c of the adsorbed reactants*c of the others/(1 + sum of K*c)^sites.
 
-    One reactant at least adsorbs, one comes from the fluid.
+    At least one reactant adsorbs, and at least one reacts from the fluid.
 
     constant, adsorption, dissociative, sites, equilibrium  as for `LangmuirHinshelwood`
 
@@ -213,6 +213,6 @@ class EleyRideal(_Surface):
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if not 0 < len(adsorbed) < len(equation.left):
             raise ModelError(
-                f"EleyRideal needs reactants that adsorb and others that do not; of "
-                f"{list(equation.left)} adsorb {adsorbed}."
+                "EleyRideal needs reactants that adsorb and others that do not; of its "
+                f"reactants {list(equation.left)}, {adsorbed} adsorb."
             )

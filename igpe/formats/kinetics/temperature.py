@@ -86,12 +86,13 @@ class Thermal:
 class Arrhenius(Thermal):
     """factor*exp(-energy/gas*(1/T - 1/reference)): the factor is the constant at `reference`.
 
-    A reference amid the temperatures measured makes factor and energy nearly uncorrelated
+    A reference within the measured temperatures makes factor and energy nearly uncorrelated
     (Schwaab and Pinto, Chem. Eng. Sci. 62 (2007) 2750, eq. 4).
 
     factor     name of a parameter, or a number
     energy     name of a parameter, or a number; J/mol
-    reference  K; None: that of the reactor, which `Reactor.problem` chooses amid the measurements
+    reference  K; None: that of the reactor, which `Reactor.problem` chooses within the measured
+               range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
     """
@@ -111,8 +112,8 @@ class VantHoff(Thermal):
     """constant*exp(-enthalpy/gas*(1/T - 1/reference)): an equilibrium constant by van 't Hoff.
 
     constant   equilibrium constant at `reference`: name of a parameter, or a number
-    enthalpy   of the reaction, J/mol, negative where heat is set free; the same name may stand in
-               `HeatBalance.heats`
+    enthalpy   of the reaction, J/mol, negative for exothermic reactions; `HeatBalance.heats` may
+               use the same name
 
     reference, gas  as for `Arrhenius`
 
@@ -156,7 +157,8 @@ class Eyring(Thermodynamic):
     """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant by transition state theory.
 
     enthalpy, entropy  of activation, J/mol and J/(mol K)
-    time               unit of the model's time, as Pyomo knows it; that of the reactor's units
+    time               unit of the model's time, as a name in Pyomo; by default that of the
+                       reactor's units
 
     gas                as for `Thermodynamic`
 

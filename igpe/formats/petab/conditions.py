@@ -136,7 +136,8 @@ class Meaning:
             return symbol(name)
         if name in needing:
             raise ModelError(
-                f"The start values of {list(needing)} need each other; mend the model."
+                f"The start values of {list(needing)} depend on each other in a circle; "
+                "correct the model."
             )
         if name not in self._resolved:
             if self.earlier is not None and name not in self.given:
@@ -279,8 +280,8 @@ class Conditions:
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             raise ModelError(
-                f"The assignment rules of {sorted(set(error.args[1]))} need each other; igpe "
-                "reads rules that can be put in an order."
+                f"The assignment rules of {sorted(set(error.args[1]))} depend on each other in "
+                "a circle; igpe reads only rules that can be ordered."
             ) from None
 
     def _course(self, each: Sequence[Any], period: Any) -> Any:
@@ -541,8 +542,8 @@ class PetabModel:
         own = sorted(n for n in taken if hasattr(m, n))
         if own:
             raise ModelError(
-                f"{own} are names that a Pyomo model has for itself; rename them in the "
-                "SBML model and the tables."
+                f"{own} are names of attributes of a Pyomo model; rename them in the SBML "
+                "model and the tables."
             )
         time = ContinuousSet(initialize=times)
         m.add_component(free_name("t", taken), time)

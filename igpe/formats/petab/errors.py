@@ -50,8 +50,8 @@ def petab_objective(
 ) -> float:
     """The negative log-likelihood of the measurements themselves, by PEtab's definition.
 
-    Where logarithms are compared, log10(y) with density p has the density p / (y ln 10) of y: it is
-    `negative_log_likelihood` and the sum of log(y ln 10) of these measurements.
+    For logarithmic measurements, a density p of log10(y) is a density p / (y ln 10) of y: the
+    objective is `negative_log_likelihood` plus the sum of log(y ln 10) of these measurements.
 
     parameters  unknown -> value; by default the nominal ones of the parameter table
     priors      whether those that the problem has are counted, in PEtab 2 uniform ones as well
@@ -66,10 +66,10 @@ def petab_objective(
 def petab_gradient(
     problem: Problem, parameters: Mapping[str, float] | None = None, *, priors: bool = False
 ) -> LikelihoodGradient:
-    """`petab_objective` as `value`, and its exact derivatives by unknown as `gradient`.
+    """`petab_objective` as `value`, and its exact derivatives by the unknowns as `gradient`.
 
-    They are by the parameters themselves, not by their logarithms, also where the table has a
-    logarithmic scale; see `igpe.dynamics.likelihood.likelihood_gradient`.
+    They are derivatives with respect to the parameters, not to their logarithms, even for a
+    logarithmic scale in the table; see `igpe.dynamics.likelihood.likelihood_gradient`.
 
     problem     by `read_petab`
     parameters  unknown -> value; by default the nominal ones of the parameter table
@@ -112,16 +112,16 @@ def petab_errors(
     """Standard errors and intervals from the observed information at an optimum.
 
     The information is that of the parameters on their scales, q = log10 p (or log p, or p), by
-    central differences of exact gradients. The delta rule gives sd(p) = p ln 10 sd(q); intervals
-    are q -+ 1.96 sd(q), taken back to p, and so neither symmetric nor ever below zero where the
-    scale is logarithmic.
+    central differences of exact gradients. The delta rule gives sd(p) = p ln 10 sd(q). Intervals
+    are q -+ 1.96 sd(q), transformed back to p; on a logarithmic scale they are neither symmetric
+    nor negative.
 
     problem     of `igpe.petab.read_petab`;  found: an Estimate, or unknown -> value
-    confidence  of the intervals;  method: whose integrator is used
+    confidence  of the intervals; method: the method that supplies the integrator
     returns     one row for each unknown, indexed by parameterId: estimate and standard_error (of
                 the parameter itself), scale (lin, log or log10) and error_on_scale, lower and upper
-                (of the parameter itself), remark. Errors are NaN on a bound, infinite where the
-                measurements do not determine the unknown, or not within its bounds
+                (of the parameter itself), remark. Errors are NaN on a bound, and infinite if the
+                measurements do not determine the unknown within its bounds
     raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
                 model cannot be integrated at the estimate and next to it
     """
@@ -183,8 +183,8 @@ def _information(
         at = prepared.residuals(p)
         if at is None:
             raise EstimationFailed(
-                "The model could not be integrated at the estimate or next to it, so nothing can "
-                "be said of errors; give the estimate of a fit that succeeded.",
+                "The model could not be integrated at the estimate or next to it, so igpe "
+                "cannot compute errors; give the estimate of a fit that succeeded.",
                 Status.INTEGRATION_BROKE,
             )
         return (at.jacobian.T @ at.residual) * scale.slope(p)
@@ -234,10 +234,10 @@ def write_petab_parameters(
 ) -> None:
     """Write the problem's parameter table with the estimates as nominal values.
 
-    Read again by `read_petab`, the nominal parameters are the estimates, to the last digit.
+    `read_petab` then reads the estimates as nominal parameters, to the last digit.
 
     found    a Result, an Estimate, or unknown -> value
-    errors   of `igpe.petab.petab_errors`, written in columns of their own: standardError (of the
+    errors   of `igpe.petab.petab_errors`, written in separate columns: standardError (of the
              parameter itself), standardErrorOnScale (of its logarithm where standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file;  path  the table to write (tab-separated)
@@ -328,7 +328,7 @@ def petab_simulations(
     parameters  unknown -> value; by default the nominal ones of the parameter table
     integrator  that simulates
     returns     the measurement table with its own columns, `simulation` in place of `measurement`:
-                what is observed itself, also where its logarithm is compared; NaN where the model
+                values of the observable itself, even if its logarithm is compared; NaN if the model
                 cannot be integrated
     raises      ProblemError if the problem was not read by `read_petab`
     """

@@ -20,8 +20,8 @@ from igpe.problem.events import Event
 
 def unread(event: SbmlEvent, why: str) -> ModelError:
     return ModelError(
-        f"igpe does not read the event '{event.name}' of the SBML model: {why}. Write it without, "
-        "or the model in Pyomo."
+        f"igpe does not read the event '{event.name}' of the SBML model: {why}. Rewrite the "
+        "model without it, or write it in Pyomo."
     )
 
 
@@ -127,7 +127,7 @@ def _gap(trigger: Any, event: SbmlEvent) -> Any:
         return -_gap(trigger.args[0], event)
     if getattr(trigger, "rel_op", "") in ("<", "<=", ">", ">="):
         return trigger.gts - trigger.lts
-    raise unread(event, f"its trigger {trigger} is no comparison by <, <=, > or >=")
+    raise unread(event, f"its trigger {trigger} is not a comparison by <, <=, > or >=")
 
 
 def _is_closed(trigger: Any) -> bool:

@@ -64,8 +64,8 @@ BITS = 1020.0  # of a number
 LAST_FACTORIAL = 170
 MOST_NODES = 50_000  # of a formula, once what it refers to is inserted
 TOO_LARGE = (
-    f"A formula holds numbers beyond 1e300, powers beyond {HIGHEST}, or more than {MOST_NODES} "
-    "operations. Correct it."
+    f"A formula contains numbers beyond 1e300, powers beyond {HIGHEST}, or more than "
+    f"{MOST_NODES} operations. Correct it."
 )
 EXACT = 2**53  # larger whole numbers are floats that were rounded
 ANGLES = [f"{a}{n}{h}" for n in ("sin", "cos", "tan") for a in ("", "a") for h in ("", "h")]
@@ -115,7 +115,7 @@ def parsed(text: Any, *, evaluate: bool = True) -> Any:
         return plain(expression) if evaluate else expression
     except Exception as error:  # each parser has its own
         raise ModelError(
-            f"'{text}' is no formula that PEtab knows: {error}. Correct it."
+            f"'{text}' is not a formula that PEtab supports: {error}. Correct it."
         ) from error
 
 
@@ -362,8 +362,8 @@ def _chosen(condition: Any, then: Any, otherwise: Any, leaves: Callable[[str], A
     compare = SIDES.get(getattr(condition, "rel_op", ""))
     if compare is None:
         raise ModelError(
-            f"The model branches on {condition}, which igpe does not read; write it with <, <=, >, "
-            ">=, and, or, not."
+            f"The model contains the condition {condition}, which igpe does not read; write it "
+            "with <, <=, >, >=, and, or, not."
         )
     left, right = (to_pyomo(side, leaves) for side in condition.args)
     return pyo.Expr_if(compare(left - right, 0), then, otherwise)
@@ -389,7 +389,7 @@ def petab_config(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         raise DataError(f"'{path}' is no YAML file: {str(error)[:200]}") from error
     if not isinstance(config, dict):
-        raise DataError(f"'{path}' is no PEtab problem: it names no tables.")
+        raise DataError(f"'{path}' is not a PEtab problem: it names no tables.")
     problems = config.get("problems")
     for part in (config, *(problems if isinstance(problems, list) else ())):
         if isinstance(part, dict):
@@ -437,11 +437,12 @@ def _require_file(path: Path, key: str, name: Any) -> None:
     file = (folder / name).resolve()
     if "://" in name or not file.is_relative_to(folder):
         raise DataError(
-            f"'{path}' names '{name}', which is not in its own folder. igpe downloads nothing and "
-            "reads no files of other folders for a PEtab problem; copy the file beside it."
+            f"'{path}' names '{name}', which is not in its own folder. For a PEtab problem, "
+            "igpe downloads nothing and reads no files in other folders; copy the file into "
+            "this folder."
         )
     if not file.is_file():
-        raise DataError(f"There is no file '{name}', which '{path}' names, beside it.")
+        raise DataError(f"The file '{name}', which '{path}' names, is not in its folder.")
     (_require_xml if key in ("sbml_files", "model_files") else _require_table)(file)
 
 
@@ -478,7 +479,7 @@ def _require_xml(file: Path) -> None:
         depth += down
         if depth > DEEPEST_XML:
             raise DataError(
-                f"'{file}' is nested more than {DEEPEST_XML} deep; igpe reads no such model."
+                f"'{file}' is nested more than {DEEPEST_XML} levels deep, which igpe does not read."
             )
 
     def refuse(*_: object) -> None:

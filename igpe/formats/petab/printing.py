@@ -48,7 +48,7 @@ class SbmlModel:
         math = self.sbml.parseL3Formula(formula)
         if math is None:
             raise ModelError(
-                f"SBML cannot say '{formula[:200]}': {self.sbml.getLastParseL3Error()}."
+                f"SBML cannot express '{formula[:200]}': {self.sbml.getLastParseL3Error()}."
             )
         self.formulas.append(formula)
         element.setMath(math)
@@ -170,7 +170,7 @@ class Text(NamedTuple):
 def number_text(value: float) -> str:
     """Every digit of a number; raises ModelError if it is not finite."""
     if not math.isfinite(value):
-        raise ModelError(f"An equation holds the number {value}, which SBML cannot say.")
+        raise ModelError(f"An equation contains the number {value}, which SBML cannot express.")
     return repr(int(value)) if value.is_integer() and abs(value) < WHOLE else repr(value)
 
 
@@ -286,8 +286,9 @@ def texts(expressions: Any, symbols: Sequence[Any], names: Sequence[Sequence[str
         made = RULES[name](*operands)
         if len(made.text) > LONGEST:
             raise ModelError(
-                f"A formula is longer than {LONGEST} characters once algebraic variables are "
-                "inserted. Make their equations shorter, or make some of them states."
+                f"A formula is longer than {LONGEST} characters after substitution of the "
+                "algebraic variables. Make their equations shorter, or make some of them "
+                "states."
             )
         return made
 

@@ -57,14 +57,15 @@ def read_petab(path: str | Path) -> Problem:
 
     Each simulation condition (in version 2 each experiment) is an experiment of its name; each
     observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
-    noise parameters. Logarithms are compared where the observable's transformation, or its
-    log-normal distribution, says so. Standard deviations that depend on parameters are
+    noise parameters. Logarithms are compared if the observable's transformation or its log-normal
+    distribution requires this. Standard deviations that depend on parameters are
     `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2
-    has no scales, and positive ones whose bounds are three decades apart are.
+    has no scales, where positive parameters are searched in logarithms if their bounds span three
+    decades.
 
-    path    of the YAML file; the tables and the model lie where it says
-    raises  DataError for tables, ModelError for what an SBML model has that igpe does not read,
-            ProblemError if the file is not there, SolverMissing without the extra igpe[petab]
+    path    of the YAML file, which contains the paths of the tables and the model
+    raises  DataError for tables, ModelError for SBML features that igpe does not read, ProblemError
+            if the file is not there, SolverMissing without the extra igpe[petab]
     """
     for name in LIBRARIES:
         library(name)
@@ -204,8 +205,8 @@ def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> Non
     strange = sorted(laws - {"normal", ""})
     if strange:
         raise DataError(
-            f"The noise distributions {strange} are not read; igpe knows `normal`, also of "
-            "logarithms (observableTransformation)."
+            f"igpe does not read the noise distributions {strange}; it supports `normal`, also "
+            "for logarithms (observableTransformation)."
         )
 
 
@@ -213,8 +214,8 @@ def _require_late(name: str, rows: Iterable[MeasurementRow], start: float) -> No
     early = sorted({r.time for r in rows if r.time < start})
     if early:
         raise DataError(
-            f"The experiment '{name}' begins at {start:g}, but is measured at {early[:3]}. Remove "
-            "these rows, or let it begin earlier."
+            f"The experiment '{name}' starts at {start:g}, but has measurements at "
+            f"{early[:3]}. Remove these rows, or start it earlier."
         )
 
 
@@ -245,8 +246,8 @@ class _MeasurementReader:
         if scale != "lin":
             if not value > 0:
                 raise DataError(
-                    f"A measurement of '{observable}' is {value:g}, but its logarithm is compared "
-                    f"({scale}); leave it out or compare it as it is."
+                    f"A measurement of '{observable}' is {value:g}, but the problem uses its "
+                    f"logarithm ({scale}); omit it, or use the value itself."
                 )
             value = float(np.log(value) / LOGARITHMS[scale])
         return MeasurementRow(timeline, key, float(record["time"]), value, formula, noise)

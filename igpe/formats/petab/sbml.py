@@ -394,7 +394,7 @@ def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:
     undefined -= {RATE} if may_ask_rates else set()
     if unread or undefined:
         raise ModelError(
-            f"The {where} uses {[*unread, *sorted(undefined)]}, which igpe does not read. Write it "
-            f"without, for instance by further species or rules of {TIME}."
+            f"The {where} uses {[*unread, *sorted(undefined)]}, which igpe does not read. "
+            f"Rewrite it without them, for example with additional species or rules of {TIME}."
         )
     return formula

@@ -62,13 +62,13 @@ class ModelSelection:
 def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelSelection:
     """Estimate the models of a PEtab Select problem as its method proposes them, and compare them.
 
-    A model whose estimation fails never counts as better than another.
+    A model whose estimation fails is never ranked above another.
 
     path      of the YAML file of the selection problem (its PEtab problems are of version 1)
-    estimate  igpe.estimate, or a function of a problem that calls it with settings of your own
-    raises    SolverMissing without the extra igpe[select], ProblemError if the file is not there,
-              DataError if it is no such problem, Unsupported for a criterion other than AIC, AICc,
-              BIC, LH, LLH and NLLH, EstimationFailed if no model could be estimated; as
+    estimate  igpe.estimate, or a function of a problem that calls it with your own settings
+    raises    SolverMissing without the extra igpe[select], ProblemError if the file does not exist,
+              DataError if it is not a PEtab Select problem, Unsupported for a criterion other than
+              AIC, AICc, BIC, LH, LLH and NLLH, EstimationFailed if no model could be estimated; as
               `read_petab` and `estimate` do
     """
     select = _library()

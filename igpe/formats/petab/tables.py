@@ -85,8 +85,9 @@ def _at_rest(tables: Tables) -> Tables:
         main = [p for p in timeline.periods if np.isfinite(p.time)]
         if len(main) > 1 or (timeline.is_steady and main and main[0].changes):
             raise DataError(
-                f"The experiment '{name}' is measured at rest (time inf) after its conditions "
-                "change, which igpe does not read. Give a time at which it is at rest."
+                f"The experiment '{name}' has a steady-state measurement (time inf) after a "
+                "change of conditions, which igpe does not read. Give a finite time at which "
+                "the steady state is reached."
             )
         rested = f"{name}{AT_REST}"
         period = timeline.periods[0] if timeline.is_steady else main[0]
@@ -350,7 +351,7 @@ def _refuse_version2(petab: Any) -> None:
             f"The problem has {len(petab.models)} models; igpe reads one. Write a problem for each."
         )
     if not hasattr(petab.model, "sbml_document"):
-        raise DataError("The problem's model is not in SBML, which is what igpe reads.")
+        raise DataError("The problem's model is not in SBML; igpe reads only SBML.")
     aliases = [m.petab_id for m in petab.mappings if m.model_id and m.model_id != m.petab_id]
     if aliases:
         raise DataError(

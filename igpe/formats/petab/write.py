@@ -41,16 +41,16 @@ def to_petab(
     """Write a problem as PEtab of version 2: a YAML file, its tables, and the model in SBML.
 
     The objective of `read_petab`, and that of other programs, is the negative log-likelihood of the
-    problem. Unknown standard deviations become parameters, `sd_A`, one for each quantity: their
-    maximum likelihood is what `igpe.estimate` minimises. Names that SBML does not allow are written
-    with underscores (`k1@run2` as `k1_run2`), and stand beside them as names.
+    problem. Unknown standard deviations become parameters, `sd_A`, one for each quantity:
+    `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get underscores
+    (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 
-    folder   is made if it is not there
-    result   whose estimates are the nominal values; by default those of the model
-    force    whether files that are there are replaced
+    folder   is created if it does not exist
+    result   source of the nominal values (the estimates); by default the values of the model
+    force    whether to replace existing files
     returns  the path of the YAML file
-    raises   Unsupported for what PEtab or SBML cannot say, ModelError as reading the model does,
-             DataError for files that are there, SolverMissing without the extra igpe[petab]
+    raises   Unsupported for features that PEtab or SBML cannot express, ModelError as for reading
+             the model, DataError for existing files, SolverMissing without the extra igpe[petab]
     """
     _refuse(problem)
     files = _Writer(problem).files(result)
@@ -75,7 +75,7 @@ def _refuse(problem: Problem) -> None:
     refusals = (
         (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
         (kept, f"the constraints {kept}"),
-        (laws, f"priors of logarithms that are no densities of the parameter, of {laws}"),
+        (laws, f"priors of logarithms that are not densities of the parameter, of {laws}"),
         (cut, f"priors that are cut off within other limits than the bounds, of {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
@@ -302,9 +302,9 @@ class _Writer:
             return
         if not (is_one if jump.before else jump.at_start):
             raise Unsupported(
-                f"An event with when= of experiment '{phase.experiment.name}' is another one "
-                "before its steady start, or happens only after it. In PEtab its condition, if it "
-                "is true at rest, would become true at the start. Give before=True and the same "
+                f"An event with when= of experiment '{phase.experiment.name}' differs before "
+                "its steady start, or happens only after it. In PEtab its condition, if it is "
+                "true at rest, would become true at the start. Give before=True and the same "
                 "condition, or at_start=True, to write PEtab."
             )
 

@@ -191,9 +191,9 @@ def _sheet_rows(path: Path) -> list[_Sheet]:
             for c, cell in enumerate(row):
                 if isinstance(cell, str) and cell.startswith("=") and own[c] is None:
                     raise DataError(
-                        f"'{path}' holds formulas without values, the first in "
-                        f"{CellGrid(path, sheet.name, []).place(r, c)}. Open the file in Excel or "
-                        "LibreOffice and save it there, so that it holds their results."
+                        f"'{path}' contains formulas without values, the first in "
+                        f"{CellGrid(path, sheet.name, []).place(r, c)}. Open the file in Excel "
+                        "or LibreOffice and save it, so that it contains their results."
                     )
     return sheets
 
@@ -250,10 +250,10 @@ def _has_decimal_comma(path: Path, sheets: list[_Sheet], decimal: str | None) ->
             return True
     if example and not any(s.separator == ";" for s in sheets):
         raise Question(
-            f"'{path.name}' has numbers such as {example}, whose comma may part thousands or stand "
-            "before decimals.",
+            f"'{path.name}' has numbers such as {example}, whose comma may separate thousands "
+            "or decimals.",
             {
-                "the comma stands before decimals": {"decimal": ","},
+                "the comma separates decimals": {"decimal": ","},
                 "the comma parts thousands": {"decimal": "."},
             },
         )

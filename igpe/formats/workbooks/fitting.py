@@ -169,8 +169,8 @@ def concentration(
 def no_response_factor(area: Quantity) -> str:
     """What a model needs to be compared with peak areas, in a sentence."""
     return (
-        f"'{area.header}' is an area, which a model of concentrations has not. It needs a response "
-        f"factor. Add it to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
+        f"'{area.header}' is an area, which a model of concentrations does not contain. Add a "
+        "response factor to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
         f"expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
         "convert the areas to concentrations by your calibration."
     )

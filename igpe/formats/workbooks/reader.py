@@ -309,7 +309,7 @@ def _group(of: str, members: Sequence[tuple[int, bool, Column]]) -> None:
     if not all(sure for _, sure, _ in members) and not _are_close(mine):
         names = [c.header for c in mine]
         raise Question(
-            f"Are {names} replicates of '{of}', or quantities of their own?",
+            f"Are {names} replicates of '{of}', or separate quantities?",
             {
                 "replicates": {"roles": dict.fromkeys(names, "replicates")},
                 "quantities of their own": {"roles": dict.fromkeys(names, "measured")},
@@ -394,8 +394,8 @@ def _across(run: RawRun) -> Iterator[RawRun]:
     elif len(bare) > 1:
         raise DataError(
             f"The headers {bare} in '{run.block.grid.file.name}' are numbers with units. igpe "
-            "does not know what differs between these columns. Give each run a sheet or a "
-            "table of its own, with this number as a condition above it."
+            "does not know what differs between these columns. Put each run into its own "
+            "sheet or table, with this number as a condition above it."
         )
     else:
         yield run

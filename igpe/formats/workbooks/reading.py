@@ -48,25 +48,25 @@ def read_workbook(
     dates: str = "",
     together: bool | None = None,
 ) -> Workbook:
-    """Read the experiments of laboratory files as they are.
+    """Read experiments from unmodified laboratory files.
 
     Sheets and tables of a sheet are experiments, or a column names them. Titles and conditions may
-    stand above a table, units in headers or below them. Clock times and dates become times since
-    the start. Temperatures become kelvin. `Workbook.table()` shows what was understood.
+    be above a table, units in headers or below them. Clock times and dates become times since the
+    start. Temperatures become kelvin. `Workbook.table()` shows the interpretation.
 
-    path    an Excel, CSV, text or Parquet file, or several, whose runs are put together
+    path    an Excel, CSV, text or Parquet file, or several, whose runs are combined
     sheets  names of the sheets to read; by default all
     roles   header -> what the column is: "time", "experiment", "measured", "input" (set, not
             measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
             "yield of B from A", "area"; of times: "clock", "elapsed", "hh:mm", "mm:ss"
     names   header -> name in the model
-    units   header, or name of a condition -> unit, where the file does not say it
-    marked  texts that stand for no value, beside "", "-", "NA", "n.a."
-    decimal "," or ".": what stands before decimals in texts
+    units   header, or name of a condition -> unit, if the file does not contain it
+    marked  texts that mark missing values, in addition to "", "-", "NA", "n.a."
+    decimal "," or ".": the decimal separator in texts
     dates   "day first" or "month first"
     together  whether tables of different quantities belong to one experiment
-    raises  DataError with the cell that cannot be read; `DataError.choices` lists what an ambiguous
-            file may mean, and the arguments to say so
+    raises  DataError with the cell that cannot be read; `DataError.choices` lists the
+            interpretations of an ambiguous file, and the arguments that select them
     """
     files = [Path(p) for p in ([path] if isinstance(path, str | Path) else path)]
     said = [{clean(h): v for h, v in one.items()} for one in (roles, names, units)]
@@ -137,8 +137,8 @@ def table_for(
     )
     if not any({q.name, q.header} & keep for q in book.measured):
         raise DataError(
-            f"'{path}' has none of the measured quantities {sorted(measured)}; its quantities are "
-            f"{[q.header for q in book.measured]}. Name its columns as in the first table."
+            f"'{path}' has none of the measured quantities {sorted(measured)}; its quantities "
+            f"are {[q.header for q in book.measured]}. Use the column names of the first table."
         )
     return book.frame(units, keep)
 
@@ -147,7 +147,7 @@ def _checked(roles: Mapping[str, str]) -> Mapping[str, str]:
     for header, role in roles.items():
         if role not in ROLES and not KINDS.fullmatch(str(role)):
             raise DataError(
-                f"roles={{'{header}': {role!r}}}: igpe knows {', '.join(map(repr, ROLES))}, "
+                f"roles={{'{header}': {role!r}}}: igpe supports {', '.join(map(repr, ROLES))}, "
                 "'area', 'sd of A', 'conversion of A' and 'yield of B from A'."
             )
     return roles
@@ -219,12 +219,13 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
         other = [h for h in listed if words.speaks_of(words.OTHER_TIMES, h)]
         more = f" '{other[0]}' is not a time since the start of the reaction." if other else ""
         return (
-            f"Which column of '{path.name}' holds the times? None of {listed} speaks of "
+            f"Which column of '{path.name}' holds the times? None of {listed} looks like a "
             f"time.{more} Name it: roles={{'{listed[0]}': 'time'}}, or add a column of times."
         )
     return (
-        f"There is no table in '{path.name}': no header, a line of names, stands above rows of "
-        "numbers. Write one name above each column, with its unit: 't [min]', 'A [mol/L]'."
+        f"There is no table in '{path.name}': igpe found no header (a line of names) above "
+        "rows of numbers. Write one name above each column, with its unit: 't [min]', 'A "
+        "[mol/L]'."
     )
 
 
@@ -237,9 +238,9 @@ def _workbook(
     """The runs in common names and units."""
     unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
     nothing = (
-        f"No column beside the time holds numbers that change in '{raw[0].block.grid.file.name}'."
-        f"{f' Not used: {unused}.' if unused else ''} Give a table with one column for each "
-        "measured quantity."
+        "No column except the time contains numbers that change in "
+        f"'{raw[0].block.grid.file.name}'.{f' Not used: {unused}.' if unused else ''} Give a "
+        "table with one column for each measured quantity."
     )
     if all(r.values.empty for r in raw):
         raise DataError(nothing)
@@ -282,7 +283,7 @@ def _named(raw: Sequence[RawRun], time_unit: str, options: Options) -> Iterator[
             where = f" of run '{run.name}'" if run.name else ""
             raise DataError(
                 f"In '{run.block.grid.file.name}'{where}: there is only one time with values; "
-                "measurements at several are needed."
+                "measurements at several times are needed."
             )
         factor = conversion("time", run.unit, time_unit)[0] if run.unit and time_unit else 1.0
         names = run.values["header"].map(_names(run, options))
@@ -429,8 +430,8 @@ def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:
     hidden = [f"{r + 1}" for r in block.rows if r in block.grid.hidden and not block.turned]
     if hidden:
         yield (
-            f"Excel hides row {', '.join(hidden)} of '{block.grid.sheet}' in {file}; igpe reads "
-            "hidden rows. Delete what is not meant."
+            f"Excel hides row {', '.join(hidden)} of '{block.grid.sheet}' in {file}; igpe "
+            "reads hidden rows. Delete rows that do not belong to the data."
         )
     is_concentration = words.dimension(unit) in CONCENTRATIONS or header.startswith(("c(", "["))
     part = part[part["value"].notna()]
@@ -441,8 +442,6 @@ def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:
         row = re.sub(r"\D", "", place.rpartition("!")[2])
         where = f"'{header}' in row {row} ({place} of {file}) is {value:g}"
         if is_far:
-            yield (
-                f"{where}, more than {FAR:g} times its neighbours. Was the decimal point forgotten?"
-            )
+            yield f"{where}, more than {FAR:g} times its neighbours. Check the decimal point."
         if is_concentration and value < 0:
             yield f"{where}, a concentration below zero."

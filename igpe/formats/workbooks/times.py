@@ -88,8 +88,8 @@ def read_times(columns: list[Column], block: SheetTable, options: Options) -> Cl
     if len(read) > 1 and not _agree(read):
         listed = [c.header for c in exact]
         raise Question(
-            f"Which column of '{block.grid.file.name}' holds the times? {listed} all "
-            "speak of time.",
+            f"Which column of '{block.grid.file.name}' holds the times? {listed} all look like "
+            "times.",
             {f"the column '{h}'": {"roles": {h: "time"}} for h in listed},
         )
     best = min(read, key=lambda r: (r[2], bool(r[0].holds(Kind.DATE))))

@@ -227,8 +227,8 @@ class Workbook:
             listed = ", ".join(f"{m.place} ('{m.text}')" for m in self.marks[:5])
             more = f" and {len(self.marks) - 5} more" * (len(self.marks) > 5)  # noqa: PLR2004
             raise DataError(
-                f"{len(self.marks)} cells hold a limit instead of a value: {listed}{more}. igpe "
-                "does not put a number in their place. Pass censored='drop' to "
+                f"{len(self.marks)} cells hold a limit instead of a value: {listed}{more}. "
+                "igpe does not replace them by a number. Pass censored='drop' to "
                 "experiments(...) to fit without them, or remove them from the file."
             )
 
@@ -281,9 +281,9 @@ class Workbook:
         ]
         if differ:
             raise DataError(
-                f"The conditions {differ} are not the same at all times and in all runs. Pass the "
-                "model, book.experiments(model), and it gets those it has; or name them: "
-                f"inputs={differ}; or leave them out: inputs=[]."
+                f"The conditions {differ} are not the same at all times and in all runs. Pass "
+                "the model, book.experiments(model), to use those that it contains; or name "
+                f"them: inputs={differ}; or omit them: inputs=[]."
             )
         return ()
 

@@ -305,7 +305,7 @@ def runs_test(residual: FloatArray) -> Tested:
     signs = residual[residual != 0] > 0
     n, plus = len(signs), int(signs.sum())
     runs = 1 + int(np.sum(signs[1:] != signs[:-1])) if n else 0
-    says = "residuals keep their sign too long: the model misses a trend"
+    says = "residuals have too few sign changes: the model misses a trend"
     if plus in (0, n):
         p = 0.5 ** (n - 1) if n else 1.0
     elif n <= EXACT:
@@ -334,7 +334,7 @@ def ljung_box(residual: FloatArray) -> Tested:
     total = float(centred @ centred)
     part = np.array([centred[k:] @ centred[:-k] for k in lags]) / (total or 1.0)
     q = float(n * (n + 2) * np.sum(part**2 / (n - lags)))
-    says = "neighbouring residuals are alike: the model or the error model misses something"
+    says = "neighbouring residuals are correlated: the model or the error model is incomplete"
     return Tested("autocorrelation", q, float(special.chdtrc(len(lags), q)), says)
 
 

@@ -19,14 +19,14 @@ BELOW = "<"
 class Censored(Checked):
     """Normal errors of a quantity that has a limit of detection (left-censored measurements).
 
-    A value below its limit counts by its probability: it adds -2 log Phi((limit - h) / deviation)
+    A value below its limit contributes its probability: it adds -2 log Phi((limit - h) / deviation)
     to the objective, h being the model's prediction, as any other value adds its squared residual
     (Tobin, Econometrica 26 (1958), 24). Such values have no residual: they are not among
     `result.points`, nor in plots, smoothed data and step 3.
 
     deviation  standard deviation of the measurements, in the unit of the column
-    below      the limit, in the same unit: values at or below it are known to be below it only.
-               Cells of the table such as "<0.05" bring their own limit, with `below` or without
+    below      the limit, in the same unit: for values at or below it, only this is known. Cells of
+               the table such as "<0.05" bring their own limit, with `below` or without
     raises     ProblemError unless the deviation is a positive number and the limit a finite one
     """
 
@@ -47,8 +47,9 @@ class Censored(Checked):
         is_below = ~np.isnan(limits)
         if (is_below | np.isnan(values)).all():
             raise DataError(
-                f"All values of '{column}' are below its limit of detection. igpe needs one that "
-                "is not, in each experiment. Leave the column out: only=[...]."
+                f"All values of '{column}' are below its limit of detection. igpe needs at "
+                "least one value above the limit in each experiment. Leave the column out: "
+                "only=[...]."
             )
         return np.where(is_below, limits, values), is_below
 

@@ -8,16 +8,15 @@ from igpe.core.errors import DataError
 
 @dataclass(frozen=True)
 class EstimatedSigma:
-    """A standard deviation that the model computes from unknowns, estimated with the rest.
+    """A standard deviation that the model computes from estimated unknowns.
 
-    Maximum likelihood: what is minimised is -2 log L but for a constant,
+    Maximum likelihood: the objective is -2 log L up to a constant,
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 
-    name    the parameter, variable over time or Expression over time that is s, in the unit of the
-            column it belongs to: an error of unknown size is a Var of its own, bounded from below
-            by a positive number
-    raises  DataError if the name is no text
+    name    name of s: a parameter, variable over time or Expression over time, in the unit of its
+            column. For an error of unknown size use a separate Var with a positive lower bound
+    raises  DataError if the name is not a string
     """
 
     name: str
@@ -35,6 +34,6 @@ class EstimatedSigma:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise DataError(
-                f"An estimated standard deviation is named {shown(self.name)}; give the name of "
-                "what it is in the model: igpe.EstimatedSigma('sd_A')."
+                f"EstimatedSigma has the name {shown(self.name)}; give the name of a quantity "
+                "of the model: igpe.EstimatedSigma('sd_A')."
             )

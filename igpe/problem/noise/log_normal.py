@@ -14,8 +14,8 @@ class LogNormal(Checked):
     """Errors of a positive quantity whose logarithm has normal errors.
 
     The measured quantity `A` is then `ln(A)`, in results and plots too: the logarithm of the
-    measurements beside an Expression with the logarithm of what the model says. All statements of a
-    result are about it, as about any other quantity.
+    measurements is compared with an Expression for the logarithm of the model's quantity. All
+    statements of a result refer to this logarithm.
 
     deviation  standard deviation of the natural logarithm; about the relative error where it is
                small. The median of the measurements is the true value, not their mean
@@ -31,7 +31,7 @@ def logarithms(name: str, values: FloatArray) -> FloatArray:
         row = int(np.flatnonzero(low)[0])
         raise DataError(
             f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
-            "which needs values above 0. Leave such values out (NaN), or give normal errors: "
+            "which needs values above 0. Replace such values by NaN, or give normal errors: "
             f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
         )
     return np.log(values)

@@ -22,12 +22,12 @@ class Noise(NoiseModel):
     Estimating heteroscedastic variances, Technometrics 30 (1988)); the relative part alone is a
     constant coefficient of variation, the absolute part alone a number.
 
-    Without an absolute part estimates do not depend on the relative one: if it is unknown give a
-    guess, of which sqrt(result.reduced_chi_squared) times as much is what the measurements tell.
+    Without an absolute part, estimates do not depend on the relative part. If it is unknown, give a
+    guess: the estimate of the relative part is sqrt(result.reduced_chi_squared) times this guess.
 
-    absolute  standard deviation at h = 0, in the unit of the quantity; without one, |h| counts as
-              no less than a tenth of the column's smallest measurement that is not 0, and a note
-              tells where that mattered
+    absolute  standard deviation at h = 0, in the unit of the quantity; without one, |h| is replaced
+              by a tenth of the column's smallest nonzero measurement if it is smaller, and a note
+              says where
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both are 0 or more, one is positive, and relative < 1
     """

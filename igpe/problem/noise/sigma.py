@@ -198,7 +198,7 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
         except (TypeError, ValueError):
             raise DataError(
                 f"sigma is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all columns, "
-                "for each its own: sigma={'A': 0.1, 'B': 'name of the column that holds them'}, "
+                "or separate ones: sigma={'A': 0.1, 'B': 'name of the column that holds them'}, "
                 "or 'equal' if errors are unknown and of the same size in all columns."
             ) from None
     if column not in sigma:

@@ -71,8 +71,8 @@ class ReplayTape:
         if unknown:
             names = [OPERATION_NAMES[operation] for operation in unknown]
             raise Unsupported(
-                f"The equations use {in_words(names)}. The checker has no bounds for that; it "
-                "knows + - * / ** exp log sqrt sin cos tanh."
+                f"The equations use {in_words(names)}. The checker has no bounds for this "
+                "operation; it supports + - * / ** exp log sqrt sin cos tanh."
             )
 
     def __call__(self, inputs: Sequence[Sequence[N]], constant: Callable[[float], N]) -> list[N]:

@@ -96,8 +96,9 @@ class RegionClaim:
         degrees = rows - int(np.count_nonzero(free))
         if degrees <= 0:
             raise DataError(
-                f"The certificate is of a likelihood region, but {rows} measurements of unknown "
-                f"errors and {int(np.count_nonzero(free))} free unknowns define none."
+                f"The certificate is about a likelihood region, but {rows} measurements with "
+                f"unknown errors and {int(np.count_nonzero(free))} free unknowns do not define "
+                "a region."
             )
         quantile = float(special.fdtri(count, degrees, self.level))
         return Threshold(count * quantile / degrees, 0.0, degrees)
@@ -118,13 +119,13 @@ class RegionClaim:
         if self.degrees != threshold.degrees:
             yield low, high, f"it has {threshold.degrees} degrees of freedom, not {self.degrees:g}"
         if not self.cut >= least:
-            yield low, high, f"the region reaches up to {least:.9g}, its cut is {self.cut:.9g}"
+            yield low, high, f"the region extends to {least:.9g}, but its cut is {self.cut:.9g}"
         rise = threshold.rise(objective)
         if not abs(self.rise - rise) <= SMALL * rise:  # what is proved in a region follows from it
             why = f"the sum of squares may rise by {rise:.9g}, not {self.rise:.9g}"
             yield low, high, why
         if not objective + self.rise <= self.cut * (1 + ROUNDING):
-            yield low, high, f"its rise of {self.rise:.9g} leads above its cut {self.cut:.9g}"
+            yield low, high, f"its rise of {self.rise:.9g} exceeds its cut {self.cut:.9g}"
         for k in range(len(self.parts)):
             yield from self._faults_of_part(k, bounds)
 
@@ -134,13 +135,13 @@ class RegionClaim:
         part = self.parts[k]
         crossed = any(a > b for a, b in zip(part.low, part.high, strict=True))
         if crossed or not _holds(bounds, part.low, part.high):
-            yield part.low, part.high, f"region {k + 1} is no box within the bounds"
+            yield part.low, part.high, f"region {k + 1} is not a box within the bounds"
         for p in (part.point, *part.inside):
             if not part.holds(p, p):
-                yield p, p, f"these parameters lie outside of region {k + 1}, whose they are"
+                yield p, p, f"these parameters lie outside their region {k + 1}"
         for other in self.parts[:k]:
             if (np.maximum(part.low, other.low) <= np.minimum(part.high, other.high)).all():
-                yield part.low, part.high, f"region {k + 1} is not separate from others"
+                yield part.low, part.high, f"region {k + 1} overlaps with others"
 
     def fault_of_leaf(self, reason: str, low: Corner, high: Corner) -> str:
         """What is wrong with where a leaf lies; empty if nothing is."""
@@ -149,15 +150,15 @@ class RegionClaim:
         if any(part.holds(low, high) for part in self.parts):
             return ""
         if reason == "within":
-            return "it is called within, and lies in none of the regions"
+            return "it has the reason within, but lies in none of the regions"
         if not self.undecided or not _holds(self.undecided, low, high):
-            return "it is open, and lies outside of what the certificate calls undecided"
+            return "it is open, but lies outside the box that the certificate lists as undecided"
         return ""
 
     def fault_of_openness(self, share: float) -> str:
         """What is wrong with what the file says of open leaves, which take a share of the box."""
         if share > 0 and self.is_finished:
-            return "the certificate says that nothing is open, but some boxes are"
+            return "the certificate lists no open boxes, but some boxes are open"
         if share > self.open_share * (1 + 1e-6) + ROUNDING:
             return f"{100 * share:.3g} % of the box is open, not {100 * self.open_share:.3g} %"
         return ""
@@ -208,7 +209,7 @@ def read_region(data: Mapping[str, Any], corner: Any, finite: Any) -> RegionClai
         raise ValueError(f"level {data['level']!r} and simultaneous {data['simultaneous']!r}")
     undecided = tuple(corner(c) for c in data["undecided"])
     if len(undecided) not in (0, 2):
-        raise ValueError("what is undecided is no box")
+        raise ValueError("the entry 'undecided' is not a box")
     return RegionClaim(
         level=finite(data["level"]),
         simultaneous=data["simultaneous"],

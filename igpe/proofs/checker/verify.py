@@ -64,11 +64,11 @@ class Verified(Shown):
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      where it is refuted or not confirmed
     volume       share of the box that was not confirmed
-    leaves       parts of the box that the certificate covers: leaves, and slabs that were cut off
-    subdivided   how many of them the checker had to cut further;  boxes  how many it integrated
+    leaves       parts of the box in the certificate: leaves, and slabs that were cut off
+    subdivided   number of parts that the checker had to divide further; boxes  how many it
+                 integrated
     seconds      it took
-    region       what is shown of a likelihood region, if the certificate is about one; empty unless
-                 it is verified
+    region       the verified statement about a likelihood region; empty if there is none
     """
 
     verdict: Verdict
@@ -100,7 +100,7 @@ class Verified(Shown):
                 f"{about} parameters in the box have a sum of squares below "
                 f"{self.lower_bound:.9g}; that of the certificate's parameters is at most "
                 f"{self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} parts of the box "
-                f"were proved again with outward rounding, {self.boxes} integrations, "
+                f"were verified with outward rounding, {self.boxes} integrations, "
                 f"{self.seconds:.3g} s."
             )
         first = self.regions[0]
@@ -241,11 +241,11 @@ def _fault(node: BoxNode, children: list[BoxNode]) -> str:
     if node.reason in LEAVES:
         return "it is a leaf with children" if children else ""
     if node.reason == "contracted" and len(children) != 1:
-        return f"it is contracted to {len(children)} boxes"
+        return f"its contraction has {len(children)} boxes"
     if node.reason == "contracted":
         pairs = zip(node.low, children[0].low, children[0].high, node.high, strict=True)
         inside = all(a <= b <= c <= d for a, b, c, d in pairs)
-        return "" if inside else "what it is contracted to lies outside"
+        return "" if inside else "the box of its contraction lies outside"
     return _fault_of_split(node, children)
 
 
@@ -255,13 +255,13 @@ def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
     ends = sorted((c.low, c.high) for c in children)
     axes = [i for i in range(len(node.low)) if any(a[i] != ends[0][0][i] for a, _ in ends)]
     if len(axes) != 1:
-        return "its children are not cut across one axis"
+        return "its children do not split it along one axis"
     i = axes[0]
     own, *others = [
         (*a[:i], *a[i + 1 :], *b[:i], *b[i + 1 :]) for a, b in [(node.low, node.high), *ends]
     ]
     if any(other != own for other in others):
-        return "a child has other bounds than it in an axis that is not cut"
+        return "a child has different bounds along an axis that is not split"
     chain = [node.low[i], *(a[i] for a, _ in ends[1:]), node.high[i]]
     if chain[0] != ends[0][0][i] or chain[1:] != [b[i] for _, b in ends]:
         return "its children leave a gap between them, overlap, or end elsewhere"
@@ -288,11 +288,11 @@ def read_tree(source: Any) -> Tree:
         sizes = {str(name): _finite(size) for name, size in given}
         region = read_region(data, lambda c: _corner(c, len(unknowns)), _finite)
         if region is None and any(node.reason == "within" for node in nodes):
-            raise ValueError("boxes are called within, but it has no regions")
+            raise ValueError("boxes have the reason within, but the certificate has no regions")
         return Tree(unknowns, low, high, p, objective, bound, nodes, sizes, region)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
-            f"The certificate is damaged ({type(error).__name__}: {error}); write it anew."
+            f"The certificate is damaged ({type(error).__name__}: {error}); write it again."
         ) from None
 
 
@@ -320,7 +320,7 @@ def _loaded(source: Any) -> Any:
 def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
-        raise ValueError(f"a child of node {k} does not come later")
+        raise ValueError(f"a child of node {k} does not follow it")
     if data["reason"] not in ("split", "contracted", *LEAVES):
         raise ValueError(f"node {k} has the reason {data['reason']!r}")
     return BoxNode(_corner(data["lower"], n), _corner(data["upper"], n), data["reason"], children)
@@ -346,17 +346,18 @@ SHOWN = 1000  # regions at most that an answer lists
 def verify(
     certificate: Any, problem: Problem, seconds: float = 600.0, effort: Effort = USUAL
 ) -> Verified:
-    """Prove a certificate of global optimality again, by other code than found it.
+    """Verify a certificate of global optimality with independent code.
 
     The translation of the model into expressions is the same (`igpe.equations`); arithmetic,
     integration and bounds are others.
 
     certificate  of `igpe.certify`, its JSON text, or the path of its file
     problem      it is about
-    seconds      after which the rest counts as not confirmed
-    effort       of the integration; no answer is wrong for it, but more or less is confirmed
-    raises       DataError if it is no certificate, ProblemError if it is one of another problem,
-                 Unsupported if the problem has parts that the checker does not know
+    seconds      limit after which the rest is reported as not confirmed
+    effort       of the integration; it affects how much is confirmed, but not the correctness of
+                 the verdict
+    raises       DataError if it is not a certificate, ProblemError if it belongs to another
+                 problem, Unsupported if the problem has features that the checker does not support
     """
     begin = time.monotonic()
     tree, end = read_tree(certificate), begin + seconds
@@ -447,7 +448,7 @@ def _region_faults(
             wrong.append(tree.region(p, p, why))
         elif not top <= most:
             why = f"the sum of squares of these parameters could be enclosed to [{least}, {top}]"
-            doubtful.append(tree.region(p, p, f"{why}, which is to be up to {most:.9g}"))
+            doubtful.append(tree.region(p, p, f"{why}, expected at most {most:.9g}"))
     return wrong, doubtful
 
 

@@ -162,7 +162,7 @@ def _prepared(task: SearchTask) -> Function:
 
 
 FEW = 5  # unknowns, for which cubic polynomials pay
-NOTHING_PROVED = "Interrupted before anything was proved. The best parameters so far: {}."
+NOTHING_PROVED = "Interrupted before any proof. The best parameters so far: {}."
 EVERY = 1.0  # seconds between two sentences of progress
 
 
@@ -170,10 +170,10 @@ EVERY = 1.0  # seconds between two sentences of progress
 class BranchAndBound(Checked):
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
-    Boxes of parameters are thrown away when the sum of squares is proven to exceed, for every
-    parameter in them, that of the incumbent less the gap. The solutions are enclosed by Taylor
-    models in time and parameters whose remainders hold the error of discretisation (Lin &
-    Stadtherr, Ind. Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
+    A box of parameters is discarded if the sum of squares provably exceeds, for all parameters in
+    the box, that of the incumbent minus the gap. The solutions are enclosed by Taylor models in
+    time and parameters whose remainders hold the error of discretisation (Lin & Stadtherr, Ind.
+    Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
 
     gap         relative distance of the bound to the objective
     time_limit  seconds of wall time for the proof itself; what is proved until then is kept
@@ -185,7 +185,7 @@ class BranchAndBound(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `Estimator`; the local method begins at `start`, if there is one.
+        """See `Estimator`; the local method starts at `start`, if there is one.
 
         raises  as `igpe.certify` does
         """
@@ -215,7 +215,7 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  (search) -> whether it must end before it is done; not heeded with an executor
+        enough  (search) -> whether to stop it early; ignored with an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -223,12 +223,12 @@ class BranchAndBound(Checked):
         problem = held_weights(problem, parameters)
         dynamic = posed(problem)
         if not len(problem.box):
-            raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
+            raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
             tell("Looking for good parameters")
             parameters = MultiStart().estimate(problem, {}).parameters
         best = Incumbent(problem, dynamic, self.gap)
-        tell("Getting ready, for a minute if it is the first time on this machine")
+        tell("Preparing the proof (about a minute the first time on this machine)")
         degree = 3 if len(problem.box) <= FEW else 2
         point = problem.box.vector(parameters)
 
@@ -241,7 +241,7 @@ class BranchAndBound(Checked):
         if search is None:
             given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
-        tell("Proving that no others fit better")
+        tell("Proving that no other parameters fit better")
         deadline = time.perf_counter() + self.time_limit
         report = progress_report(tell, search, partial(_bound, search, best))
         if executor is None:
@@ -290,9 +290,9 @@ def certify(
     progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
-    """Prove that no parameters within the bounds fit essentially better.
+    """Prove that no parameters within the bounds fit better by more than a gap.
 
-    The bound is about the problem as posed: the differential equations (not a discretisation), the
+    The bound holds for the original problem: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
 
     estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If it is
@@ -301,8 +301,9 @@ def certify(
     time_limit  seconds for the proof itself, once compiled and with first parameters; what is
                 proved until then is returned, also after Ctrl-C
     progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    executor    None: here; a number of processes; or an executor, as for `igpe.campaign`. The tree
-                is the same for all but None, unless it ends early; parts in flight are then lost
+    executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
+                The tree is the same for all but None, unless the search ends early; unfinished
+                boxes are then lost
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without

@@ -39,7 +39,7 @@ class Paving(Shown, Suggesting):
     kinds         (k,) "in": all of the box is proved to belong to the region; "out": none of it
                   does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
-    ellipses      r arrays (m, 2): what linearised errors take for the region
+    ellipses      r arrays (m, 2): the regions of the linearised errors
     """
 
     names: tuple[str, str]
@@ -82,13 +82,13 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
 
     problem  that was certified
     region   of `igpe.certify_region`, finished
-    boxes    how many are examined at most; where no region is, none need be
+    boxes    largest number of examined boxes; none are needed where no region is
     raises   ProblemError for other than two unknowns, or a region that is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
     if len(region.unknowns) != PLANE or region.unknowns != problem.box.names:
         raise ProblemError(
-            f"A paving is of two unknowns; the region has {', '.join(region.unknowns)}, the "
+            f"A paving needs two unknowns; the region has {', '.join(region.unknowns)}, the "
             f"problem {', '.join(problem.box.names)}. Hold the others: problem.fixing({{...}})."
         )
     bounds = tuple(problem.box.lower.tolist()), tuple(problem.box.upper.tolist())
@@ -99,8 +99,8 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
         )
     if not region.closed or not region.regions:
         raise ProblemError(
-            "The region is not finished, so that its surroundings are not known. Run "
-            "igpe.certify_region with a larger time_limit."
+            "The region is not finished, so igpe does not know which boxes around it are "
+            "excluded. Run igpe.certify_region with a larger time_limit."
         )
     require_numba()
     values = dict(zip(region.unknowns, region.parameters, strict=True))

@@ -129,15 +129,15 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     experiment = problem.experiments[k]
     if compiled(problem).systems[k].flow is not None:
         raise Unsupported(
-            "igpe.certify encloses models of a higher index only where the constraints are linear "
-            "in the states that they bind. Write the model with free states only, without the "
-            "constraints between states, to have it proved."
+            "igpe.certify supports models of a higher index only if the constraints are "
+            "linear in the states that they constrain. Rewrite the model with free states "
+            "only, without constraints between states."
         )
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
-            f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be solved "
-            "numerically; write the model's equations so that they can be solved one by one."
+            f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be "
+            "solved numerically; write the equations so that each can be solved explicitly."
         )
     measurements = measured_only(experiment.measurements)
     ivp = ivp.without_conditions(measurements.times)
@@ -147,8 +147,8 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
         raise Unsupported(
-            f"The model uses {error}. igpe.certify has no bounds for that; it "
-            "knows + - * / ** exp log sqrt sin cos tanh."
+            f"The model uses {error}. igpe.certify has no bounds for this operation; it "
+            "supports + - * / ** exp log sqrt sin cos tanh."
         ) from None
     m, order = measurements, np.lexsort((measurements.column, measurements.row))
     column = m.column[order]

@@ -252,11 +252,11 @@ class RegionProof:
         require_numba()
         dynamic = posed(problem)
         if not len(problem.box):
-            raise ProblemError("All unknowns are held fixed, so that there is nothing to prove.")
+            raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
             tell("Looking for good parameters")
             parameters = MultiStart().estimate(problem, {}).parameters
-        tell("Getting ready, for a minute if it is the first time on this machine")
+        tell("Preparing the proof (about a minute the first time on this machine)")
         best = Incumbent(problem, dynamic, self.precision)
         deadline = np.inf
         point, heeding = problem.box.vector(parameters), True
@@ -268,7 +268,7 @@ class RegionProof:
             search.heeding = heeding
             if not np.isfinite(deadline):
                 deadline = time.perf_counter() + self.time_limit
-                tell("Proving that the region ends where it seems to")
+                tell("Proving the ends of the region")
             try:
                 status = search.run(deadline, progress_report(tell, search, search.counted))
                 return self._certificate(best, search, status, began)
@@ -287,7 +287,7 @@ class RegionProof:
         if degrees <= 0:
             raise ProblemError(
                 f"The problem has {rows} measurements and {int(free.sum())} free unknowns, so "
-                "that the data do not determine the size of the errors. Give standard deviations: "
+                "the data do not determine the size of the errors. Give standard deviations: "
                 "Experiment(sigma=...)."
             )
         return levels_of(self.level, unknowns, degrees), degrees
@@ -344,7 +344,7 @@ class RegionProof:
 
 LOST = (
     "The model could not be integrated with derivatives at the best parameters; give parameters "
-    "at which the model is not singular."
+    "at which the model is regular."
 )
 
 
@@ -354,8 +354,8 @@ def _require_errors(best: Incumbent) -> None:
     size = sum(float(((c.value * c.weight) ** 2).sum()) for c in schedules)
     if not best.problem.sigma_known and best.objective <= EXACT * size:
         raise ProblemError(
-            f"The sum of squares at the best parameters, {best.objective:.3g}, is 0 but for "
-            "rounding, so that it does not tell the size of the errors. Give standard "
+            f"The sum of squares at the best parameters, {best.objective:.3g}, is 0 up to "
+            "rounding, so it does not determine the size of the errors. Give standard "
             "deviations: Experiment(sigma=...)."
         )
 
@@ -442,26 +442,26 @@ def certify_region(
 ) -> CertifiedRegion:
     """Prove where all parameters within the bounds lie that explain the data well enough.
 
-    The region is all parameters whose sum of squares is at most S_min + rise, S_min being the least
+    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
     within the bounds. Its extent along one unknown is that unknown's profile likelihood interval.
     The proof encloses it from outside (no parameters elsewhere belong to it: there is no second
     region) and from inside (points that belong to it), so that practical identifiability within the
     bounds (Raue et al., Bioinformatics 25 (2009) 1923) is proved or refuted.
 
     problem       with bounds of all unknowns
-    estimate      a Result, an Estimate, or unknown -> value: the best parameters known. Better ones
-                  are taken up. None: they are looked for
+    estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
+                  continues with better ones. None: they are looked for
     level         of confidence, between 0 and 1
     precision     width of the gap between outer and inner end of an interval, relative to it
-    simultaneous  False: for each unknown by itself, as `igpe.profile` has it (one degree of
-                  freedom); True: for all of them together. By chi squared where standard deviations
-                  are given, else by F, as for `igpe.profile`
+    simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
+                  True: for all of them together. By chi squared if standard deviations are given,
+                  else by F, as in `igpe.profile`
     time_limit    seconds for the proof itself, once compiled; what is proved until then is
                   returned, also after Ctrl-C
     progress      a function that is called with sentences; True, False, None: as for
                   `igpe.estimate`
-    raises        as `igpe.certify`; ProblemError where neither standard deviations nor residuals
-                  tell the size of the errors
+    raises        as `igpe.certify`; ProblemError if neither standard deviations nor residuals
+                  determine the size of the errors
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:

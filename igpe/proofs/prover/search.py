@@ -321,8 +321,8 @@ class Incumbent:
         self.take(point, proved_objective(self.dynamic, point))
         if not np.isfinite(self.objective):
             raise EstimationFailed(
-                "The solution at the parameters to be proven the best could not be enclosed up to "
-                "the last measurement; give parameters at which the model is not singular.",
+                "The solution at the given parameters could not be enclosed up to the last "
+                "measurement; give parameters at which the model is regular.",
                 Status.INTEGRATION_BROKE,
             )
         return self.cut

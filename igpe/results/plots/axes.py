@@ -61,7 +61,7 @@ class Plot:
         return len(self.axes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture of the kind that the path's ending names: .png, .pdf, .svg.
+        """Write a picture in the format of the path's ending: .png, .pdf, .svg.
 
         raises  DataError for an existing file that igpe did not write, ValueError for another kind
         """
@@ -236,7 +236,7 @@ def legend_above(
 
 LOOKS: Mapping[str, tuple[str, str, str]] = {
     "bound": ("#BBDFF4", "", "ruled out by its bound"),
-    "contracted": ("#FBE5B5", "", "cut off: only the inner box may hold better values"),
+    "contracted": ("#FBE5B5", "", "contracted: only the inner box may contain better values"),
     "open": ("white", "///", "not decided"),
 }
 """Reason -> colour (tints of `COLOURS`), hatching, words."""

@@ -231,10 +231,10 @@ def draw_residuals(
 
 
 def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
-    """Standardised residuals of each quantity over time, and all of them against the normal.
+    """Standardised residuals of each quantity over time, and a normal quantile plot of all.
 
-    A line joins each run of residuals of one sign: long ones are a trend that the model misses. The
-    title has the least p of the runs tests of all experiments.
+    A line joins each run of residuals of one sign: long runs show a trend that the model misses.
+    The title has the smallest p-value of the runs tests of all experiments.
 
     result   of `igpe.estimate`
     axes     matplotlib axes, one per quantity and one more; None makes a figure
@@ -265,7 +265,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
 
 
 def plot_parity(result: ResultData, axes: Any = None) -> Plot:
-    """Measured against fitted values of each quantity: a right model scatters around the line.
+    """Measured against fitted values of each quantity: a correct model scatters around the line.
 
     result  of `igpe.estimate`
     axes    matplotlib axes, one per quantity; None makes a figure
@@ -295,8 +295,8 @@ def plot_parity(result: ResultData, axes: Any = None) -> Plot:
 def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
     """Share of each quantity of each experiment in the sum of squares and in the information.
 
-    The share in the information is that of the leverages: how much of what determines the unknowns
-    these measurements tell. It is left out where leverages are unknown.
+    The share in the information is the share of the leverages: the contribution of these
+    measurements to the determination of the unknowns. It is omitted if leverages are unknown.
 
     result  of `igpe.estimate`
     axes    matplotlib axes; None makes a figure
@@ -379,8 +379,8 @@ def plot_ellipses(
         pairs = sorted(combinations(known, 2), key=lambda p: -abs(float(table.loc[p[0], p[1]])))[:6]
     if not pairs:
         raise ProblemError(
-            "Fewer than two unknowns of this result have standard errors. Print "
-            "the result to see why."
+            "Fewer than two unknowns of this result have standard errors. Print the result to "
+            "see the reason."
         )
     drawn = axes_for(len(pairs), axes)
     units, values = {p.name: p.unit for p in result.estimates}, result.parameters

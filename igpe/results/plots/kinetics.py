@@ -26,14 +26,14 @@ NO_RATES = "Pass the names of the model's Expressions over time: names=['r1']."
 def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None = None) -> Plot:
     """Rates of reaction over time, and slopes of the measured quantities.
 
-    Slopes: the model's (line) beside those of the smoothed measurements (dotted), to which step 3
-    fits. Both are differences of the curves on a fine grid.
+    Slopes: those of the model (line) and of the smoothed measurements (dotted), which step 3 fits.
+    Both are differences of the curves on a fine grid.
 
     result   of `igpe.estimate`
     problem  that was estimated
     names    of the model's quantities over time; None: the rates `r1`, `r2`, ... of a reactor of
              `igpe.kinetics`
-    raises   ProblemError if nothing is named and the model is no reactor
+    raises   ProblemError if no names are given and the model is not a reactor
     """
     steps = getattr(problem.model, "steps", ())
     names = [f"r{k}" for k in range(1, len(steps) + 1)] if names is None else list(names)

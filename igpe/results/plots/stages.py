@@ -174,10 +174,10 @@ def horizon_table(estimate: Estimate) -> str:
 
 
 def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> Plot:
-    """The fit of every horizon, with the measurements it fits (filled) and later ones (hollow).
+    """The fit of every horizon, with its measurements (filled) and later ones (hollow).
 
-    Curves go on to the last measurement where the model can be integrated so far. Axes stand in a
-    row for each quantity of each experiment, with a column for each horizon.
+    Curves extend to the last measurement if the model can be integrated this far. There is one row
+    of axes for each quantity of each experiment, and one column for each horizon.
 
     problem   that was estimated;  estimate: of `IncrementalShooting`
     axes      matplotlib axes, as many; None makes a figure
@@ -203,13 +203,13 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
 def plot_pieces(
     problem: Problem, estimate: Estimate, axes: Any = None, *, iterates: int = 4
 ) -> Plot:
-    """The model's trajectory on each interval while the gaps between intervals closed.
+    """The model's trajectory on each interval while the gaps between intervals close.
 
-    Axes stand in a row for each quantity of each experiment, with a column for each iterate.
+    There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
     problem   that was estimated;  estimate: of `MultipleShooting(record=True)`
     axes      matplotlib axes, as many; None makes a figure
-    iterates  at most so many are drawn: the first, the last, and others as gaps become shorter
+    iterates  largest number of iterates drawn: the first, the last, and others as the gaps shrink
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
     stages = _recorded(estimate)
@@ -242,8 +242,8 @@ def plot_pieces(
 def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """The largest gap and the objective after every iteration, one line for each stage.
 
-    Gaps are relative to the size of their state, the objective is in standard deviations; stages
-    may count it differently (level errors first, a robust loss last).
+    Gaps are relative to the size of their state, the objective is in standard deviations; its
+    definition may differ between stages (level errors first, a robust loss last).
 
     estimate  of `MultipleShooting(record=True)`
     axes      two matplotlib axes; None makes a figure
@@ -269,7 +269,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
 def plot_estimates(
     problem: Problem, estimates: Mapping[str, Estimate | Mapping[str, float]], axes: Any = None
 ) -> Plot:
-    """What several sets of values predict, beside the measurements: one colour for each set.
+    """Predictions of several sets of values, with the measurements: one colour for each set.
 
     problem    whose experiments are drawn
     estimates  name -> what an estimation returned, or unknown -> value

@@ -116,13 +116,13 @@ def solutions(
         several = [i for i, v in values.items() if v > 1]
         others = _alternatives(fibres, several, names) if several else ()
     except TooLong:
-        return Solutions(why="solving for them takes long")
+        return Solutions(why="the solution takes too long")
     except (Singular, NoPoint):
         return Solutions(why="the equations are not defined at the point tried")
     reasons = {
-        "what is measured once or twice is not used": few,
-        "what is measured after the first break of an input is not used": broken,
-        "exp, roots or implicit equations leave other values open": branches,
+        "quantities that are measured once or twice are not used": few,
+        "measurements after the first break of an input are not used": broken,
+        "exp, roots or implicit equations may allow other values": branches,
         "there are very many values": True,
     }
     is_open = few or broken or set(series.determined) != values.keys()

@@ -131,8 +131,8 @@ def test_an_interval_depends_on_its_own_start_alone(method):
 @pytest.mark.parametrize(
     ("nodes", "times", "says"),
     [
-        ([0.0], [0.0], "two at least"),
-        ([0.0, 1.0, 1.0], [0.5], "Nodes must increase"),
+        ([0.0], [0.0], "At least two increasing nodes"),
+        ([0.0, 1.0, 1.0], [0.5], "At least two increasing nodes"),
         ([0.0, 1.0], [0.5, 0.2], "times must increase"),
         ([0.0, 1.0], [0.5, 1.2], "must lie within the nodes, from 0 to 1"),
     ],

@@ -168,7 +168,7 @@ def test_what_follows_a_broken_interval_in_a_chain_is_broken():
     came = one.made(RungeKutta()).chained(starts, one.q, first)
     assert [s.usable for s in came.status] == [True] * 5 + [False] * 7
     assert came.reason[5] == "The start values are not finite."
-    assert set(came.reason[6:]) == {"An interval before this one broke down."}
+    assert set(came.reason[6:]) == {"The integration failed in an earlier interval."}
     assert np.isnan(came.ends[5:]).all()
     assert np.isfinite(came.ends_by[:5]).all()
 

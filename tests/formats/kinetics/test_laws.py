@@ -244,11 +244,11 @@ REFUSED = {
     ),
     "equilibrium of ->": (
         lambda: batch(kinetics.MichaelisMenten("v", "m", equilibrium="K")),
-        "the reaction goes back",
+        "the reaction is reversible",
     ),
     "equilibrium of two": (
         lambda: batch(kinetics.MichaelisMenten("v", "m", "A", equilibrium="K"), "A + B <-> C"),
-        "one product to one substrate",
+        "one product and one substrate",
     ),
     "biomass": (lambda: batch(kinetics.Monod("v", "m"), "A -> B + C"), "is its biomass"),
     "no species": (lambda: kinetics.Monod("v", "m", substrate=3), "name of a species"),

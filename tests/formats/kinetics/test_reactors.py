@@ -226,8 +226,8 @@ REFUSED = {
     "no list": (lambda: kinetics.Batch("A -> B"), "expected a list"),
     "empty": (lambda: kinetics.Batch([]), "expected a list"),
     "bounds of nothing": (lambda: kinetics.Batch(["A -> B"], bounds={"k": (0, 1)}), "are \\['k1'"),
-    "two meanings": (lambda: kinetics.Batch(["k1 -> B"]), "\\['k1'\\] mean two things"),
-    "rate's name": (lambda: kinetics.Batch(["r1 -> B"]), "\\['r1'\\] mean two things"),
+    "two meanings": (lambda: kinetics.Batch(["k1 -> B"]), "\\['k1'\\] have two meanings"),
+    "rate's name": (lambda: kinetics.Batch(["r1 -> B"]), "\\['r1'\\] have two meanings"),
     "algebraic text": (lambda: kinetics.Batch(["A -> B"], algebraic="B"), "one text"),
     "algebraic stranger": (lambda: kinetics.Batch(["A -> B"], algebraic=["X"]), "species are"),
     "no law": (lambda: batch("A -> B", "k"), "expected a rate law"),
@@ -242,9 +242,9 @@ REFUSED = {
     ),
     "substrate": (
         lambda: batch("A + B -> C", kinetics.MichaelisMenten("v", "k")),
-        "cannot tell which species is its substrate",
+        "is its substrate; name it",
     ),
-    "two ways": (lambda: batch("A <-> C", kinetics.Hill("v", "k", 2)), "one way only"),
+    "two ways": (lambda: batch("A <-> C", kinetics.Hill("v", "k", 2)), "is irreversible"),
     "constant": (lambda: kinetics.MassAction(None), "expected the name of a parameter"),
     "inhibitor": (
         lambda: kinetics.MichaelisMenten("v", "k", inhibitors={"I": None}),
@@ -258,7 +258,7 @@ REFUSED = {
         "asks for the species 'X'",
     ),
     "units": (lambda: kinetics.Units("moles_of"), "not a unit that Pyomo knows"),
-    "volume missing": (semibatch, "how large the volume is"),
+    "volume missing": (semibatch, "The reactor has no volume"),
     "volume and streams": (
         lambda: semibatch(volume=1.0, feeds=[kinetics.Stream("q", {})]),
         "fill the vessel",

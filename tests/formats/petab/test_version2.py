@@ -142,7 +142,7 @@ PERIODS = pd.DataFrame({
     [
         (
             {"experiment": PERIODS, "measurement": MEASUREMENTS.assign(time=np.inf)},
-            "at rest .* after its conditions change",
+            "steady-state measurement .* after a change of conditions",
         ),
         ({"observable": OBSERVABLES.assign(noiseDistribution="laplace")}, r"\['laplace'\]"),
         ({"observable": OBSERVABLES.assign(noiseDistribution="log-laplace")}, r"\['laplace'\]"),

@@ -67,7 +67,7 @@ def test_a_true_certificate_is_verified(problem: igpe.Problem, tmp_path: Path) -
 CORRUPTIONS: list[tuple[dict[tuple[Any, ...], Any], str]] = [
     ({("tree", 3, "children"): [4]}, "node 3"),
     ({("tree", 4, "upper", 1): float(np.nextafter(0.95, 0))}, "leave a gap"),
-    ({("tree", 5, "upper", 0): float(np.nextafter(6.0, 7))}, "other bounds"),
+    ({("tree", 5, "upper", 0): float(np.nextafter(6.0, 7))}, "different bounds"),
     ({("tree", 3, "lower", 0): 4.6}, "lies outside"),
     ({("tree", 3, "upper", 0): 5.0}, "node 3"),
     ({("tree", 0, "upper", 0): 9.0}, "not the certificate's box"),
@@ -141,7 +141,7 @@ def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
         ({"point": [1.0]}, "1 bounds, not 2"),
         ({"objective": float("nan")}, "not a finite number"),
         ({"objective": "1"}, "not a finite number"),
-        ({"tree": [node([0.0, 0.0], [10.0, 10.0], "split", 0, 1)]}, "does not come later"),
+        ({"tree": [node([0.0, 0.0], [10.0, 10.0], "split", 0, 1)]}, "does not follow it"),
         ({"tree": [node([0.0, 0.0], [10.0, 10.0], "so")]}, "reason 'so'"),
         ("nowhere.json", "could not be read"),
         ("{]", "not JSON"),

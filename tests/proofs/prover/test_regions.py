@@ -217,7 +217,7 @@ def test_exact_data_of_unknown_errors_have_no_region() -> None:
     data["y"] = module.of_two(**TRUTH)
     run = igpe.Experiment(data, start={"a": 1.0, "b": 1.0}, start_time=0.0)
     problem = igpe.Problem(module.two_decays, parameters=BOUNDS, experiments=[run])
-    with pytest.raises(igpe.errors.ProblemError, match="0 but for rounding"):
+    with pytest.raises(igpe.errors.ProblemError, match="0 up to rounding"):
         igpe.certify_region(problem, TRUTH)
 
 

@@ -66,22 +66,22 @@ ROUGH_RTOL, ROUGH_ATOL, ROUGH_STEPS = 1e-6, 1e-8, 500
 a pole every further step is wasted. CVODES needs 90 ms to use up 20,000 steps there, as long as for
 fifty integrations that succeed."""
 EARLY = (
-    "The search was interrupted before the last horizon, and integrating the estimate to the end "
-    "would take too long, so its sum of squares is not known."
+    "The search was interrupted before the last horizon, and integrating the estimate to the "
+    "end would take too long, so its sum of squares is unknown."
 )
 
 
 @dataclass(frozen=True)
 class IncrementalShooting(Checked):
-    """Single shooting on a growing horizon; robust against starts that are far off.
+    """Single shooting on a growing horizon, which tolerates starts far from the optimum.
 
     integrator  of the model
     search      on the last horizon; its residuals are in units of one standard deviation
     early       on the horizons before
     intervals   their ends; None: 1, 2, 4, 8, ... measurements (see `horizons`)
-    robust      whether early horizons are integrated roughly first, a bad fit widens the bounds
-                that follow from it, and an estimate that cannot be integrated further is helped on;
-                False follows the paper to the letter
+    robust      whether to integrate early horizons with low accuracy first, to widen bounds after a
+                bad fit, and to repair an estimate that cannot be integrated further; False follows
+                the paper exactly
     restarts    further starts where a fit is bad
     """
 
@@ -100,7 +100,7 @@ class IncrementalShooting(Checked):
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "IncrementalShooting":
-        """The paper's Fig. 2 to the letter; a failed integration ends the run."""
+        """Exactly the method of Fig. 2 of the paper; a failed integration ends the run."""
         search = LineSearch(absolute=1e-6)
         return cls(integrator, search, search, robust=False, restarts=Restarts(count=0))
 

@@ -68,8 +68,8 @@ from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 
 EARLY = (
-    "The search was interrupted before the nodes met, so the sum of squares is not known, and "
-    "constraints need not be kept."
+    "The search was interrupted before the intervals joined, so the sum of squares is "
+    "unknown, and constraints may be violated."
 )
 Links: TypeAlias = Annotated[
     tuple[SoftLinks, ...],
@@ -91,31 +91,32 @@ AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 
 @dataclass(frozen=True)
 class MultipleShooting(Checked):
-    """Least squares, or a robust loss, on a trajectory in intervals that meet only in the end.
+    """Least squares, or a robust loss, on a trajectory in intervals that join at the end.
 
-    Bears bad starts of parameters: what matters is that states begin near their measurements.
-    Estimated start values of measured states begin there too, whatever `start` says.
+    The method tolerates bad start values of parameters, because the states start near their
+    measurements. Estimated start values of measured states also start there, regardless of `start`.
 
-    Constraints of the model are kept by exact matching, not yet by the continuation before it:
-    equations and inequalities between unknowns and states at any of its times, start and end
-    together as well (a periodic trajectory). Inequalities over time are kept at its times, that is
-    at the start, at all measured times, where the nodes are, and at times of the model's own; not
-    between them.
+    Exact matching satisfies constraints of the model; the continuation before it does not.
+    Constraints are equations and inequalities between unknowns and states at any of the model's
+    times, including relations between start and end (a periodic trajectory). Inequalities over time
+    hold at these times (the start, all measured times, the nodes, and the model's own times), but
+    not between them.
 
     integrator  of all intervals with their derivatives, for exact matching
     rough       the same for the continuation, which needs less accuracy
     intervals   at most so many in each experiment, between measured times
-    finer       times as many intervals where the fit is not explained; 1 for no such attempt
-    unobserved  where states begin that nothing is known of: a number, or state -> number; by
-                default where the model takes them, driven by the others
-    links       continuations from free nodes, one after the other until the fit is explained, or
-                two agree where errors are not known; () for exact matching from the beginning
-    search      the search with exact matching; `BackwardLifting()` where unknowns are very many
+    finer       factor for the number of intervals if the errors do not explain the fit; 1 for no
+                such attempt
+    unobserved  start values of states without any information: a number, or state -> number; by
+                default the values that the model gives, driven by the other states
+    links       continuations from free nodes, in this order, until the errors explain the fit, or
+                two fits agree if errors are unknown; () for exact matching from the start
+    search      the search with exact matching; `BackwardLifting()` for very many unknowns
     restarts    further starts where a fit is bad
-    time_limit  s of the wall clock for an estimate; one evaluation of each stage may come after it.
-                Then the result is the best so far, integrated once, with status
-                TIME_LIMIT or that of a search that had ended; FAILED if nodes did not meet yet and
-                there are constraints or a robust loss. None: no limit
+    time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. The
+                result is then the best so far, integrated once, with status TIME_LIMIT or that of a
+                finished search; FAILED if the intervals did not join yet and there are constraints
+                or a robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
                 `igpe.plots.plot_pieces`
     """
@@ -146,7 +147,7 @@ class MultipleShooting(Checked):
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
         """Translate and compile once, to estimate from many starts.
 
-        raises Unsupported for constraints on what no equation determines, ProblemError for
+        raises Unsupported for constraints on undetermined variables, ProblemError for
                `unobserved` states that the model does not have
         """
         refuse_spectra(problem, "MultipleShooting")

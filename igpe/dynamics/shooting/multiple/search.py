@@ -45,7 +45,7 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
     if not kept:
         name, limits, i = max(each, key=lambda one: one[1].missed[one[2]])
         yield (
-            f"No parameters were found that keep all constraints: '{name}' is missed by "
+            f"No parameters were found that satisfy all constraints: '{name}' is violated by "
             f"{limits.missed[i]:.3g}. Widen constraints or bounds, or start elsewhere."
         )
     elif each and status.usable:
@@ -92,7 +92,7 @@ def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
 
 
 ExactSearch: TypeAlias = GeneralisedGaussNewton | BackwardLifting
-FREE, MATCHED = "nodes that need not meet yet", "exact matching"
+FREE, MATCHED = "nodes that need not join yet", "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
 MISSED = 1e-6  # a constraint, relative to its scale, that is not kept
@@ -182,7 +182,7 @@ class Stages:
         pairs = zip(self.chains.shootings, outcome.limited, strict=False)
         held = dict.fromkeys(n for s, on in pairs for n in np.array(s.ivp.states)[on])
         if held:
-            notes += (f"The bounds of {', '.join(held)} are active; the nodes keep them.",)
+            notes += (f"The bounds of {', '.join(held)} are active; the nodes satisfy them.",)
         more = constraint_notes(at, self.chains, status, kept=kept)
         return Attempt(fit, trail, (*notes, *more))
 

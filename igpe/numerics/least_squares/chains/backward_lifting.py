@@ -77,18 +77,18 @@ class BackwardLifting(Checked):
     """Exact matching by gradients and BFGS updates, in place of Gauss-Newton.
 
     For problems with very many unknowns (some hundred and more), in `MultipleShooting(search=...)`:
-    an iteration costs a few directions of derivatives whatever the number of unknowns, while one of
-    Gauss-Newton costs one for each, but it takes more of them. All derivatives are taken at the
-    start, every so many iterations, and where the search seems to rest. The continuation from free
-    nodes needs them all; `links=()` goes without it.
+    an iteration needs a few directional derivatives for any number of unknowns, while a
+    Gauss-Newton iteration needs one for each unknown. It takes more iterations. All derivatives are
+    computed at the start, periodically, and when the search seems to have converged. The
+    continuation from free nodes needs all of them; `links=()` omits it.
 
-    Needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables and a
-    C compiler; robust losses and constraints of the model are refused. Bounds of states are kept by
-    moving nodes back inside; where that does not do, as a fit lies on one, Gauss-Newton ends the
-    search, with all derivatives in each iteration.
+    The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
+    and a C compiler. It refuses robust losses and constraints of the model. Nodes that violate
+    bounds of states are moved back inside. If this is not enough because the fit lies on a bound,
+    Gauss-Newton finishes the search, with all derivatives in each iteration.
 
     tolerance, decrease, max_iterations  as of `GeneralisedGaussNewton`
-    renewed     iterations after which all derivatives, and Gauss-Newton's curvature, are taken anew
+    renewed     iterations after which all derivatives, and Gauss-Newton's curvature, are recomputed
     """
 
     tolerance: NotNegative = 1e-7
