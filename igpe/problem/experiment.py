@@ -338,6 +338,12 @@ class Experiment(Suggesting):
         held |= {"name": self.name, "start": dict(self.start), "start_time": self.start_time}
         return Experiment(table, **{**self._conditions, **unused, **held})
 
+    def where(self, kept: BoolArray) -> "Experiment":
+        """The same run with some of its measurements (n,)."""
+        held = copy(self)
+        held.measurements, held._file = self.measurements.where(kept), ""
+        return held
+
     def weighted(self, sigma: FloatArray, *, relative: bool = False) -> "Experiment":
         """The same run with numeric standard deviations (n,), in the order of the measurements.
 
@@ -441,14 +447,8 @@ class Experiment(Suggesting):
         )
 
 
-NOTHING = Measurements(
-    np.zeros(0),
-    (),
-    np.zeros(0, dtype=np.intp),
-    np.zeros(0, dtype=np.intp),
-    np.zeros(0),
-    np.zeros(0),
-)
+_NONE, _NOWHERE = np.zeros(0), np.zeros(0, dtype=np.intp)
+NOTHING = Measurements(_NONE, (), _NOWHERE, _NOWHERE, _NONE, _NONE)
 
 
 def read_experiments(

@@ -1,0 +1,354 @@
+"""Measurements reconciled with balances, and the gross errors that these name.
+
+Suspects are single measurements, and constant offsets and factors of a quantity, in one experiment
+or in all. Factors, and standard deviations that follow values, refer to what is reconciled without
+gross errors. That is independent of what the balances lack, so tests keep their level. Once errors
+are named they refer to what the fit beside these expects to be true, and factors to what it expects
+to be measured: a share of the true values could not be told from an offset as well.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from scipy.special import ndtri
+
+from igpe.core.arguments import is_finite, require, require_mapping, shown
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.errors import DataError, ProblemError
+from igpe.core.markup import Rows, Shown, listed, number
+from igpe.core.names import in_words
+from igpe.estimation.balances import Balance, conserved, elemental, read_balances
+from igpe.numerics.statistics.reconciliation import Balances, Found, Search, Sheet, independent
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
+
+POWER = 0.9  # with which a single error of the column `detectable` is found
+RARE = 1e-3  # probability of a test that is remarked on
+ROUNDS = 3  # in which standard deviations follow reconciled values
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """What may be wrong, and by how much.
+
+    kind        "value": one measurement; "offset": a quantity, by a constant; "factor": a quantity,
+                by a constant share of its values
+    name        the quantity
+    experiment  where; None: in all experiments
+    time        of a value
+    size        measured less true, in the quantity's unit; of a factor as a share of the true value
+    deviation   standard deviation of the size
+    """
+
+    kind: str
+    name: str
+    experiment: str | None = None
+    time: float | None = None
+    size: float = np.nan
+    deviation: float = np.nan
+
+    def __str__(self) -> str:
+        share = 100 if self.kind == "factor" else 1
+        off = f"{share * self.size:+.3g} ± {share * self.deviation:.2g}{' %' * (share > 1)}"
+        when = ", all values" if self.time is None else f" at time {self.time:g}"
+        where = {None: " in all experiments", "": ""}.get(self.experiment, f" in {self.experiment}")
+        return f"{self.name}{when}{where} ({off})"
+
+
+@dataclass(frozen=True)
+class GrossError:
+    """An error that the balances reveal.
+
+    suspects  `Suspect`s, the likeliest first; several where the balances cannot tell which it is
+    p         probability that measurements without gross errors show so clear a one anywhere
+    """
+
+    suspects: tuple[Suspect, ...]
+    p: float
+
+    def __str__(self) -> str:
+        several = "one of " * (len(self.suspects) > 1)
+        return several + in_words([str(s) for s in self.suspects])
+
+
+@dataclass(frozen=True, repr=False)
+class Reconciliation(Shown):
+    """Measurements that obey balances, and gross errors.
+
+    table   one row for each experiment, time and quantity: measured (mean of replicates) and its
+            sigma, reconciled and its standard_deviation (NaN where nothing determines the value),
+            and detectable: how large a single error of this measurement must be to be named with a
+            probability of 90 % (NaN where no balance checks it)
+    gross_errors  `GrossError`s, the clearest first
+    chi_squared, degrees, p  test of all balances
+    rest    p of this test without the measurements that gross errors name
+    level   probability that measurements without gross errors have one named, at most
+    experiments  the experiments without the measurements that gross errors name
+    notes   sentences on what is not checked, and on what does not close
+    """
+
+    table: pd.DataFrame
+    gross_errors: tuple[GrossError, ...]
+    chi_squared: float
+    degrees: int
+    p: float
+    rest: float
+    level: float
+    experiments: tuple[Experiment, ...]
+    notes: tuple[str, ...] = ()
+
+    def _shown(self) -> tuple[list[Rows], tuple[str, ...]]:
+        test = f"chi-squared {number(self.chi_squared, 0.1)}, {self.degrees} degrees of freedom"
+        rows = [["Balances", f"{test} (p = {self.p:.2g})"]]
+        rows += [["Gross error", f"{e}, p = {e.p:.1g}"] for e in self.gross_errors]
+        if self.gross_errors:
+            rows.append(["Without", f"p = {self.rest:.2g}"])
+        else:
+            rows.append(["Gross error", f"none at the level of {100 * self.level:g} %"])
+        return [rows], self.notes
+
+
+def reconcile(
+    experiments: Experiment | Iterable[Experiment] | Problem,
+    balances: Mapping[str, str] | Iterable[str] = (),
+    *,
+    formulas: Mapping[str, str] = MappingProxyType({}),
+    unmeasured: Iterable[str] = (),
+    soft: Mapping[str, float] = MappingProxyType({}),
+    level: float = 0.01,
+) -> Reconciliation:
+    """Reconcile measurements with balances, and name gross errors.
+
+    experiments  one or several, with standard deviations; or a problem. Without balances and
+                 formulas, those of the problem's model are used: sums of states that it conserves
+    balances   equations between quantities at each time, with or without names: {"carbon":
+               "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" is a total that is not known
+               but the same at all times of an experiment; "= 0" or another number is known
+    formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. The atoms of each element stay
+               constant: all species that contain it are needed, in amounts, or in molar
+               concentrations at constant volume
+    unmeasured  quantities of balances and formulas that are not measured
+    soft       balance or element -> its standard deviation, where it holds only roughly
+    level      probability that a gross error is named where there is none, at most
+    raises     ProblemError for balances that cannot be read or contradict each other, DataError
+               if standard deviations are missing
+    """
+    problem = experiments if isinstance(experiments, Problem) else None
+    runs = _runs(problem.experiments if problem is not None else experiments)
+    require(is_finite(level) and 0 < level < 1, "reconcile", "level", level, "0 < level < 1")
+    require_mapping("formulas", formulas, "formulas={'glucose': 'C6H12O6'}", ProblemError)
+    require_mapping("soft", soft, "soft={'carbon': 0.1}", ProblemError)
+    others = [unmeasured] if isinstance(unmeasured, str) else unmeasured
+    known = dict.fromkeys([*(n for e in runs for n in e.measured), *map(str, others)])
+    each = [[*read_balances(balances, known), *elemental(formulas, known)]] * len(runs)
+    if problem is not None and not each[0]:
+        each = [conserved(problem, k) for k in range(len(runs))]
+    names = sorted({b.name for own in each for b in own})
+    if not names:
+        raise ProblemError(
+            "There is no balance. Pass balances=['A + B = constant'] or formulas={'A': 'C2H6O'}, "
+            "or an igpe.Problem whose model conserves a sum of states."
+        )
+    if wrong := {n: v for n, v in soft.items() if n not in names or not is_finite(v) or v <= 0}:
+        raise ProblemError(
+            f"soft has {wrong}; expected positive standard deviations of the balances {names}."
+        )
+    return _Tables(runs, each, soft).reconciled(float(level))
+
+
+def _runs(given: Any) -> list[Experiment]:
+    runs = [given] if isinstance(given, Experiment) or not isinstance(given, Iterable) else [*given]
+    if not runs or not all(isinstance(e, Experiment) for e in runs):
+        raise ProblemError(
+            f"experiments is {shown(given)}; expected an igpe.Experiment, a list of them, or an "
+            "igpe.Problem."
+        )
+    names = [e.name for e in runs]
+    if len(set(names)) < len(names):
+        raise DataError(f"Experiments share names: {names}. Give each its own: name='run1'.")
+    for e in runs:
+        if not e.sigma_known or e.spectra is not None:
+            raise DataError(
+                f"The measurements of experiment '{e.name}' have no standard deviations that are "
+                "numbers, so balances cannot judge them. Pass igpe.Experiment(..., sigma=0.1)."
+            )
+    return runs
+
+
+class _Tables:
+    """All experiments as sheets. Each has all quantities, those of all balances too."""
+
+    def __init__(
+        self,
+        runs: Sequence[Experiment],
+        each: Sequence[Sequence[Balance]],
+        soft: Mapping[str, float],
+    ) -> None:
+        self.runs, self.each, self.soft = runs, each, soft
+        names = [
+            *(n for e in runs for n in e.measured),
+            *(n for o in each for b in o for n in b.terms),
+        ]
+        self.names = list(dict.fromkeys(names))
+        self.times = [np.unique(e.times[e.measurements.known.row]) for e in runs]
+        self.begin = np.cumsum([0, *(len(t) * len(self.names) for t in self.times)])
+        pairs = [(e.name, t) for e, own in zip(runs, self.times, strict=True) for t in own]
+        cells = [(e, t, n) for e, t in pairs for n in self.names]
+        self.cells = pd.DataFrame(cells, columns=["experiment", "time", "name"])
+
+    def _places(self, k: int) -> Any:
+        """Cell of each measurement that is no limit, counted within its experiment."""
+        m = self.runs[k].measurements.known
+        column = np.array([self.names.index(n) for n in m.names])[m.column]
+        return np.searchsorted(self.times[k], m.times[m.row]) * len(self.names) + column
+
+    def _sheet(self, k: int, near: FloatArray | None = None) -> Sheet:
+        """Replicates as their weighted mean.
+
+        near  values of all cells at which standard deviations are taken; None: as measured
+        """
+        run, own, place = self.runs[k], self.each[k], self._places(k)
+        m, shape = run.measurements, (len(self.times[k]), len(self.names))
+        predicted = m.value.copy()
+        if near is not None:
+            predicted[~m.is_limit] = near[self.begin[k] + place]
+        weight = 1 / run.sigma_at(predicted)[~m.is_limit] ** 2
+        total = np.bincount(place, weight, shape[0] * shape[1])
+        total[total == 0] = np.nan
+        values = np.bincount(place, weight * m.known.value, len(total)) / total
+        matrix = np.array([[b.terms.get(n, 0.0) for n in self.names] for b in own])
+        found = Sheet(
+            values.reshape(shape),
+            (1 / np.sqrt(total)).reshape(shape),
+            matrix.reshape(len(own), shape[1]),
+            np.array([b.total for b in own], dtype=float),
+            np.array([self.soft.get(b.name, 0.0) for b in own], dtype=float),
+        )
+        kept, wrong = independent(found)
+        if wrong:
+            raise ProblemError(
+                f"The balances {[own[b].name for b in wrong]} contradict others: one sum has two "
+                "totals. Correct one of them, or give it a standard deviation with soft={...}."
+            )
+        return found._replace(
+            matrix=found.matrix[kept], total=found.total[kept], soft=found.soft[kept]
+        )
+
+    def reconciled(self, level: float) -> Reconciliation:
+        """See `reconcile`."""
+        runs, none = range(len(self.runs)), sparse.csc_matrix((len(self.cells), 0))
+        balances = Balances([self._sheet(k) for k in runs])
+        near, relative = balances.reconciled(none).value, any(e.error_models for e in self.runs)
+        for _ in range(ROUNDS if relative else 0):
+            balances = Balances([self._sheet(k, near) for k in runs])
+            near = balances.reconciled(none).value
+        measured = np.concatenate([s.values.ravel() for s in balances.sheets])
+        single, shape = np.isfinite(measured), near
+        for turn in range(ROUNDS):
+            suspects, columns = _suspects(self.cells[single], shape)
+            search = Search(balances, columns)
+            found = search.found(level)
+            best = [int(f.suspects[0]) for f in found]
+            factor = [suspects[i].kind == "factor" for i in best]
+            if turn == ROUNDS - 1 or not (factor and (relative or any(factor))):
+                break
+            # what refers to values is taken again beside the errors
+            fit = balances.reconciled(columns[:, best]).value
+            near = np.where(np.isnan(fit), near, fit)
+            shape = near + columns[:, best] @ [
+                f.tested.size[0] * k for f, k in zip(found, factor, strict=True)
+            ]
+            balances = Balances([self._sheet(k, near) for k in runs])
+        errors = columns[:, sorted({i for f in found for i in f.suspects.tolist()})]
+        values = balances.reconciled(errors)
+        least = search.tested().deviation[: single.sum()] * (search.limit(level) + ndtri(POWER))
+        detectable = np.full(len(near), np.nan)
+        detectable[single] = least
+        table = self.cells.assign(
+            measured=measured,
+            sigma=np.concatenate([s.sigma.ravel() for s in balances.sheets]),
+            reconciled=values.value,
+            standard_deviation=values.deviation,
+            detectable=detectable,
+        )
+        off = np.asarray(abs(errors).sum(axis=1)).ravel() > 0
+        rest = balances.closing(errors)[2]
+        return Reconciliation(
+            table,
+            tuple(_named(f, suspects) for f in found),
+            *balances.closing(none),
+            *(rest, level, tuple(self._without(k, off) for k in runs)),
+            tuple(self._notes(table, rest, zip(suspects, search.able, strict=True))),
+        )
+
+    def _without(self, k: int, off: BoolArray) -> Experiment:
+        """The experiment without the measurements that gross errors name."""
+        run, wrong = self.runs[k], off[self.begin[k] + self._places(k)]
+        kept = np.ones(len(run.measurements.value), dtype=bool)
+        kept[~run.measurements.is_limit] = ~wrong
+        return run.where(kept) if wrong.any() else run
+
+    def _notes(
+        self, table: pd.DataFrame, rest: float, suspects: Iterable[tuple[Suspect, bool]]
+    ) -> Iterator[str]:
+        if rest < RARE:
+            yield (
+                f"The balances do not close (p = {rest:.1g}), and single errors do not explain it: "
+                "standard deviations are too small, a balance is wrong, or several errors overlap."
+            )
+        inside = {n for own in self.each for b in own for n in b.terms}
+        able = {kind: set[str]() for kind in ("value", "offset", "factor")}
+        for one, testable in suspects:
+            able[one.kind] |= {one.name} if testable else set()
+        seen = table[table["measured"].notna()]
+        names = [n for n in self.names if n in set(seen["name"])]
+        said = {
+            "No balance contains {}: not checked.": [n for n in names if n not in inside],
+            "Too much is unknown in the balances of {}: not checked.": [
+                n for n in names if n in inside - able["value"]
+            ],
+            "A constant offset of {} changes no balance: not checked.": [
+                n for n in names if n in able["value"] - able["offset"]
+            ],
+            "A constant factor of {} changes no balance: not checked.": [
+                n for n in names if n in able["value"] - able["factor"]
+            ],
+        }
+        yield from (text.format(listed(own)) for text, own in said.items() if own)
+        if lost := int(seen["reconciled"].isna().sum()):
+            yield f"{lost} of the named values have no reconciled value: nothing else gives them."
+
+
+def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], sparse.csc_matrix]:
+    """Single values first, then offsets and factors; and their directions (n, k).
+
+    cells  those that are measured
+    near   (n,) values of which factors are shares
+    """
+    suspects = [Suspect("value", n, e, t) for e, t, n in cells.itertuples(index=False)]
+    places, sizes = [[i] for i in cells.index], [[1.0]] * len(cells)
+    for name, every in cells.groupby("name", sort=False):
+        groups: list[tuple[Any, pd.DataFrame]] = [*every.groupby("experiment", sort=False)]
+        for experiment, own in groups + [(None, every)] * (len(groups) > 1):
+            if len(own) > 1:
+                suspects += [Suspect(kind, str(name), experiment) for kind in ("offset", "factor")]
+                places += [own.index.tolist()] * 2
+                sizes += [[1.0] * len(own), near[own.index].tolist()]
+    ends = np.cumsum([0, *map(len, places)])
+    data = np.concatenate(sizes), np.concatenate(places), ends
+    return suspects, sparse.csc_matrix(data, shape=(len(near), len(suspects)))
+
+
+def _named(found: Found, suspects: Sequence[Suspect]) -> GrossError:
+    named = []
+    for i, size, deviation in zip(found.suspects, *found.tested, strict=True):
+        off, error = float(size), float(deviation)
+        if suspects[i].kind == "factor":  # from a share of the measured value to one of the true
+            off, error = off / (1 - off), error / (1 - off) ** 2
+        named.append(replace(suspects[i], size=off, deviation=error))
+    return GrossError(tuple(named), found.p)
