@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+BRIEF = {"TRIALS": 8, "STARTS": 2, "LINE": 8, "EXCHANGES": 3}
 BROWSERS = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), *(str(HERE.parent / room) for room in ("models", "benchmarks"))]
@@ -25,6 +26,19 @@ os.environ.setdefault("IGPE_PROOFS", "asked")  # else each estimate would try on
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background; and for children
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _brief_search(request):
+    """From fewer points than users have: half of an estimate's time is the search for other optima.
+
+    Modules whose tests look at what it meets have the mark `thorough`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.node.get_closest_marker("thorough"):
+            for name, fewer in BRIEF.items():
+                patch.setattr(f"igpe.dynamics.search.other_optima.{name}", fewer)
+        yield
 
 
 @pytest.fixture(scope="session")

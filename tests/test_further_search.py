@@ -16,6 +16,8 @@ from igpe.core.status import Status
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import Residuals
 
+pytestmark = pytest.mark.thorough
+
 TIMES = np.linspace(0.1, 4.0, 30)
 
 

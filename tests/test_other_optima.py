@@ -38,6 +38,8 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import Landscape, distinct, has_same_values, is_same_objective
 from igpe.results.dynamic_certificate import DynamicCertificate
 
+pytestmark = pytest.mark.thorough
+
 SEED = 11  # not one of the benchmark's
 SEARCH = GaussNewton()
 

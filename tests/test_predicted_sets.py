@@ -8,8 +8,10 @@ from pyomo import dae
 
 import igpe
 from igpe.core.box import Box
-from igpe.estimation.predicted_sets import predicted
+from igpe.estimation.equally_good import predicted
 from igpe.structure.identifiability.solutions import Alternatives
+
+pytestmark = pytest.mark.thorough
 
 TIMES = np.linspace(0.0, 8.0, 60)
 

@@ -17,6 +17,8 @@ from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.estimation.equally_good import searched_for
 
+pytestmark = pytest.mark.thorough
+
 TRUE = {"k1": 0.9, "k2": 0.3}
 WAVELENGTHS = np.linspace(400, 700, 40)
 TIMES = np.linspace(0.3, 10, 30)

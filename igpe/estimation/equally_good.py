@@ -1,13 +1,20 @@
-"""Step 5's answer among all optima that are known: the best one first, and those as good as it."""
+"""Step 5's answer among all optima that are known: the best one first, and those as good as it.
+
+Structure predicts some of these: `igpe.check` counts the sets that give the same outputs, and knows
+functions that are the same for all of them: k1 + k2 and k1 k2, say. The other solutions of these
+equations inside the bounds are where the search for other optima begins.
+"""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import compress
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
@@ -23,7 +30,6 @@ from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
-from igpe.estimation.predicted_sets import predicted
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
@@ -34,6 +40,76 @@ from igpe.results.answer import SEARCHED
 from igpe.results.dynamic_certificate import DynamicCertificate
 from igpe.results.result import Result
 from igpe.results.result_data import has_better
+from igpe.structure.identifiability.solutions import Alternatives
+
+TRIALS = 40  # points that equations are solved from
+MOST_PREDICTED = 8  # solutions of one group of unknowns
+SOLVED = 1e-9  # relative to the functions' values at the estimate
+FORMULA = re.compile(r"(?:q\[\d+\]|[0-9+\-*/(). ])+")
+
+
+def predicted(
+    alternatives: Sequence[Alternatives], box: Box, x: FloatArray, *, seed: int
+) -> list[tuple[FloatArray, list[int]]]:
+    """Points (n,) with other solutions than those at x (n,), and the places of what has moved."""
+    points, here = [], box.mapping(x)
+    for one in alternatives:
+        names = [n for n in one.unknowns if any(n in text for text in one.functions)]
+        own, function = box.select(names), _function(names, one.functions)
+        if function is None or not own.bounded:
+            continue
+        held = [box.names.index(n) for n in names]
+        for values in _solutions(function, own, own.vector(here), seed):
+            points.append((box.vector({**here, **own.mapping(values)}), held))
+    return points
+
+
+def _function(
+    names: Sequence[str], functions: Sequence[str]
+) -> Callable[[FloatArray], FloatArray] | None:
+    """Values of the unknowns -> of the functions; None where they are no plain formulas."""
+    if not names:
+        return None
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
+    codes = []
+    for text in functions:
+        formula = pattern.sub(lambda found: f"q[{names.index(found[0])}]", text)
+        formula = formula.replace("^", "**")
+        if not FORMULA.fullmatch(formula):
+            return None
+        codes.append(compile(formula, "function", "eval"))
+    return lambda q: np.array([eval(code, {"__builtins__": {}}, {"q": q}) for code in codes])
+
+
+def _solutions(
+    function: Callable[[FloatArray], FloatArray], box: Box, here: FloatArray, seed: int
+) -> Iterator[FloatArray]:
+    """Distinct solutions in the box of function(q) = function(here), without `here`."""
+    wanted = function(here)
+    size = np.where(wanted != 0, np.abs(wanted), 1.0)
+    if not np.isfinite(wanted).all():
+        return
+
+    def residual(q: FloatArray) -> FloatArray:
+        return np.nan_to_num((function(q) - wanted) / size, nan=1e9, posinf=1e9, neginf=-1e9)
+
+    ends = []
+    for start in box.sobol(TRIALS, seed):
+        with np.errstate(all="ignore"):
+            end = least_squares(
+                residual,
+                start,
+                bounds=(box.lower, box.upper),
+                xtol=1e-14,
+                ftol=1e-14,
+                gtol=1e-14,
+            )
+        if np.max(np.abs(end.fun)) <= SOLVED:
+            ends.append(end.x)
+    distinct = first_of_each([here, *ends], partial(has_same_values, box=box))
+    yield from distinct[1 : MOST_PREDICTED + 1]
+
 
 SWITCH = "IGPE_PROOFS"
 """Environment variable: with "asked" `igpe.estimate` tries no proof that was not asked for."""

@@ -129,10 +129,11 @@ ISOTHERMAL = """\
 # depends on temperature: kinetics.MassAction(kinetics.Arrhenius("kref", "Ea", reference=350.0)),
 # where the experiment says inputs={"T": 345.0}. With feeds: kinetics.Semibatch, kinetics.Cstr."""
 
-ARRHENIUS = """\ # The temperature T of the table is an input. A constant is k at the temperature
-    REFERENCE, within # those of the table, and depends on T with the activation energy E (J/mol). #
-    Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km")) REFERENCE =
-    %s"""
+ARRHENIUS = """\
+# The temperature T of the table is an input. A constant is k at the temperature REFERENCE, within
+# those of the table, and depends on T with the activation energy E (J/mol).
+# Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km"))
+REFERENCE = %s"""
 
 
 class DraftStart(NamedTuple):

@@ -16,7 +16,7 @@ from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
-from igpe.numerics.statistics.evidence import FAR, akaike_weights
+from igpe.numerics.statistics.lack_of_fit import FAR, akaike_weights
 from igpe.planning.design_problem import EMPTY, DesignProblem, Values, read_design
 from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiment
 from igpe.planning.design_variables import DesignVariable, Sampling
@@ -27,7 +27,7 @@ from igpe.planning.rival_design import BoxHill, Discriminating, RivalDesign
 from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import Plot
-from igpe.results.plots.rivals import plot_rival_plan
+from igpe.results.plots.uncertainty import plot_rival_plan
 
 POINTS = 200  # of the predicted trajectories
 NOTHING = 1e-6  # of chi squared: predictions that are one

@@ -13,8 +13,7 @@ from igpe.core.errors import DataError
 from igpe.core.json_form import Form, made, restored
 from igpe.core.markup import Rows, number
 from igpe.results.dynamic_certificate import STOPPED, DynamicCertificate
-from igpe.results.plots.axes import Plot
-from igpe.results.plots.certified_region import plot_certified_intervals
+from igpe.results.plots.axes import Plot, plot_certified_intervals
 
 ROUNDED = 1e-6  # of the rise: more than its rounding
 LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"

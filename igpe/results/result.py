@@ -12,8 +12,7 @@ from igpe.problem.tables import workbook
 from igpe.results.answer import estimates, html, text, verdict
 from igpe.results.details import Details, details
 from igpe.results.plots.axes import Plot
-from igpe.results.plots.fit import plot_fit
-from igpe.results.plots.spectra import plot_spectra
+from igpe.results.plots.fit import plot_fit, plot_spectra
 from igpe.results.report import TITLE, page
 from igpe.results.residual_table import standard_residuals
 from igpe.results.result_data import ResultData

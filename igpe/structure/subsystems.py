@@ -42,8 +42,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from igpe.core.arrays import IntArray
-from igpe.core.connected import connected
+from igpe.core.arrays import IntArray, connected
 from igpe.equations.elimination import solve_for
 from igpe.equations.incidence import Block, DulmageMendelsohn, blocks, incidence, parts
 from igpe.equations.symbols import stack

@@ -11,7 +11,7 @@ from scipy import special
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.names import in_words
-from igpe.numerics.statistics.evidence import CLOSE, FAR, akaike_weights
+from igpe.numerics.statistics.lack_of_fit import CLOSE, FAR, akaike_weights
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
 

@@ -9,12 +9,11 @@ import pytest
 from test_decomposed import mixture, regression, saturation
 from test_projected import michaelis
 
-from igpe.algebraic import global_solver, projected
+from igpe.algebraic import projected
 from igpe.algebraic.bounds.search import ProjectedSearch
 from igpe.algebraic.decomposed import Decomposed
-from igpe.algebraic.global_solver import GlobalSolver
 from igpe.algebraic.local import LinearRoute, LocalSearch
-from igpe.algebraic.projected import Projected
+from igpe.algebraic.projected import GlobalSolver, Projected
 from igpe.core import deadline
 from igpe.core.status import Status
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
@@ -25,7 +24,7 @@ PLACES = [
     (Projected(gap=1e-9, absolute=0.0), ProjectedSearch, "_handle", 2),  # in it
     (Projected(), GaussNewton, "fit", 3),  # between local searches
     (FEW, GaussNewton, "fit", 3),
-    (GlobalSolver(local=FEW), global_solver, "solve_confirmed", 1),
+    (GlobalSolver(local=FEW), projected, "solve_confirmed", 1),
 ]
 
 

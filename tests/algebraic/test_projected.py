@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from igpe.algebraic.base import Contribution, Regression, RouteResult
-from igpe.algebraic.global_solver import GlobalSolver
-from igpe.algebraic.projected import Projected
+from igpe.algebraic.projected import GlobalSolver, Projected
 from igpe.core.box import Box
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status

@@ -7,6 +7,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
+from zoo import ZOO
 
 import igpe
 from igpe.core.errors import ProblemError
@@ -136,9 +137,10 @@ def test_nothing_is_made_ready_twice_and_little_is_kept():
 
 def test_a_slow_way_is_said(monkeypatch):
     """Equations that are too long to compile: the same estimate, and a sentence."""
-    start, quick = dict(AT), igpe.SingleShooting().estimate(problem(), AT)
+    case = next(case for case in ZOO if case.name == "consecutive")
+    quick = igpe.SingleShooting().estimate(case.problem(0.01), case.near)
     monkeypatch.setattr("igpe.dynamics.integrators.runge_kutta.LONGEST", 3)
-    slow = igpe.SingleShooting().estimate(problem(), start)
+    slow = igpe.SingleShooting().estimate(case.problem(0.01), case.near)
     assert slow.parameters == pytest.approx(quick.parameters, rel=1e-3)
     said = [note for note in slow.notes if "without being compiled" in note]
     assert len(said) == 1

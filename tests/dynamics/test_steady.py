@@ -8,6 +8,7 @@ from pyomo import dae
 
 import igpe
 from igpe.core.errors import EstimationFailed, Unsupported
+from igpe.dynamics.integrators import switched
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.residuals import Residuals, runs_of
 from igpe.equations.compiled import compiled
@@ -216,7 +217,8 @@ RESTLESS = {
 }
 
 
-def test_events_without_end_are_said():
+def test_events_without_end_are_said(monkeypatch):
+    monkeypatch.setattr(switched, "MOST_BEFORE", 20)
     refill = igpe.Event(when=lambda m, t: m.A[t] <= 0.5, set={"A": 1.0}, before=True)
     decay = lambda m, t: (-m.k * m.A[t], -m.B[t], -m.C[t])  # noqa: E731
     with pytest.raises(EstimationFailed, match=r"grow or oscillate.*events happened"):

@@ -27,6 +27,7 @@ def test_fewer_integrations_than_fixed_steps(monkeypatch):
     assert ratio.value > 5
 
 
+@pytest.mark.statistical
 def test_intervals_cover_the_truth():
     """30 sets: 95 % of them are 28.5, and fewer than 26 or none missed would be odd."""
     held = [pair for seed in range(30) for pair in uncertainty.covering(seed, 0.04)]

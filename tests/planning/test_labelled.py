@@ -8,7 +8,7 @@ from pyomo.contrib.doe.examples.reactor_experiment import ReactorExperiment
 
 import igpe
 from igpe.core.errors import ModelError
-from igpe.planning.labelled_design import labelled_design
+from igpe.planning.design import labelled_design
 
 CONTROL = np.arange(9) / 8
 NOMINAL = {"A1": 84.79, "A2": 371.72, "E1": 7.78, "E2": 15.05}

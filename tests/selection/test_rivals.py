@@ -7,7 +7,7 @@ import pytest
 import igpe
 from igpe import kinetics
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
-from igpe.selection import fits
+from igpe.selection import rivals
 
 TIMES, SIGMA = np.linspace(0.3, 4.0, 10), 0.02
 POSSIBLE = ["A -> B", "B -> C", "A -> C", "2 A -> C"]
@@ -125,9 +125,9 @@ def test_networks_that_only_these_data_do_not_tell_apart_are_proved_to_differ():
 
 
 def test_a_store_keeps_finished_fits(every, ranked, tmp_path, monkeypatch):
-    first = igpe.rivals(every, seed=0, store=tmp_path / "fits.db", behaviour=False)
-    monkeypatch.setattr(fits, "estimate", None)
-    again = igpe.rivals(every, seed=0, store=tmp_path / "fits.db", behaviour=False)
+    first = igpe.rivals(every, seed=0, store=tmp_path / "rivals.db", behaviour=False)
+    monkeypatch.setattr(rivals, "estimate", None)
+    again = igpe.rivals(every, seed=0, store=tmp_path / "rivals.db", behaviour=False)
     pd.testing.assert_frame_equal(first.table, again.table)
     pd.testing.assert_frame_equal(first.table, ranked.table)
 
@@ -144,14 +144,14 @@ def test_ctrl_c_keeps_what_is_done(every):
 
 
 def test_a_rival_without_a_fit_is_reported_and_the_others_are_ranked(every, monkeypatch):
-    estimate = fits.estimate
+    estimate = rivals.estimate
 
     def breaking(problem, *arguments, **named):
         if problem is every["A -> C"]:
             raise EstimationFailed("It breaks.", igpe.Status.INTEGRATION_BROKE)
         return estimate(problem, *arguments, **named)
 
-    monkeypatch.setattr(fits, "estimate", breaking)
+    monkeypatch.setattr(rivals, "estimate", breaking)
     found = igpe.rivals(every, seed=0, cross_validation=False, behaviour=False)
     assert found.failures == {"A -> C": "It breaks."}
     assert found.table.index[-1] == "A -> C"

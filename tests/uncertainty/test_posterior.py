@@ -28,7 +28,7 @@ def needs_emcee():
 def test_of_a_line_the_posterior_is_known(sigma):
     """Normal, or Student's t where sigma is integrated out."""
     needs_emcee()
-    found = sample(line(sigma), NEAR_LINE, steps=4000).to_frame()
+    found = sample(line(sigma), NEAR_LINE, steps=1500).to_frame()
     y = line(sigma).experiments[0].measurements.value
     fit = stats.linregress(TIMES, y)
     if sigma is None:

@@ -29,9 +29,8 @@ import numpy as np
 from igpe.algebraic.base import Contribution, at_same_places
 from igpe.algebraic.bounds.graph import TaylorGraph
 from igpe.algebraic.bounds.separable import Axis, ColumnBlock, ParameterPair, Separable
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import FloatArray, IntArray, connected
 from igpe.core.box import Box
-from igpe.core.connected import connected
 from igpe.equations.operations import Graph, apply_to_sx
 from igpe.equations.system import linear_parameters
 

@@ -19,8 +19,7 @@ from igpe.dynamics.shooting.base import constraints, refuse_spectra
 from igpe.equations.compiled import compiled
 from igpe.equations.reading.pieces import of_time
 from igpe.equations.system import System
-from igpe.formats.petab.printing import Ids, number_text, texts
-from igpe.formats.petab.sbml_document import ModelEvent, SbmlModel
+from igpe.formats.petab.printing import Ids, ModelEvent, SbmlModel, number_text, texts
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.losses import NormalPrior, Prior

@@ -17,8 +17,7 @@ import numpy as np
 from scipy import special
 from scipy.linalg import null_space
 
-from igpe.core.arrays import BoolArray, FloatArray
-from igpe.core.connected import connected
+from igpe.core.arrays import BoolArray, FloatArray, connected
 from igpe.core.markup import listed
 
 RANK = 1e-8  # a direction whose singular value is below this fraction of the largest is not known

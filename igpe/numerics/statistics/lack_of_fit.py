@@ -24,6 +24,8 @@ proportional, each as often as it is likely by the residuals' rough part.
 Single tests of residuals in the order of time follow below: `p` is the probability of residuals at
 least as odd if the model and its errors are right. Those of a fit are a little too small and too
 little alike, which leverages correct for in outliers, and nothing does in the others.
+
+How differences of AICc are read (Burnham & Anderson, Model Selection, 2002, section 2.6).
 """
 
 from collections.abc import Iterator
@@ -33,6 +35,16 @@ import numpy as np
 from scipy import special
 
 from igpe.core.arrays import FloatArray, IntArray
+
+CLOSE = 2.0  # models that cannot be told apart
+FAR = 10.0  # a model that has no support
+
+
+def akaike_weights(delta: FloatArray) -> FloatArray:
+    """(n,) weights exp(-delta/2) that sum to 1, of differences (n,) to the least AICc."""
+    weights = np.exp(-np.asarray(delta, dtype=float) / 2)
+    return np.asarray(weights / weights.sum())
+
 
 DRAWS = 1999
 MOST_NUMBERS = 10_000_000  # simulated residuals beyond which there are fewer draws

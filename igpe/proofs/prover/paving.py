@@ -21,8 +21,7 @@ from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import proved_objective, split
 from igpe.results.certified_region import CertifiedRegion
-from igpe.results.plots.axes import Plot
-from igpe.results.plots.certified_region import plot_paving
+from igpe.results.plots.axes import Plot, plot_paving
 
 PLANE, DEGREE, STEPS = 2, 3, 20_000
 ROOM = 0.15  # of the regions' width, around them

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from igpe.core.connected import connected
+from igpe.core.arrays import connected
 from igpe.equations.symbols import stack
 from igpe.structure.identifiability.combinations import LARGEST_WEIGHT, combined
 from igpe.structure.identifiability.posed import SeriesExpansion

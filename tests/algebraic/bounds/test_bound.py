@@ -26,7 +26,7 @@ def settings(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@repeated(40, 125)  # boxes; `benchmarks/validity.py` takes as many as you like
+@repeated(16, 125)  # boxes; `benchmarks/validity.py` takes as many as you like
 def test_no_point_of_a_box_is_below_its_bound(name, repetitions):
     own = settings(name)
     tight = 0

@@ -5,7 +5,7 @@ import pytest
 import igpe
 from igpe import kinetics
 from igpe.core.errors import ModelError
-from igpe.structure.identifiability.reproduction import has_no_match
+from igpe.selection.behaviour import has_no_match
 
 POSSIBLE = ["A -> B", "B -> C", "D -> E"]
 

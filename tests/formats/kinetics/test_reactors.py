@@ -233,9 +233,12 @@ REFUSED = {
     "no law": (lambda: batch("A -> B", "k"), "expected a rate law"),
     "back missing": (
         lambda: batch("A <-> B", kinetics.MassAction("k")),
-        "Reaction 1, 'A <-> B': A reversible reaction",
+        "Reaction 1, 'A <-> B': A reversible mass action reaction",
     ),
-    "back too many": (lambda: batch("A -> B", kinetics.MassAction("k", "b")), "A one-way reaction"),
+    "back too many": (
+        lambda: batch("A -> B", kinetics.MassAction("k", "b")),
+        "A one-way mass action reaction",
+    ),
     "orders": (
         lambda: batch("A -> B", kinetics.MassAction("k", orders={"B": 1})),
         "left side has \\['A'\\]",
@@ -255,7 +258,7 @@ REFUSED = {
     "own law": (lambda: kinetics.OwnLaw("k*A"), "expected a function"),
     "own species": (
         lambda: batch("A -> B", kinetics.OwnLaw(lambda m, t, c: c["X"]))([0.0, 1.0]),
-        "asks for the species 'X'",
+        "needs the species 'X'",
     ),
     "units": (lambda: kinetics.Units("moles_of"), "not a unit that Pyomo knows"),
     "volume missing": (semibatch, "The reactor has no volume"),

@@ -95,7 +95,7 @@ def around(point: Any, enclosure: BoxEnclosure, cut: float, most: int = 40) -> l
 
 def test_several_experiments_with_start_values_and_priors() -> None:
     problem = everything()
-    found = igpe.certify(problem, gap=0.05, time_limit=10)
+    found = igpe.certify(problem, gap=0.05, time_limit=5)
     assert found.rows[0][0] == ""
     assert math.isnan(found.rows[0][1])
     assert {e for e, *_ in found.rows[1:]} == {"one", "two"}

@@ -28,7 +28,7 @@ def certified(**more: Any) -> igpe.proofs.DynamicCertificate:
 
 
 def test_the_tree_is_the_same_whoever_does_the_parts() -> None:
-    one, two = (certified(gap=1e-2, executor=count) for count in (1, 2))
+    one, two = (certified(gap=0.1, executor=count) for count in (1, 2))
     assert one.closed
     assert one.tree == two.tree
     assert one.examined == two.examined
