@@ -102,7 +102,8 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     problem = problem.compressed()
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
-    search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
+    landscape = Landscape(residuals, problem.box, rounding(problem))
+    search = _Search(residuals, landscape, sought)
     why = ""
     try:
         if not search.run():
@@ -143,8 +144,8 @@ class _Search:
     searched  how many other starts were searched from
     """
 
-    def __init__(self, landscape: Landscape, sought: Sought) -> None:
-        self.landscape, self.sought = landscape, sought
+    def __init__(self, residuals: Residuals, landscape: Landscape, sought: Sought) -> None:
+        self.cost, self.landscape, self.sought = residuals.cost, landscape, sought
         self.found: list[Fit] = []
         self.improved = False
         self.searched = 0
@@ -229,10 +230,9 @@ class _Search:
         """The best of points spread over the bounds, none near a better one."""
         box = self.landscape.box
         points = box.sobol(TRIALS, self.sought.seed) if box.bounded else ()
-        judged = [(self.landscape.residual(p), p) for p in points]
-        costs = [np.inf if at is None else at.cost for at, *_ in judged]
-        able = sorted((c, k) for k, c in enumerate(costs) if np.isfinite(c))
-        ordered = [judged[k][1] for _, k in able]
+        costs = [self.cost(p) for p in points]
+        able = sorted((c, k) for k, c in enumerate(costs) if c is not None and np.isfinite(c))
+        ordered = [points[k] for _, k in able]
         return [ordered[i] for i in spread(ordered, STARTS)]
 
     def _refitted(self, moved: Iterable[tuple[FloatArray, list[int]]]) -> list[FloatArray]:

@@ -10,7 +10,7 @@ from igpe.core.errors import DataError
 from igpe.core.files import write
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
-from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.simulated import simulate
 from igpe.formats.petab.errors import petab_model
 from igpe.formats.petab.formulas import named, petab_config
 from igpe.formats.petab.read import LOGARITHMS
