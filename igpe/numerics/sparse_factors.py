@@ -32,9 +32,9 @@ def sparse_factors(pattern: Any) -> SparseFactors | None:
              The diagonal is always.
 
     The row with the fewest entries in what is left comes next (Tinney and Walker 1967, Proceedings
-    of the IEEE 55, 1801-1809, scheme 2), so that elimination adds few. Of several it is the one that
-    was not touched for longest: neighbours then seldom follow each other, and a processor works at
-    both ends of a band at once, where each row would else wait for the one before.
+    of the IEEE 55, 1801-1809, scheme 2), so that elimination adds few. Of several it is the one
+    that was not touched for longest: neighbours then seldom follow each other, and a processor
+    works at both ends of a band at once, where each row would else wait for the one before.
     """
     n = pattern.shape[0]
     if n <= FEW:
