@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
-from initial_values import needs_compiler
 from test_estimated_sigma import problem as with_unknown_errors
 from zoo import ZOO
 
 import igpe
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
+from igpe.dynamics.integrators.compiler import compiler
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.simulated import simulate
 
+needs_compiler = pytest.mark.skipif(not compiler(), reason="needs a C compiler")
 CASE = {c.name: c for c in ZOO}
 
 

@@ -350,7 +350,10 @@ class Integrator(Checked, ABC):
     max_steps  steps allowed between two outputs, or jumps of an input; more is a break-down
     largest    times its size that a state may be
     seconds    wall time allowed for one run
+    compiles   whether equations become machine code, where that can be
     """
+
+    compiles: ClassVar[bool] = False
 
     rtol: Positive = 1e-8
     atol: Positive = 1e-10

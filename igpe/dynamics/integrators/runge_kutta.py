@@ -89,6 +89,8 @@ class RungeKutta(Integrator):
                one where that is found to take steps so much longer that it pays
     """
 
+    compiles: ClassVar[bool] = True
+
     slack: Positive = 1.0
     pair: Annotated[Pair, instance_of(Pair)] = Pair.BY_STIFFNESS
 

@@ -26,12 +26,12 @@ def simulate(
 ) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
     """Integrate every experiment at given unknowns, reporting at its own `times`.
 
-    Free unknowns stay free, as the compiler has seen their equations; but 0 is put in, since what
-    it multiplies may have no value.
+    Where equations are compiled free unknowns stay free, as the compiler has seen these equations;
+    but 0 is put in, since what it multiplies may have no value.
     """
-    free = problem.box.names
-    put = {n: v for n, v in values.items() if n in problem.unknowns.names}
-    put = {n: v for n, v in put.items() if n not in free or v == 0}
+    free = problem.box.names if integrator.compiles else ()
+    known = {n: v for n, v in values.items() if n in problem.unknowns.names}
+    put = {n: v for n, v in known.items() if n not in free or v == 0}
     held = problem.fixing(put) if put else problem
     found = []
     for k, grid in enumerate(times):
