@@ -40,8 +40,9 @@ from igpe.dynamics.shooting.base import (
     require_spectra,
 )
 from igpe.dynamics.shooting.refine import Refined, Uncorrected, by_shooting, passed_bounds, refine
-from igpe.dynamics.shooting.residuals import FINISH, Residuals, Simulated, profiles
+from igpe.dynamics.shooting.residuals import FINISH, Residuals
 from igpe.dynamics.shooting.reweighting import Reweighted, first_weighted, iterate_weights
+from igpe.dynamics.shooting.simulated import Simulated, profiles
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import (
     searched_for,

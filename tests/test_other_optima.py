@@ -530,3 +530,36 @@ def test_ends_of_a_convex_step_3_agree_by_their_standard_errors(monkeypatch, mov
     (error,) = (p.standard_error / p.value for p in result.estimates)
     assert error > 0.3
     assert bool(seen) == is_searched
+
+
+def _decays(n):
+    """n states that decay at multiples of one rate, the first measured."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t, m.i = dae.ContinuousSet(initialize=times), pyo.RangeSet(0, n - 1)
+        m.x = pyo.Var(m.i, m.t)
+        m.dx = dae.DerivativeVar(m.x, wrt=m.t)
+        m.k = pyo.Var(bounds=(0.1, 3.0))
+        rate = lambda m, i, t: m.dx[i, t] == -(1 + i) * m.k * m.x[i, t]  # noqa: E731
+        m.rate = pyo.Constraint(m.i, m.t, rule=rate)
+        return m
+
+    times = np.array([0.5, 1.0, 2.0])
+    data = pd.DataFrame({"time": times, "x[0]": np.exp(-0.8 * times)})
+    start = {f"x[{i}]": 1.0 for i in range(n)}
+    run = igpe.Experiment(data, start=start, sigma=0.01, start_time=0.0)
+    return igpe.Problem(build, parameters=["k"], experiments=[run])
+
+
+@pytest.mark.parametrize(("states", "rtol"), [(3, 1e-8), (41, 1e-4)])
+def test_lines_through_optima_of_many_states_are_integrated_roughly(monkeypatch, states, rtol):
+    seen = []
+
+    def noted(landscape, _):
+        seen.append(landscape.residual.runs[0].integrator.rtol)
+        return [np.array([2.0])]
+
+    monkeypatch.setattr("igpe.dynamics.search.other_optima.wells", noted)
+    values, is_passed, why = other_optima(_decays(states), HERE)
+    assert (seen, values, is_passed, why) == ([rtol], [], False, "")

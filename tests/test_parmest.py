@@ -11,7 +11,7 @@ from pyomo.contrib.parmest.examples.semibatch.semibatch import SemiBatchExperime
 
 from igpe.core.errors import ModelError
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.simulated import simulate
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.pipeline import estimate
 from igpe.problem.problem import Problem

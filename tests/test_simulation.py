@@ -123,3 +123,25 @@ REFUSED = [
 def test_values_and_times_that_are_none_are_refused(values, times, says):
     with pytest.raises(igpe.errors.ProblemError, match=says):
         igpe.simulate(CASE["decay"].problem(), values, times)
+
+
+@pytest.mark.parametrize("method", [igpe.integrators.Sundials, igpe.integrators.Automatic])
+def test_what_a_parameter_of_zero_multiplies_need_have_no_value(method):
+    """0 log(x) at x = 0."""
+
+    def build(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.x = pyo.Var(m.t)
+        m.dx = dae.DerivativeVar(m.x)
+        m.k, m.r = pyo.Var(bounds=(0, 5)), pyo.Var(bounds=(0, 5))
+        m.rate = pyo.Constraint(
+            m.t, rule=lambda m, t: m.dx[t] == m.r + m.k * m.x[t] * pyo.log(m.x[t])
+        )
+        return m
+
+    data = pd.DataFrame({"time": [0.5, 2.0], "x": [1.0, 2.0]})
+    run = igpe.Experiment(data, start={"x": 0.0}, start_time=0.0)
+    problem = igpe.Problem(build, parameters=["k", "r"], experiments=[run])
+    found = igpe.simulate(problem, {"k": 0.0, "r": 2.0}, [1.0], integrator=method())
+    assert found["x"].to_numpy() == pytest.approx([2.0], rel=1e-6)

@@ -11,8 +11,8 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.residuals import fine_grid
-from igpe.dynamics.shooting.residuals import simulate as integrate
+from igpe.dynamics.shooting.simulated import fine_grid
+from igpe.dynamics.shooting.simulated import simulate as integrate
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.problem.problem import Problem, takes_problem

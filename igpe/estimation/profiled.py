@@ -117,7 +117,7 @@ def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
     names: list[str] = []
     x = box.vector(result.parameters)
     with suppress(ExhaustedError):
-        best = residuals(x)
+        best = residuals.cost(x)
         if best is None:
             return names
         for one, column in zip(result.estimates, result.covariance.T, strict=False):
@@ -128,8 +128,9 @@ def _too_narrow(steps: Steps, result: Result, settings: Settings) -> list[str]:
                 there = x + shift * along
                 if (there < box.lower).any() or (there > box.upper).any():
                     continue
-                at, expected = residuals(there), shift**2 / one.standard_error**2 * result.variance
-                if at is not None and at.cost - best.cost < expected / SHORT:
+                cost = residuals.cost(there)
+                expected = shift**2 / one.standard_error**2 * result.variance
+                if cost is not None and cost - best < expected / SHORT:
                     names.append(one.name)
                     break
     return names

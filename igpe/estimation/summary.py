@@ -29,7 +29,8 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
-from igpe.dynamics.shooting.residuals import Residuals, deviations, fine_grid, simulate
+from igpe.dynamics.shooting.residuals import Residuals, deviations
+from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, spectral_summary

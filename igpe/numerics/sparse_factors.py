@@ -32,7 +32,9 @@ def sparse_factors(pattern: Any) -> SparseFactors | None:
              The diagonal is always.
 
     The row with the fewest entries in what is left comes next (Tinney and Walker 1967, Proceedings
-    of the IEEE 55, 1801-1809, scheme 2), so that elimination adds few.
+    of the IEEE 55, 1801-1809, scheme 2), so that elimination adds few. Of several it is the one
+    that was not touched for longest: neighbours then seldom follow each other, and a processor
+    works at both ends of a band at once, where each row would else wait for the one before.
     """
     n = pattern.shape[0]
     if n <= FEW:
@@ -41,8 +43,9 @@ def sparse_factors(pattern: Any) -> SparseFactors | None:
     ends = both.indptr
     left = [set(both.indices[ends[i] : ends[i + 1]].tolist()) - {i} for i in range(n)]
     remaining, order, room = set(range(n)), list[int](), SHARE * n * n - n
+    touched = [0] * n
     while remaining:
-        i = min(remaining, key=lambda k: (len(left[k]), -k))
+        i = min(remaining, key=lambda k: (len(left[k]), touched[k], -k))
         remaining.remove(i)
         order.append(i)
         room -= 2 * len(left[i])
@@ -51,6 +54,7 @@ def sparse_factors(pattern: Any) -> SparseFactors | None:
         for j in left[i]:
             left[j] |= left[i]
             left[j] -= {i, j}
+            touched[j] = len(order)
     place = np.argsort(order)
     rows: list[list[int]] = [[k] for k in range(n)]
     for k, i in enumerate(order):  # what was left of row i when its turn came

@@ -38,7 +38,7 @@ from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import refuse_censored, refuse_correlated, require_plain
-from igpe.dynamics.shooting.residuals import Simulated, profiles
+from igpe.dynamics.shooting.simulated import Simulated, profiles
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Linearised, Search

@@ -23,7 +23,8 @@ from igpe.core.json_form import Columns, Stored
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.dynamics.integrators.base import Simulation, Trajectory
 from igpe.dynamics.likelihood import with_information
-from igpe.dynamics.shooting.residuals import Run, fine_grid
+from igpe.dynamics.shooting.residuals import Run
+from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem, takes_problem

@@ -6,7 +6,7 @@ from zoo import ZOO, Case
 
 import igpe
 from igpe.algebraic.curves import smooth_measurements
-from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.simulated import simulate
 from igpe.smoothing.base import Smoother
 
 SMOOTHERS: list[Smoother] = [

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 from igpe.core.arrays import FloatArray
 from igpe.core.fields import Positive
@@ -31,6 +32,8 @@ class Automatic(Integrator):
     slack    of `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt
     """
+
+    compiles: ClassVar[bool] = True
 
     slack: Positive = 1.0
 

@@ -320,9 +320,12 @@ class Simulation:
         """Whether the equations run as machine code."""
         return self.intervals.compiled
 
-    def run(self, q: FloatArray) -> Trajectory:
-        """Integrate for unknowns q (n_unknowns,), in the order of the problem's names."""
-        return self.intervals.trajectory(q, derivatives=self.sensitivities)
+    def run(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
+        """Integrate for unknowns q (n_unknowns,), in the order of the problem's names.
+
+        derivatives  whether to compute those that it was prepared for
+        """
+        return self.intervals.trajectory(q, derivatives=self.sensitivities and derivatives)
 
     def until(self, last: float) -> "Simulation":
         """The same for those of its times up to `last`; nothing is generated or compiled anew.
@@ -347,7 +350,10 @@ class Integrator(Checked, ABC):
     max_steps  steps allowed between two outputs, or jumps of an input; more is a break-down
     largest    times its size that a state may be
     seconds    wall time allowed for one run
+    compiles   whether equations become machine code, where that can be
     """
+
+    compiles: ClassVar[bool] = False
 
     rtol: Positive = 1e-8
     atol: Positive = 1e-10

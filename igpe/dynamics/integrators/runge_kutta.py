@@ -89,6 +89,8 @@ class RungeKutta(Integrator):
                one if its longer steps reduce the work
     """
 
+    compiles: ClassVar[bool] = True
+
     slack: Positive = 1.0
     pair: Annotated[Pair, instance_of(Pair)] = Pair.BY_STIFFNESS
 

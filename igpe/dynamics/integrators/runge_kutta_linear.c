@@ -4,13 +4,14 @@
    `igpe/numerics/sparse_factors.py`): rows and columns in the order LU_ORDER, LU_PLACE its inverse; row i has entries
    from LU_FIRST[i] on in columns LU_COL, LU_DIAGONAL[i] the one on the diagonal, lower ones before it.
    Pivots then stand on the diagonal. One that is a small difference of large numbers would lose
-   digits: dense factors with row exchanges take their place. */
+   digits: dense factors with row exchanges take their place. Both sparse factors, L D U, have ones on their
+   diagonals, so that a row waits for no division by a pivot of the one before. */
 
 #define SMALL 8         /* states up to which zeros of dense factors are not looked for */
 #define CANCELLED 1e-6  /* a pivot relative to what it is the sum of */
 
 #if LU_N
-/* Sparse factors, the inverses of the pivots in their places; 0 where a pivot is lost. */
+/* Sparse factors L D U, the inverses of D in their places; 0 where a pivot is lost. */
 HOT static int factorise_sparsely(Run *r, double factor) {
   double *lu = r->sparse, w[N_X];
   for (int i = 0; i < N_X; i++) {
@@ -22,14 +23,15 @@ HOT static int factorise_sparsely(Run *r, double factor) {
     double terms = 1 + fabs(w[i] - 1);
     for (int m = LU_FIRST[i]; m < diagonal; m++) {
       const int k = LU_COL[m];
-      const double before = w[i], l = w[k] *= lu[LU_DIAGONAL[k]];
-      if (l == 0) continue;
-      for (int n = LU_DIAGONAL[k] + 1; n < LU_FIRST[k + 1]; n++) w[LU_COL[n]] -= l * lu[n];
+      const double before = w[i], v = w[k];
+      lu[m] = v * lu[LU_DIAGONAL[k]];
+      if (v == 0) continue;
+      for (int n = LU_DIAGONAL[k] + 1; n < LU_FIRST[k + 1]; n++) w[LU_COL[n]] -= v * lu[n];
       terms += fabs(w[i] - before);
     }
     if (!(fabs(w[i]) > CANCELLED * terms)) return 0;
-    for (int m = LU_FIRST[i]; m < LU_FIRST[i + 1]; m++) lu[m] = w[LU_COL[m]];
-    lu[diagonal] = 1 / w[i];
+    const double inverse = lu[diagonal] = 1 / w[i];
+    for (int m = diagonal + 1; m < LU_FIRST[i + 1]; m++) lu[m] = inverse * w[LU_COL[m]];
   }
   return 1;
 }
@@ -44,10 +46,9 @@ HOT static void solve_four_sparsely(const Run *r, double *v, long c) {
     x[i] = sum;
   }
   for (int i = N_X - 1; i >= 0; i--) {
-    Four sum = x[i];
+    Four sum = x[i] * lu[LU_DIAGONAL[i]];
     for (int m = LU_DIAGONAL[i] + 1; m < LU_FIRST[i + 1]; m++) sum -= lu[m] * x[LU_COL[m]];
-    x[i] = sum * lu[LU_DIAGONAL[i]];
-    *(Four *)(v + LU_ORDER[i] * c) = x[i];
+    *(Four *)(v + LU_ORDER[i] * c) = x[i] = sum;
   }
 }
 
@@ -55,12 +56,14 @@ static void solve_one_sparsely(const Run *r, const double *from, double *v) {
   const double *lu = r->sparse;
   double x[N_X];
   for (int i = 0; i < N_X; i++) {
-    x[i] = from[LU_ORDER[i]];
-    for (int m = LU_FIRST[i]; m < LU_DIAGONAL[i]; m++) x[i] -= lu[m] * x[LU_COL[m]];
+    double sum = from[LU_ORDER[i]];
+    for (int m = LU_FIRST[i]; m < LU_DIAGONAL[i]; m++) sum -= lu[m] * x[LU_COL[m]];
+    x[i] = sum;
   }
   for (int i = N_X - 1; i >= 0; i--) {
-    for (int m = LU_DIAGONAL[i] + 1; m < LU_FIRST[i + 1]; m++) x[i] -= lu[m] * x[LU_COL[m]];
-    v[LU_ORDER[i]] = x[i] *= lu[LU_DIAGONAL[i]];
+    double sum = x[i] * lu[LU_DIAGONAL[i]];
+    for (int m = LU_DIAGONAL[i] + 1; m < LU_FIRST[i + 1]; m++) sum -= lu[m] * x[LU_COL[m]];
+    v[LU_ORDER[i]] = x[i] = sum;
   }
 }
 
@@ -69,8 +72,8 @@ static void solve_transposed_sparsely(const Run *r, double *v) {
   double u[N_X];
   for (int i = 0; i < N_X; i++) u[i] = v[LU_ORDER[i]];
   for (int i = 0; i < N_X; i++) {
-    u[i] *= lu[LU_DIAGONAL[i]];
     for (int m = LU_DIAGONAL[i] + 1; m < LU_FIRST[i + 1]; m++) u[LU_COL[m]] -= lu[m] * u[i];
+    u[i] *= lu[LU_DIAGONAL[i]];
   }
   for (int i = N_X - 1; i >= 0; i--) {
     for (int m = LU_FIRST[i]; m < LU_DIAGONAL[i]; m++) u[LU_COL[m]] -= lu[m] * u[i];

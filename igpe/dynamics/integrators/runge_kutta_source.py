@@ -409,7 +409,7 @@ def with_jacobians(
     given = formula.function.sx_in()
     value = formula.function(*given)
     jacobians = {n: ca.jacobian(value, given[i]).T for n, i in ((by_x, 1), (by_q, 2))}
-    both = ca.Function(f"{name}s", given, [value, *jacobians.values()])
+    both = ca.Function(f"{name}s", given, formula.once([value, *jacobians.values()]))
     return [ca.Function(name, given, [value]), both], jacobians
 
 

@@ -86,7 +86,7 @@ HOT static int newton(Run *r, double t, const double *base, double factor) {
    next stage. */
 HOT static int implicit_stage(Run *r, double t, double h, int i, double *base) {
   const long c = r->columns;
-  const double factor = h * KC_A[i][i];
+  const double factor = h * KC_A[i][i], inverse = 1 / factor;
   double *k = r->k[i], *y = r->end;
   gather(r, base, r->point);
   for (int j = 0; j < i; j++)
@@ -102,7 +102,7 @@ HOT static int implicit_stage(Run *r, double t, double h, int i, double *base) {
     solve(r, y + 1, c, c - 1);
   }
   for (int m = 0; m < N_X; m++) y[m * c] = r->point[m];
-  for (long m = 0; m < r->N; m++) k[m] = (y[m] - base[m]) / factor;
+  for (long m = 0; m < r->N; m++) k[m] = (y[m] - base[m]) * inverse;
   return 1;
 }
 

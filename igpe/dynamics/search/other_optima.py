@@ -51,6 +51,8 @@ HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followe
 MOST = 60  # optima
 NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10)
+GLANCING = Automatic(1e-4, 1e-6, slack=100.0)
+"""Along lines through optima of many states, which only give starts: 0.4 of the time of 1e-6."""
 FEW_STEPS = 500  # a start that takes more between two outputs leads nowhere, unless the best does
 EVALUATIONS = 8000  # of the residuals; a search for 4 unknowns takes some 2000
 WORK = 3_000_000_000  # of all these (`Residuals.work`); about a minute of a processor
@@ -102,7 +104,12 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     problem = problem.compressed()
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
-    search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
+    landscape = Landscape(residuals, problem.box, rounding(problem))
+    search = _Search(residuals, landscape, sought)
+    if is_large(problem):
+        glancing = Residuals(problem, replace(GLANCING, max_steps=FEW_STEPS))
+        glancing.most, glancing.most_work = EVALUATIONS, WORK
+        search.lines = landscape._replace(residual=glancing)
     why = ""
     try:
         if not search.run():
@@ -138,13 +145,15 @@ def rounding(problem: Problem) -> float:
 class _Search:
     """The search.
 
+    lines     the objective along lines, which may be rougher
     found     optima within the threshold, the one next to the estimate first
     improved  whether that one is better than the estimate
     searched  how many other starts were searched from
     """
 
-    def __init__(self, landscape: Landscape, sought: Sought) -> None:
-        self.landscape, self.sought = landscape, sought
+    def __init__(self, residuals: Residuals, landscape: Landscape, sought: Sought) -> None:
+        self.cost, self.landscape, self.sought = residuals.cost, landscape, sought
+        self.lines = landscape
         self.found: list[Fit] = []
         self.improved = False
         self.searched = 0
@@ -203,7 +212,7 @@ class _Search:
             if not least.cost < best - self.landscape.rounding:
                 return
             best = least.cost
-            for start in wells(self.landscape, least.x)[:STARTS]:
+            for start in wells(self.lines, least.x)[:STARTS]:
                 self._search(start)
 
     def _fitted(self, start: FloatArray, search: GaussNewton) -> Fit:
@@ -229,10 +238,9 @@ class _Search:
         """The best of points spread over the bounds, none near a better one."""
         box = self.landscape.box
         points = box.sobol(TRIALS, self.sought.seed) if box.bounded else ()
-        judged = [(self.landscape.residual(p), p) for p in points]
-        costs = [np.inf if at is None else at.cost for at, *_ in judged]
-        able = sorted((c, k) for k, c in enumerate(costs) if np.isfinite(c))
-        ordered = [judged[k][1] for _, k in able]
+        costs = [self.cost(p) for p in points]
+        able = sorted((c, k) for k, c in enumerate(costs) if c is not None and np.isfinite(c))
+        ordered = [points[k] for _, k in able]
         return [ordered[i] for i in spread(ordered, STARTS)]
 
     def _refitted(self, moved: Iterable[tuple[FloatArray, list[int]]]) -> list[FloatArray]:

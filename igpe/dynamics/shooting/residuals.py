@@ -28,10 +28,10 @@ root(penalty) (w_(i+1) - w_i) between the pieces of an unknown that varies with 
 Logist, Diehl & Van Impe, section 2.4). All are linear.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from threading import get_ident
 from typing import Any, NamedTuple, TypeAlias
@@ -45,7 +45,7 @@ from igpe.core.estimates import Estimate
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance, allowed
-from igpe.dynamics.shooting.base import Profile, losses_of
+from igpe.dynamics.shooting.base import losses_of
 from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
@@ -55,7 +55,6 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Prior
 from igpe.problem.measurements import Measurements
 from igpe.problem.problem import Problem
-from igpe.smoothing.base import Smooth
 
 OVERHEAD = 30_000  # numbers that could be moved, 25 ns each, in the least time of an integration
 MORE_STEPS, LEAST_STEPS = 30, 10_000  # times as many as at a good point, and at least so many
@@ -213,7 +212,10 @@ class Run:
         return rows if self._whitening is None else np.asarray(self._whitening @ rows)
 
     def linearised(self, trajectory: Trajectory, size: int) -> Linearised:
-        """(m,) residuals and (m, size) derivative, from the run's trajectory."""
+        """(m,) residuals and (m, size) derivative, from the run's trajectory.
+
+        Of a trajectory without derivatives it is (m, 0).
+        """
         m, n = self.measurements, len(self.index)
         by_unknown = self.by_unknown(trajectory, m.column)
         jacobian = self.whitened(by_unknown * self._weight[:, None])
@@ -226,7 +228,7 @@ class Run:
             spread = trajectory.measured[m.row, self.deviation]
             slope = self.by_unknown(trajectory, self.deviation)
             found = likelihood_residuals(found, spread, slope, self.deviation >= 0)
-        if n == size:  # the problem's order is the run's
+        if n == size or not found.jacobian.shape[1]:  # the problem's order is the run's, or none
             return found
         jacobian = np.zeros((len(found.residual), size))
         jacobian[:, self.index] = found.jacobian
@@ -255,7 +257,8 @@ class Best:
 
     Those with more residuals, of later horizons, count before those with fewer.
 
-    x   (n,) the point;  at: residuals and derivative there; None if there is none
+    x   (n,) the point;  at: residuals and derivative there, which may be (m, 0); None if there is
+        none
     """
 
     x: FloatArray | None = None
@@ -331,19 +334,29 @@ class Residuals:
         fewer.runs = tuple(run for run in runs if run is not None)
         return fewer
 
-    def __call__(self, x: FloatArray) -> Linearised | None:
+    def __call__(self, x: FloatArray, *, derivatives: bool = True) -> Linearised | None:
         """Residuals and derivative at x (n,), or None if an integration broke down.
 
         None as well where one of their numbers is none, or has no square. `broken` tells why.
         raises KeyboardInterrupt once the call must end (`igpe.core.deadline`), ExhaustedError
         """
-        every = self.trajectories(x)
-        stacked = None if every is None else self.stacked(x, every)
+        every = self.trajectories(x, derivatives=derivatives)
+        stacked = None if every is None else self.stacked(x, every, derivatives=derivatives)
         if stacked is not None:
             self.best.look_at(x, stacked)
         return stacked
 
-    def trajectories(self, x: FloatArray) -> list[Trajectory] | None:
+    def cost(self, x: FloatArray) -> float | None:
+        """Cost at x (n,) alone, or None as for a call; without derivatives where that is quicker.
+
+        It takes steps of its own, so that the cost of a call differs by the integrator's tolerance.
+        What is not compiled would have to be generated once more.
+        """
+        is_plain = not self.spectral and all(run.simulation.compiled for run in self.runs)
+        at = self(x, derivatives=not is_plain)
+        return None if at is None else at.cost
+
+    def trajectories(self, x: FloatArray, *, derivatives: bool = True) -> list[Trajectory] | None:
         """Of each run at x (n,), or None if an integration broke down; it counts as a call."""
         require_going_on()
         if self.calls >= self.most or self.work >= self.most_work:
@@ -352,9 +365,11 @@ class Residuals:
         every = []
         for run in self.runs:
             with allowance(allowed() if self.most_steps is None else self.most_steps):
-                trajectory = run.simulation.run(x[run.index])
-            steps = max(trajectory.steps, len(trajectory.times))
-            self.work += OVERHEAD + steps * len(run.ivp.states) * (1 + len(run.index))
+                trajectory = run.simulation.run(x[run.index], derivatives=derivatives)
+            steps, columns = max(trajectory.steps, len(trajectory.times)), 1
+            if derivatives:
+                columns += len(run.index)
+            self.work += OVERHEAD + steps * len(run.ivp.states) * columns
             if not trajectory.status.usable:
                 self.broken = Broken(run.name, trajectory.status, trajectory.reason)
                 return None
@@ -375,7 +390,9 @@ class Residuals:
             self.most_steps = None
         return True
 
-    def stacked(self, x: FloatArray, trajectories: Sequence[Trajectory]) -> Linearised | None:
+    def stacked(
+        self, x: FloatArray, trajectories: Sequence[Trajectory], *, derivatives: bool = True
+    ) -> Linearised | None:
         """Residuals and derivative at x (n,) from each run's trajectory, or None."""
         pieces = []
         for run, trajectory in zip(self.runs, trajectories, strict=True):
@@ -391,7 +408,8 @@ class Residuals:
                 return None
             pieces.append(piece)
         if self.unmeasured.size:
-            pieces.append(self.unmeasured(x))
+            known = self.unmeasured(x)
+            pieces.append(known if derivatives else known._replace(jacobian=known.jacobian[:, :0]))
         if len(pieces) == 1:
             return pieces[0]
         residual = np.concatenate([p.residual for p in pieces])
@@ -420,7 +438,8 @@ class Residuals:
         x, at = self.best.x, self.best.at
         if x is None or at is None:
             raise KeyboardInterrupt
-        if len(at.residual) < len(self):  # of an earlier horizon
+        is_plain = at.jacobian.shape[1] < len(x)
+        if is_plain or len(at.residual) < len(self):  # of an earlier horizon
             with finishing(), allowance(FINISH):
                 at = self(x)
         return Fit(x, at, Status.INTERRUPTED, 0)
@@ -453,22 +472,6 @@ def untouched(residuals: Residuals, method: str) -> Estimate:
         broken = residuals.broken
         return Estimate({}, np.inf, broken.status, method, notes=(broken.sentence,))
     return Estimate({}, np.inf if at is None else at.cost, Status.NOTHING_TO_DO, method)
-
-
-def simulate(
-    problem: Problem,
-    integrator: Integrator,
-    values: Mapping[str, float],
-    times: tuple[FloatArray, ...],
-) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
-    """Integrate every experiment at given unknowns, reporting at its own `times`."""
-    found = []
-    held = problem.fixing({n: v for n, v in values.items() if n in problem.unknowns.names})
-    for k, grid in enumerate(times):
-        ivp = compiled(held).initial_value_problem(k, until=float(grid[-1]), switching=True)
-        simulation = integrator.simulation(ivp, grid, sensitivities=False)
-        found.append((ivp, simulation.run(np.zeros(0))))
-    return tuple(found)
 
 
 MOST_KEPT = 4  # sets of runs that are kept with a problem
@@ -544,58 +547,3 @@ def starting(ivp: InitialValueProblem) -> Starting:
         return at
     known = at(np.zeros(ivp.q.numel()))
     return lambda _: known
-
-
-POINTS = 200  # places at which a simulation is kept for a guess
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """All experiments simulated once, on first use."""
-
-    problem: Problem
-    integrator: Integrator
-    values: Mapping[str, float]
-
-    @cached_property
-    def runs(self) -> tuple[tuple[InitialValueProblem, Trajectory], ...]:
-        """Of each experiment its initial value problem and trajectory on a fine grid."""
-        grids = tuple(fine_grid(self.problem, k) for k in range(len(self.problem.experiments)))
-        return simulate(self.problem, self.integrator, self.values, grids)
-
-    def series(self, experiment: int, name: str) -> tuple[FloatArray, FloatArray] | None:
-        """Times and values of a state or algebraic variable, as far as the simulation came."""
-        ivp, run = self.runs[experiment]
-        if name not in ivp.states and name not in ivp.algebraic:
-            return None
-        if name in ivp.states:
-            values = run.states[:, ivp.states.index(name)]
-        else:
-            arguments, output = [ivp.t, ivp.x, ivp.y, ivp.u], [ivp.algebraic[name]]
-            rows = np.array([[table.at(t) for table in ivp.tables] for t in run.times])
-            inputs = rows.reshape(len(run.times), -1).T
-            at = run.times[None], run.states.T, run.implicit.T, inputs
-            values = np.asarray(ca.Function("algebraic", arguments, output)(*at)).ravel()
-        there = np.isfinite(values)
-        return (run.times[there], values[there]) if there.any() else None
-
-
-def fine_grid(problem: Problem, experiment: int, points: int = POINTS) -> FloatArray:
-    """Evenly spread times of an experiment together with its measured ones."""
-    e = problem.experiments[experiment]
-    return np.union1d(np.linspace(e.start_time, e.times[-1], points), e.times)
-
-
-def profiles(simulated: Simulated, curves: Sequence[Mapping[str, Smooth]]) -> list[Profile]:
-    """For each experiment: (name, times) -> smoothed values, else simulated ones, else None.
-
-    Trajectories to begin the correction with.
-    """
-
-    def guess(k: int, name: str, times: FloatArray) -> FloatArray | None:
-        if name in curves[k]:
-            return curves[k][name].value(times)
-        series = simulated.series(k, name)
-        return None if series is None else np.interp(times, *series)
-
-    return [partial(guess, k) for k in range(len(curves))]

@@ -121,8 +121,7 @@ class PreparedShooting:
             with suppress(UnlikeError):
                 at_best = self.few.solved(x)
                 return None if at_best is None else at_best[1].cost
-        at = self.residuals(x)
-        return None if at is None else at.cost
+        return self.residuals.cost(x)
 
     def fit(self, start: Mapping[str, float]) -> Fit:
         """The search from `start`, with residuals and derivative where it ended."""

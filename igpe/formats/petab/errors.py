@@ -31,7 +31,7 @@ from igpe.dynamics.likelihood import (
     negative_log_likelihood,
 )
 from igpe.dynamics.shooting.base import require_start
-from igpe.dynamics.shooting.residuals import simulate
+from igpe.dynamics.shooting.simulated import simulate
 from igpe.dynamics.shooting.single_shooting import PreparedShooting, SingleShooting
 from igpe.formats.petab.conditions import PetabModel
 from igpe.formats.petab.formulas import named, petab_config

@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, IgpeError, SolverMissing
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import Estimator
-from igpe.dynamics.shooting.residuals import fine_grid
+from igpe.dynamics.shooting.simulated import fine_grid
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.simulation import values_of
 from igpe.equations.compiled import compiled

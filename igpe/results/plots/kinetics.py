@@ -11,7 +11,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.errors import ProblemError
 from igpe.core.markup import label
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.residuals import fine_grid, simulate
+from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 from igpe.results.plots.axes import BLUE, GREY, Plot, axes_for, legend_above, looks, panels

@@ -13,7 +13,7 @@ from igpe.core.estimates import Estimate, Horizon, equivalent_iterations
 from igpe.core.markup import label
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.residuals import fine_grid, simulate
+from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem

@@ -140,3 +140,23 @@ def test_held_unknowns_and_other_sizes_and_times_compile_nothing(cache):
         RungeKutta().simulation(ivp, TIMES * last, sensitivities=False)
         RungeKutta().prepare(ivp, TIMES * last, TIMES)
     assert len(list(cache.glob("*.so"))) == 2  # of trajectories and intervals
+
+
+def cells(n, width, odd):
+    """Diffusion between n cells of one width, and one number of each cell's own."""
+    x, q = ca.SX.sym("x", n), ca.SX.sym("q")
+    rows = [q * width * (x[(i + 1) % n] - x[i]) + (odd + i) * x[i] for i in range(n)]
+    return ca.Function("f", [x, q], [ca.vertcat(*rows)])
+
+
+def test_a_number_of_most_rows_is_one_and_what_they_share_is_computed_once():
+    plain = cells(50, 400.0, 0.5)
+    formula = SharedFormula(plain)
+    assert len(formula.numbers) == 51
+    assert formula.function.n_instructions() < plain.n_instructions() + 51 - 40
+    x = np.linspace(0.1, 2.0, 50)
+    right = np.asarray(plain(x, 0.3))
+    assert (np.asarray(formula.function(x, 0.3, formula.numbers)) == right).all()
+    assert formula == SharedFormula(cells(50, 300.0, 0.25))
+    assert formula != SharedFormula(cells(50, 3.25, 0.25))  # a cell's own number is the width
+    assert len(SharedFormula(cells(20, 400.0, 0.5)).numbers) == 40  # few rows share nothing

@@ -97,3 +97,11 @@ def test_equations_in_parts_have_the_same_values(monkeypatch, anew):
     apart = one.run(method)
     assert apart.ends == pytest.approx(together.ends, rel=1e-12)
     assert apart.ends_by == pytest.approx(together.ends_by, rel=1e-9, abs=1e-12)
+
+
+def test_rows_of_a_band_do_not_wait_for_each_other():
+    n = 40
+    factors = sparse_factors(csc_array(np.eye(n) + np.eye(n, k=1) + np.eye(n, k=-1)))
+    assert factors is not None
+    assert len(factors.columns) == 3 * n - 2  # elimination adds nothing
+    assert (np.abs(np.diff(factors.order)) == 1).sum() <= 2
