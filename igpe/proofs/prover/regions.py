@@ -37,7 +37,7 @@ from igpe.proofs.prover.certify import (
 )
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.extent import Extents, RegionPoint
-from igpe.proofs.prover.kernels.compiled import require_numba
+from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import (
     NO_BOUNDS,
