@@ -139,6 +139,8 @@ def _of_expressions(seed: int, of: Evaluation, spread: float, start: float = 0.0
     size = 1 + n + n * (n + 1) // 2 + 2
     c = rng.normal(size=(2, order + 1, size)) * spread / 3
     c[rng.random(c.shape) < 0.5] = 0
+    if seed % 2:  # where all offsets are 1, what is left out adds up
+        c = np.abs(c)
     if start:
         c[:, 0, 0] = start * (1 + rng.random(2))
     x = ca.SX.sym("x", 2)
@@ -150,8 +152,8 @@ def _of_expressions(seed: int, of: Evaluation, spread: float, start: float = 0.0
         for k in range(order + 1):
             kernel.extend(tape, given, k, to)
         kernel.bound(tape, given, to)
-        for _ in range(4):
-            place = _place(n, rng)
+        ones = [Fraction(1)] * n, [Fraction(1)] * 2, Fraction(1)
+        for place in (ones, *(_place(n, rng) for _ in range(3))):
             values = [_value(one, *place) for one in c]
             if start:
                 values = [mpmath.mpf(v.numerator) / v.denominator for v in values]
