@@ -30,7 +30,7 @@ from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.interval import point as exactly
 from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, residuals
 
-PRECISE = Effort(order=12, absolute=1e-16, most=20000)
+PRECISE = Effort(order=12, growth=0.7, precision=1e-5, absolute=1e-16, most=20000)
 
 
 def value_at(

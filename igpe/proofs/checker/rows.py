@@ -8,9 +8,7 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import above
-from igpe.proofs.checker.kernels.integration import Pace, integrated
-
-SIDE_BY_SIDE = 32  # boxes between two looks at the clock
+from igpe.proofs.checker.kernels.integration import Pace, Rows, integrate
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,8 @@ class Effort:
     """
 
     order: int = 6
-    growth: float = 0.7
-    precision: float = 1e-5
+    growth: float = 1.0
+    precision: float = 1e-4
     absolute: float = 1e-14
     most: int = 600
     end: float = np.inf
@@ -84,18 +82,14 @@ def residuals(
     known  (n_boxes,) lower bound of other rows; where the sum exceeds `cut` integration stops
     """
     (n, count), program = boxes.center.shape, experiment.program
-    shape = 1 + n + n * (n + 1) // 2, len(program.value)
-    c, e = np.zeros((*shape, count)), np.full((shape[1], count), np.inf)
-    total, spread = np.zeros(count), np.zeros((n, count))
+    c = np.zeros((1 + n + n * (n + 1) // 2, len(program.value), count))
+    e, total, spread = np.full(c.shape[1:], np.inf), np.zeros(count), np.zeros((n, count))
     pace = Pace(effort.order, effort.growth, effort.precision, effort.absolute, effort.most)
-    cuts = np.asarray(cut - known, dtype=float)
-    for k in range(0, count, SIDE_BY_SIDE):
+    for k in range(count):
         if time.monotonic() >= effort.end:
             break
-        at = slice(k, k + SIDE_BY_SIDE)
-        center, half = (np.ascontiguousarray(v[:, at]) for v in (boxes.center, boxes.half))
-        rows, errors = np.empty((*shape, center.shape[1])), np.empty((shape[1], center.shape[1]))
-        spreads, totals = np.empty_like(center), np.empty(center.shape[1])
-        integrated(program, center, half, pace, cuts[at].copy(), rows, errors, spreads, totals)
-        c[:, :, at], e[:, at], spread[:, at], total[at] = rows, errors, spreads, totals
+        rows = Rows(np.zeros(c.shape[:2]), np.full(c.shape[1], np.inf), np.zeros(n))
+        center, half = boxes.center[:, k].copy(), boxes.half[:, k].copy()
+        total[k] = integrate(program, center, half, pace, float(cut - known[k]), rows)
+        c[:, :, k], e[:, k], spread[:, k] = rows
     return BoxRows(c, e, total, spread)

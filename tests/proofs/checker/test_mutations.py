@@ -58,7 +58,7 @@ EXACT = (
     (interval, "above", same), (interval, "below", same),
     (INTERVALS, "outward", lambda low, high: (low, high)), (INTERVALS, "MOVED", 0.0),
 )  # fmt: skip
-SLOWLY = (rows, "integrated", INTEGRATION.integrated)  # not compiled: what is changed counts
+SLOWLY = (rows, "integrate", INTEGRATION.integrate)  # not compiled: what is changed counts
 coarsely = partial(true.of_integration, order=3)
 Change = tuple[Any, str, Any]
 MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {

@@ -1,4 +1,4 @@
-"""Residuals of a box as polynomials in the offsets of its parameters, from validated integration."""
+"""Residuals of a box as polynomials in the offsets of its parameters: validated integration."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,14 @@ from igpe.proofs.checker.kernels.intervals import (
     up,
 )
 from igpe.proofs.checker.kernels.levels import coarse_step
-from igpe.proofs.checker.kernels.polynomials import Leaves, Polynomials, bound, extend, measure, span
+from igpe.proofs.checker.kernels.polynomials import (
+    Leaves,
+    Polynomials,
+    bound,
+    extend,
+    measure,
+    span,
+)
 from igpe.proofs.checker.kernels.step import Room, lengths, reset, validated_step
 from igpe.proofs.checker.kernels.tape import Tape, Values, evaluate
 from igpe.proofs.compiled import entry_point, kernel
@@ -168,7 +175,7 @@ def record(program: Program, k: int, given: Leaves, to: Polynomials, rows: Rows)
         squares = down(squares + down(min(least, MOST) ** 2))
         rows.c[:, i] = r[0, :z]
         e = up(e + norms[3, 0])
-        rows.e[i] = e if e == e else np.inf
+        rows.e[i] = np.inf if np.isnan(e) else e
     return squares
 
 
@@ -185,10 +192,10 @@ def scale_of(n: int, room: Room, pace: Pace, growth: float) -> float:
         # a state at rest at 0 has neither a size nor a late term: it allows any step
         by_time = min(by_time, (allowed + SMALLEST) / (room.late[i] + SMALLEST))
     found = min(by_time ** (1 / pace.order), pace.growth / (growth + SMALLEST))
-    return found if found == found else 0.0
+    return 0.0 if np.isnan(found) else found
 
 
-@kernel
+@entry_point
 def integrate(
     program: Program, center: FloatArray, half: FloatArray, pace: Pace, cut: float, rows: Rows
 ) -> float:
@@ -263,9 +270,7 @@ def integrate(
 
 
 @kernel
-def coarse(
-    program: Program, p: FloatArray, values: Values, rows: Rows, total: float
-) -> float:
+def coarse(program: Program, p: FloatArray, values: Values, rows: Rows, total: float) -> float:
     """Rows without a polynomial become numbers with errors, where `levels` bound them."""
     states = len(program.start.results)
     x, u, begin = np.zeros((states, 2)), np.zeros((len(program.begins), 2)), program.t0
@@ -299,20 +304,3 @@ def coarse(
                 least = max(low, -high, 0.0)
                 total = down(total + down(min(least, MOST) ** 2))
     return total
-
-
-@entry_point
-def integrated(
-    program: Program, center: FloatArray, half: FloatArray, pace: Pace, cuts: FloatArray,
-    c: FloatArray, e: FloatArray, spread: FloatArray, totals: FloatArray,
-) -> None:
-    """`integrate` for many boxes (n, n_boxes), one after the other.
-
-    cuts  (n_boxes,);  c (n_terms, n_rows, n_boxes), e, spread and totals: the results
-    """
-    for b in range(center.shape[1]):
-        rows = Rows(np.zeros(c.shape[:2]), np.full(len(e), np.inf), np.zeros(len(center)))
-        totals[b] = integrate(
-            program, center[:, b].copy(), half[:, b].copy(), pace, cuts[b], rows
-        )
-        c[:, :, b], e[:, b], spread[:, b] = rows.c, rows.e, rows.spread

@@ -35,7 +35,7 @@ def up(x: float) -> float:
 @kernel
 def down(x: float) -> float:
     """Lower bound of the exact number that x >= 0 approximates."""
-    return max(x * (1 - SLACK) - TINY, 0.0) if x == x else 0.0
+    return 0.0 if np.isnan(x) else max(x * (1 - SLACK) - TINY, 0.0)
 
 
 @kernel
@@ -70,16 +70,16 @@ def subtract(a: float, b: float, c: float, d: float) -> Pair:
 def _corner(x: float, y: float) -> float:
     """Product of two ends. An infinite end is no value, so that zero times it is zero."""
     product = x * y
-    if product != product and x == x and y == y:
+    if np.isnan(product) and not (np.isnan(x) or np.isnan(y)):
         return 0.0
     return product
 
 
 @kernel
 def _hull(p: float, q: float, r: float, s: float) -> Pair:
-    if p != p or q != q or r != r or s != s:
+    if np.isnan(p) or np.isnan(q) or np.isnan(r) or np.isnan(s):
         return -np.inf, np.inf
-    return outward(min(min(p, q), min(r, s)), max(max(p, q), max(r, s)))
+    return outward(min(p, q, r, s), max(p, q, r, s))
 
 
 @kernel
@@ -126,7 +126,7 @@ def radius(a: float, b: float) -> float:
     """Upper bound of the distance of `middle` to either end; infinite if it is not known."""
     at = middle(a, b)
     far = max(b - at, at - a)
-    return far + (far * MOVED + LEAST) if far == far else np.inf
+    return np.inf if np.isnan(far) else far + (far * MOVED + LEAST)
 
 
 @kernel
@@ -167,9 +167,9 @@ def series(kind: int, a: float, b: float, n: int, out: FloatArray) -> None:
         out[0, 0], out[0, 1] = max(low, 0.0), high
         for k in range(n):
             out[k + 1] = divide(out[k, 0], out[k, 1], k + 1.0, k + 1.0)
-    elif kind == SIN or kind == COS:
+    elif kind in (SIN, COS):
         _circular(a, b, n, 0 if kind == SIN else 1, out)
-    elif kind == SQRT or kind == LOG:
+    elif kind in (SQRT, LOG):
         _of_positive(kind, a, b, n, out)
     else:
         _reciprocal(a, b, n, out)

@@ -3,8 +3,9 @@
 Let B be a box of states around those at t, and W a box around B. If, between a face of B and that
 of W, a state moves outward by less than their distance during a step, whatever the others in W are,
 no solution leaves W from t to t + h: what left it would have come from that face of B. No Lipschitz
-constant is needed. B holds 0 and is a little larger than the bounds, so that rates of x' = -r x
-push back from its faces however large r is.
+constant is needed. B is a little larger than the bounds; where a state leaves, its face is moved to
+0, at which rates of x' = -r x push back however large r is, and then by twice as much as leaves:
+rates that rise to an equilibrium push back there.
 
 Let then L be a level in W below the upper end of a state. If its slope on [L, end] is at most
 -(end - L) / h, the state is at most L at t + h: it falls as long as it is above L, fast enough, and
@@ -20,12 +21,21 @@ from igpe.proofs.compiled import kernel
 
 SHARES = (0.75, 0.5, 0.25, 2.0**-4, 2.0**-8, 2.0**-16, 2.0**-30)  # of a range: levels to be tried
 ROOM, LEAST_STEP = 1e-9, 1e-100  # relative to the size of a state; of one that is 0
+TRIES = 10  # boxes around the states, each larger
 
 
 @kernel
 def _change(
-    tape: Tape, time: Pair, wide: FloatArray, p: FloatArray, u: FloatArray, values: Values,
-    i: int, low: float, high: float, length: Pair,
+    tape: Tape,
+    time: Pair,
+    wide: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    values: Values,
+    i: int,
+    low: float,
+    high: float,
+    length: Pair,
 ) -> Pair:
     """Slope of state i in [low, high], the others anywhere in `wide`, times the step."""
     kept = wide[i, 0], wide[i, 1]
@@ -43,21 +53,49 @@ def _wider(low: float, high: float, share: float) -> Pair:
 
 
 @kernel
+def _stays(
+    tape: Tape,
+    time: Pair,
+    box: FloatArray,
+    wide: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    values: Values,
+    length: Pair,
+) -> bool:
+    """Whether no state leaves `wide`, which is written around B; if not, `box` is made larger."""
+    held, n = True, len(box)
+    inner = np.empty((n, 2))
+    for i in range(n):
+        inner[i] = _wider(box[i, 0], box[i, 1], 0.5)
+        wide[i] = _wider(box[i, 0], box[i, 1], 1.0)
+    for i in range(n):
+        a, b, c, d = wide[i, 0], inner[i, 0], inner[i, 1], wide[i, 1]
+        most = _change(tape, time, wide, p, u, values, i, c, d, length)[1]
+        least = _change(tape, time, wide, p, u, values, i, a, b, length)[0]
+        if not most < 0.9 * (d - c):
+            box[i, 1], held = (0.0 if d < 0 else d + 2 * most), False
+        if not least > -0.9 * (b - a):
+            box[i, 0], held = (0.0 if a > 0 else a + 2 * least), False
+    return held
+
+
+@kernel
 def coarse_step(
     tape: Tape, time: Pair, x: FloatArray, p: FloatArray, u: FloatArray, values: Values
 ) -> bool:
     """Replace ranges x (n_states, 2) by those at the end of a step; whether they hold."""
     n, length = len(x), subtract(time[1], time[1], time[0], time[0])
-    box, wide, after, stays = np.empty((n, 2)), np.empty((n, 2)), np.empty((n, 2)), True
+    box, wide, after = np.empty((n, 2)), np.empty((n, 2)), np.empty((n, 2))
     for i in range(n):
-        low, high = min(x[i, 0], 0.0), max(x[i, 1], 0.0)
-        box[i], wide[i] = _wider(low, high, 0.5), _wider(low, high, 1.0)
-    for i in range(n):
-        a, b, c, d = wide[i, 0], box[i, 0], box[i, 1], wide[i, 1]
-        outward_ = _change(tape, time, wide, p, u, values, i, c, d, length)[1] < 0.9 * (d - c)
-        inward = _change(tape, time, wide, p, u, values, i, a, b, length)[0] > -0.9 * (b - a)
-        if not (outward_ and inward):
+        box[i] = x[i, 0], x[i, 1]
+    tries = 0
+    while not _stays(tape, time, box, wide, p, u, values, length):
+        tries += 1
+        if tries == TRIES or not np.isfinite(box).all():
             return False
+    for i in range(n):
+        a, d = wide[i, 0], wide[i, 1]
         change = _change(tape, time, wide, p, u, values, i, a, d, length)
         moved = add(x[i, 0], x[i, 1], change[0], change[1])
         low, high = max(a, moved[0]), min(d, moved[1])
@@ -74,4 +112,4 @@ def coarse_step(
                     low = max(low, level)
         after[i] = low, high
     x[:] = after
-    return stays
+    return True

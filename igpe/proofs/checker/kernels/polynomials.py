@@ -43,7 +43,6 @@ from igpe.proofs.checker.kernels.tape import (
     INPUT,
     MUL,
     NEG,
-    PARAMETER,
     POWER,
     SQUARE,
     STATE,
@@ -98,8 +97,8 @@ def product(n: int, k: int, a: FloatArray, b: FloatArray, out: FloatArray) -> No
         for j in range(1, n + 1):
             out[s] += f[j] * g[j]
             s += 1
-            for l in range(j + 1, n + 1):
-                out[s] += f[j] * g[l] + f[l] * g[j]
+            for i2 in range(j + 1, n + 1):
+                out[s] += f[j] * g[i2] + f[i2] * g[j]
                 s += 1
 
 
@@ -202,7 +201,7 @@ def extend(tape: Tape, given: Leaves, k: int, to: Polynomials) -> None:
 
 @kernel
 def _extend_power(tape: Tape, i: int, k: int, to: Polynomials) -> None:
-    """exp(n log(base)); a number where the base may not be positive: there only its range is known."""
+    """exp(n log(base)); a number where the base may not be positive: only its range is known."""
     own, smooth = to.c[i, k], to.c[tape.smooth[i]]
     own[:] = smooth[k]
     if k > 0 and not np.isfinite(smooth[0]).all():
@@ -241,7 +240,8 @@ def compose(n: int, kind: int, c: FloatArray, order: int, out: FloatArray) -> No
 
 
 @kernel
-def compose_error(n: int, kind: int, c: FloatArray, norms: FloatArray, e: float, own: FloatArray
+def compose_error(
+    n: int, kind: int, c: FloatArray, norms: FloatArray, e: float, own: FloatArray
 ) -> float:
     """How far `own` (order + 1, size) is from a function of c +- e: Lagrange's remainder."""
     order = len(c) - 1
@@ -268,7 +268,7 @@ def compose_error(n: int, kind: int, c: FloatArray, norms: FloatArray, e: float,
     far = up(up(total(rest_norms)) + e)
     lagrange = up(size(last[terms + 1, 0], last[terms + 1, 1]) * far ** (terms + 1) * (1 + 1e-12))
     found = up(lost + apart + lagrange)
-    return found if found == found else np.inf
+    return np.inf if np.isnan(found) else found
 
 
 @kernel
@@ -278,11 +278,11 @@ def bound(tape: Tape, given: Leaves, to: Polynomials) -> None:
     for i in range(len(tape.op)):
         op, a, b = tape.op[i], tape.a[i], tape.b[i]
         measure(n, c[i], norms[i])
-        if op == ADD or op == SUB:
+        if op in (ADD, SUB):
             e[i] = up(e[a] + e[b] + UNIT * total(norms[i]))
-        elif op == MUL or op == SQUARE:
+        elif op in (MUL, SQUARE):
             other = a if op == SQUARE else b
-            length = min(min(tape.length[a], tape.length[other]), c.shape[1])
+            length = min(tape.length[a], tape.length[other], c.shape[1])
             e[i] = product_error(norms[a], e[a], norms[other], e[other], length)
         elif op == NEG:
             e[i] = e[a]
@@ -296,7 +296,7 @@ def bound(tape: Tape, given: Leaves, to: Polynomials) -> None:
             e[i] = given.u[a, 2]
         else:
             e[i] = 0.0
-        if e[i] != e[i]:
+        if np.isnan(e[i]):
             e[i] = np.inf
 
 

@@ -28,7 +28,14 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.kernels.intervals import TINY, UNIT, Pair, add, outward, up
-from igpe.proofs.checker.kernels.polynomials import Leaves, Polynomials, bound, extend, measure, span
+from igpe.proofs.checker.kernels.polynomials import (
+    Leaves,
+    Polynomials,
+    bound,
+    extend,
+    measure,
+    span,
+)
 from igpe.proofs.checker.kernels.tape import Tape, Values, evaluate, jacobian
 from igpe.proofs.compiled import kernel
 
@@ -68,7 +75,12 @@ def lengths(h: float) -> Pair:
 
 @kernel
 def validated_step(
-    tape: Tape, given: Leaves, p: FloatArray, u: FloatArray, to: Polynomials, values: Values,
+    tape: Tape,
+    given: Leaves,
+    p: FloatArray,
+    u: FloatArray,
+    to: Polynomials,
+    values: Values,
     room: Room,
 ) -> float:
     """Integrate over `given.time` from `room.x[:, 0]`; the largest row sum of |M|, or infinity.
@@ -164,7 +176,7 @@ def solves(m: FloatArray, d: FloatArray, v: FloatArray, w: FloatArray) -> bool:
             image += m[i, j] * v[j]
             sizes += abs(m[i, j] * v[j])
         above = image + 4 * (n + 1) * UNIT * sizes
-        if not above == above:
+        if np.isnan(above):
             return False
         if not (v[i] >= up(d[i] + max(above, 0.0)) and 0 < v[i] <= w[i] and v[i] < np.inf):
             return False
@@ -231,9 +243,13 @@ def directions(a: FloatArray, e: FloatArray) -> FloatArray:
     q, sizes = np.eye(n), (a**2).sum(axis=0)
     if not sizes.max() > (e**2).max():
         return q
-    order, column = np.argsort(-sizes), np.empty(n)
+    column = np.empty(n)
     for k in range(n):
-        column[:] = a[:, order[k]]
+        longest = 0
+        for j in range(n):
+            longest = j if sizes[j] > sizes[longest] else longest
+        sizes[longest] = -1.0
+        column[:] = a[:, longest]
         before = np.sqrt((column**2).sum())
         left = _without(q, k, column)
         axis = 0

@@ -114,7 +114,7 @@ def _differentiate(tape: Tape, i: int, outer: FloatArray, to: Values) -> None:
         by_a, by_b = _power_slopes(v[a, 0], v[a, 1], v[b, 0], v[b, 1])
     elif op >= FUNCTION:
         by_a = (outer[0], outer[1])
-    is_binary = op == ADD or op == SUB or op == MUL or op == POWER
+    is_binary = op in (ADD, SUB, MUL, POWER)
     for j in range(s.shape[1]):
         if not tape.depends[i, j]:
             continue
@@ -150,7 +150,7 @@ def _power_slopes(a: float, b: float, c: float, d: float) -> tuple[Pair, Pair]:
 
 @kernel
 def jacobian(tape: Tape, to: Values, length: Pair, m: FloatArray) -> None:
-    """M >= h J_ij on the diagonal, >= h |J_ij| elsewhere, for steps h in `length`, into m (n, n)."""
+    """M >= h J_ij on the diagonal, >= h |J_ij| elsewhere, h in `length`, into m (n, n)."""
     for i in range(len(tape.results)):
         at = tape.results[i]
         for j in range(m.shape[1]):
