@@ -167,11 +167,16 @@ def _of_expressions(seed: int, of: Evaluation, spread: float, start: float = 0.0
                 wrong += bool(e < np.inf and abs(exact - near) > (e if start else Fraction(e)))
                 span = kernel.span(to.norms[at], to.c[at], to.e[at])
                 wrong += bool(not start and not _holds(span, exact))
-            end, ended = c[0].copy(), Fraction(0)
-            ended = Fraction(K["step"]._to_end(end))
-            apart = _value(c[0], *place[:2], Fraction(1)) - _value(end[:1], *place[:2], Fraction(1))
-            wrong += abs(apart) > ended
+            wrong += _ends_elsewhere(c[0], *place[:2])
     return wrong
+
+
+def _ends_elsewhere(c: np.ndarray, delta: list[Fraction], z: list[Fraction]) -> bool:
+    """Whether the polynomial at tau = 1 is further away than its rounding says."""
+    end = c.copy()
+    rounding = Fraction(K["step"]._to_end(end))
+    apart = _value(c, delta, z, Fraction(1)) - _value(end[:1], delta, z, Fraction(1))
+    return abs(apart) > rounding
 
 
 def of_transport(seed: int) -> int:
@@ -332,6 +337,7 @@ def residuals_outside(
     truth: "Reference",
     low: np.ndarray,
     high: np.ndarray,
+    *,
     seed: int,
     order: int = 6,
 ) -> tuple[int, float]:

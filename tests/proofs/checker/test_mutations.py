@@ -35,7 +35,7 @@ def without_squares(tape: Any, i: int, outer: Any, to: Any, old: Any = TAPE._dif
 
 
 def constant_inputs(
-    program: Any, k: int, t: float, h: float, u: Any, old: Any = INTEGRATION.inputs_at
+    program: Any, k: int, t: float, h: float, u: Any, *, old: Any = INTEGRATION.inputs_at
 ) -> None:
     """Inputs that stay what they are when a step begins."""
     old(program, k, t, 0.0, u)
