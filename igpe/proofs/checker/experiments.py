@@ -166,12 +166,17 @@ class _Writer:
 
     def tape(self, results: Sequence[int]) -> kernel.Tape:
         """All of them."""
-        op, a, b, smooth, number = (np.array(v) for v in zip(*self.rows, strict=True))
-        whole = (v.astype(np.intp) for v in (op, a, b, smooth))
-        depends = np.array(self.depends).reshape(len(op), self.states)
-        length = np.array(self.length, dtype=np.intp)
-        places = np.array(results, dtype=np.intp)
-        return kernel.Tape(*whole, number.astype(float), length, depends, places)
+        op, a, b, smooth = (np.array([r[k] for r in self.rows], dtype=np.intp) for k in range(4))
+        return kernel.Tape(
+            op=op,
+            a=a,
+            b=b,
+            smooth=smooth,
+            number=np.array([row[4] for row in self.rows], dtype=float),
+            length=np.array(self.length, dtype=np.intp),
+            depends=np.array(self.depends).reshape(len(op), self.states),
+            results=np.array(results, dtype=np.intp),
+        )
 
 
 class InputLine(NamedTuple):
