@@ -47,7 +47,7 @@ LARGEST_POWER = 12
 ENDLESS = 99  # powers of the time of what depends on the states
 
 
-def replay_tape(symbols: Sequence[Any], output: Any) -> kernel.Tape:
+def replay_tape(symbols: Sequence[Any], output: Any) -> kernel.ReplayTape:
     """Expressions as the kernels read them.
 
     symbols  SX: time, states, parameters, inputs
@@ -164,10 +164,10 @@ class _Writer:
         half = self.add(kernel.SQUARE, self.whole_power(x, n // 2))
         return self.add(kernel.MUL, half, x) if n % 2 else half
 
-    def tape(self, results: Sequence[int]) -> kernel.Tape:
+    def tape(self, results: Sequence[int]) -> kernel.ReplayTape:
         """All of them."""
         op, a, b, smooth = (np.array([r[k] for r in self.rows], dtype=np.intp) for k in range(4))
-        return kernel.Tape(
+        return kernel.ReplayTape(
             op=op,
             a=a,
             b=b,
@@ -222,9 +222,9 @@ class Replay:
 
     states: int
     t0: float
-    slopes: kernel.Tape
-    start: kernel.Tape
-    measured: kernel.Tape
+    slopes: kernel.ReplayTape
+    start: kernel.ReplayTape
+    measured: kernel.ReplayTape
     times: FloatArray
     rows: tuple[At, ...]
     inputs: tuple[InputLine, ...] = ()

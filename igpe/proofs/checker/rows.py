@@ -8,7 +8,7 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import above
-from igpe.proofs.checker.kernels.integration import Pace, Rows, integrate
+from igpe.proofs.checker.kernels.integration import Pace, ReplayRows, integrate
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Effort:
 def residuals(
     experiment: Replay, boxes: Boxes, effort: Effort, cut: float, known: FloatArray
 ) -> BoxRows:
-    """Rows of one experiment.
+    """ReplayRows of one experiment.
 
     known  (n_boxes,) lower bound of other rows; where the sum exceeds `cut` integration stops
     """
@@ -88,7 +88,7 @@ def residuals(
     for k in range(count):
         if time.monotonic() >= effort.end:
             break
-        rows = Rows(np.zeros(c.shape[:2]), np.full(c.shape[1], np.inf), np.zeros(n))
+        rows = ReplayRows(np.zeros(c.shape[:2]), np.full(c.shape[1], np.inf), np.zeros(n))
         center, half = boxes.center[:, k].copy(), boxes.half[:, k].copy()
         total[k] = integrate(program, center, half, pace, float(cut - known[k]), rows)
         c[:, :, k], e[:, k], spread[:, k] = rows

@@ -28,7 +28,7 @@ from igpe.proofs.checker.kernels.polynomials import (
     span,
 )
 from igpe.proofs.checker.kernels.step import Room, lengths, reset, validated_step
-from igpe.proofs.checker.kernels.tape import Tape, Values, evaluate
+from igpe.proofs.checker.kernels.tape import ReplayTape, Values, evaluate
 from igpe.proofs.compiled import entry_point, kernel
 
 PARTS = 4  # steps of coarse bounds from one time to the next
@@ -49,9 +49,9 @@ class Program(NamedTuple):
     rises    (n_inputs, n_times, 2) slopes
     """
 
-    slopes: Tape
-    start: Tape
-    measured: Tape
+    slopes: ReplayTape
+    start: ReplayTape
+    measured: ReplayTape
     t0: float
     times: FloatArray
     first: IntArray
@@ -73,7 +73,7 @@ class Pace(NamedTuple):
     most: int
 
 
-class Rows(NamedTuple):
+class ReplayRows(NamedTuple):
     """Residuals of one box, r in c_0 + c_i delta_i + c_ij delta_i delta_j +- e.
 
     c  (n_terms, n_rows);  e (n_rows,);  spread (n,) how far parameters moved the states at last
@@ -114,7 +114,7 @@ def ranges_of_inputs(program: Program, k: int, time: Pair, u: FloatArray) -> Non
 
 
 @kernel
-def polynomials(tape: Tape, order: int, size: int) -> Polynomials:
+def polynomials(tape: ReplayTape, order: int, size: int) -> Polynomials:
     """Room for those of a tape."""
     n = len(tape.op)
     c = np.zeros((n, order + 1, size))
@@ -122,7 +122,7 @@ def polynomials(tape: Tape, order: int, size: int) -> Polynomials:
 
 
 @kernel
-def values_of(tape: Tape, states: int) -> Values:
+def values_of(tape: ReplayTape, states: int) -> Values:
     """Room for intervals of a tape, and for derivatives by so many states."""
     n = len(tape.op)
     return Values(np.zeros((n, 2)), np.zeros((n, states, 2)))
@@ -153,7 +153,7 @@ def start_of(program: Program, given: Leaves, z: int, x: FloatArray) -> bool:
 
 
 @kernel
-def record(program: Program, k: int, given: Leaves, to: Polynomials, rows: Rows) -> float:
+def record(program: Program, k: int, given: Leaves, to: Polynomials, rows: ReplayRows) -> float:
     """Residuals at time k into rows; a lower bound of their sum of squares."""
     tape, z, norms = program.measured, len(rows.c), np.empty((4, 1))
     extend(tape, given, 0, to)
@@ -197,7 +197,7 @@ def scale_of(n: int, room: Room, pace: Pace, growth: float) -> float:
 
 @entry_point
 def integrate(
-    program: Program, center: FloatArray, half: FloatArray, pace: Pace, cut: float, rows: Rows
+    program: Program, center: FloatArray, half: FloatArray, pace: Pace, cut: float, rows: ReplayRows
 ) -> float:
     """Residuals of a box, center + half delta, into rows; a lower bound of their sum of squares.
 
@@ -270,8 +270,10 @@ def integrate(
 
 
 @kernel
-def coarse(program: Program, p: FloatArray, values: Values, rows: Rows, total: float) -> float:
-    """Rows without a polynomial become numbers with errors, where `levels` bound them."""
+def coarse(
+    program: Program, p: FloatArray, values: Values, rows: ReplayRows, total: float
+) -> float:
+    """ReplayRows without a polynomial become numbers with errors, where `levels` bound them."""
     states = len(program.start.results)
     x, u, begin = np.zeros((states, 2)), np.zeros((len(program.begins), 2)), program.t0
     told, beginning = values_of(program.measured, 0), values_of(program.start, 0)

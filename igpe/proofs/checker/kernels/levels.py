@@ -16,7 +16,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.checker.kernels.intervals import Pair, add, multiply, outward, size, subtract
-from igpe.proofs.checker.kernels.tape import Tape, Values, evaluate
+from igpe.proofs.checker.kernels.tape import ReplayTape, Values, evaluate
 from igpe.proofs.compiled import kernel
 
 SHARES = (0.75, 0.5, 0.25, 2.0**-4, 2.0**-8, 2.0**-16, 2.0**-30)  # of a range: levels to be tried
@@ -26,7 +26,7 @@ TRIES = 10  # boxes around the states, each larger
 
 @kernel
 def _change(
-    tape: Tape,
+    tape: ReplayTape,
     time: Pair,
     wide: FloatArray,
     p: FloatArray,
@@ -54,7 +54,7 @@ def _wider(low: float, high: float, share: float) -> Pair:
 
 @kernel
 def _stays(
-    tape: Tape,
+    tape: ReplayTape,
     time: Pair,
     box: FloatArray,
     wide: FloatArray,
@@ -82,7 +82,7 @@ def _stays(
 
 @kernel
 def coarse_step(
-    tape: Tape, time: Pair, x: FloatArray, p: FloatArray, u: FloatArray, values: Values
+    tape: ReplayTape, time: Pair, x: FloatArray, p: FloatArray, u: FloatArray, values: Values
 ) -> bool:
     """Replace ranges x (n_states, 2) by those at the end of a step; whether they hold."""
     n, length = len(x), subtract(time[1], time[1], time[0], time[0])

@@ -48,7 +48,7 @@ from igpe.proofs.checker.kernels.tape import (
     STATE,
     SUB,
     TIME,
-    Tape,
+    ReplayTape,
 )
 from igpe.proofs.compiled import kernel
 
@@ -121,7 +121,7 @@ def measure(n: int, c: FloatArray, norms: FloatArray) -> None:
 @kernel
 def total(norms: FloatArray) -> float:
     """Sum of all absolute coefficients."""
-    return norms.sum()
+    return float(norms.sum())
 
 
 @kernel
@@ -150,7 +150,7 @@ def left_out(a: FloatArray, b: FloatArray) -> float:
         late2 += b[2, m - i] + b[3, m - i]
         e += a[0, i] * (late0 + late1 + late2) + (a[2, i] + a[3, i]) * late0
         e += a[1, i] * (late0 + late1)
-    return e
+    return float(e)
 
 
 @kernel
@@ -163,7 +163,7 @@ def span(norms: FloatArray, c: FloatArray, e: float) -> Pair:
 
 
 @kernel
-def extend(tape: Tape, given: Leaves, k: int, to: Polynomials) -> None:
+def extend(tape: ReplayTape, given: Leaves, k: int, to: Polynomials) -> None:
     """Coefficients of tau^k of all operations, those of lower powers being known."""
     n, c = len(given.p), to.c
     for i in range(len(tape.op)):
@@ -200,7 +200,7 @@ def extend(tape: Tape, given: Leaves, k: int, to: Polynomials) -> None:
 
 
 @kernel
-def _extend_power(tape: Tape, i: int, k: int, to: Polynomials) -> None:
+def _extend_power(tape: ReplayTape, i: int, k: int, to: Polynomials) -> None:
     """exp(n log(base)); a number where the base may not be positive: only its range is known."""
     own, smooth = to.c[i, k], to.c[tape.smooth[i]]
     own[:] = smooth[k]
@@ -272,7 +272,7 @@ def compose_error(
 
 
 @kernel
-def bound(tape: Tape, given: Leaves, to: Polynomials) -> None:
+def bound(tape: ReplayTape, given: Leaves, to: Polynomials) -> None:
     """Remainders of all operations, whose coefficients are known."""
     n, c, e, norms = len(given.p), to.c, to.e, to.norms
     for i in range(len(tape.op)):
@@ -301,14 +301,14 @@ def bound(tape: Tape, given: Leaves, to: Polynomials) -> None:
 
 
 @kernel
-def _power_error(tape: Tape, i: int, to: Polynomials) -> float:
+def _power_error(tape: ReplayTape, i: int, to: Polynomials) -> float:
     """That of the smooth power, or what its range and the polynomial's leave."""
     a, b, smooth = tape.a[i], tape.b[i], tape.smooth[i]
     same = True
     for k in range(to.c.shape[1]):
         same = same and (to.c[i, k] == to.c[smooth, k]).all()
     if same and to.e[smooth] < np.inf:
-        return to.e[smooth]
+        return float(to.e[smooth])
     first, last = span(to.norms[a], to.c[a], to.e[a]), span(to.norms[b], to.c[b], to.e[b])
     low, high = power(first[0], first[1], last[0], last[1])
     least, most = span(to.norms[i], to.c[i], 0.0)

@@ -36,7 +36,7 @@ from igpe.proofs.checker.kernels.polynomials import (
     measure,
     span,
 )
-from igpe.proofs.checker.kernels.tape import Tape, Values, evaluate, jacobian
+from igpe.proofs.checker.kernels.tape import ReplayTape, Values, evaluate, jacobian
 from igpe.proofs.compiled import kernel
 
 LEAST = TINY / UNIT  # replaces a defect of 0, as of a state at rest: v must exceed `up`
@@ -75,7 +75,7 @@ def lengths(h: float) -> Pair:
 
 @kernel
 def validated_step(
-    tape: Tape,
+    tape: ReplayTape,
     given: Leaves,
     p: FloatArray,
     u: FloatArray,
@@ -139,7 +139,13 @@ def _to_end(x: FloatArray) -> float:
 
 @kernel
 def supersolution(
-    tape: Tape, time: Pair, p: FloatArray, u: FloatArray, length: Pair, values: Values, room: Room
+    tape: ReplayTape,
+    time: Pair,
+    p: FloatArray,
+    u: FloatArray,
+    length: Pair,
+    values: Values,
+    room: Room,
 ) -> float:
     """Write v, infinite where none was found; return the largest row sum of |M|."""
     d, v, m, n = room.d, room.v, room.m, len(room.d)
@@ -158,7 +164,7 @@ def supersolution(
                 trial[i] = 1.001 * (d[i] + max(image[i], 0.0))
         if solves(m, d, trial, w):
             v[:] = trial
-            return np.abs(m).sum(axis=1).max()
+            return float(np.abs(m).sum(axis=1).max())
         if not np.isfinite(trial).all():
             break
         w[:] = np.maximum(1.5 * trial, 2 * w)
@@ -273,4 +279,4 @@ def _without(q: FloatArray, k: int, column: FloatArray) -> float:
                 share += q[i, j] * column[i]
             for i in range(len(column)):
                 column[i] -= share * q[i, j]
-    return np.sqrt((column**2).sum())
+    return float(np.sqrt((column**2).sum()))

@@ -22,7 +22,7 @@ CONST, TIME, STATE, PARAMETER, INPUT, ADD, SUB, MUL, NEG, SQUARE, POWER, FUNCTIO
 LEAVES = frozenset({CONST, TIME, STATE, PARAMETER, INPUT})
 
 
-class Tape(NamedTuple):
+class ReplayTape(NamedTuple):
     """Operations in order; the arguments of each stand before it.
 
     op       (n,) what it is; FUNCTION + k: function k of `intervals`
@@ -56,7 +56,7 @@ class Values(NamedTuple):
 
 @kernel
 def evaluate(
-    tape: Tape,
+    tape: ReplayTape,
     time: Pair,
     x: FloatArray,
     p: FloatArray,
@@ -98,7 +98,7 @@ def evaluate(
 
 
 @kernel
-def _differentiate(tape: Tape, i: int, outer: FloatArray, to: Values) -> None:
+def _differentiate(tape: ReplayTape, i: int, outer: FloatArray, to: Values) -> None:
     """Derivatives of operation i, whose own value, and that of its arguments, is known."""
     op, a, b, v, s = tape.op[i], tape.a[i], tape.b[i], to.value, to.slope
     by_a, by_b = (1.0, 1.0), (1.0, 1.0)
@@ -149,7 +149,7 @@ def _power_slopes(a: float, b: float, c: float, d: float) -> tuple[Pair, Pair]:
 
 
 @kernel
-def jacobian(tape: Tape, to: Values, length: Pair, m: FloatArray) -> None:
+def jacobian(tape: ReplayTape, to: Values, length: Pair, m: FloatArray) -> None:
     """M >= h J_ij on the diagonal, >= h |J_ij| elsewhere, h in `length`, into m (n, n)."""
     for i in range(len(tape.results)):
         at = tape.results[i]
