@@ -93,3 +93,11 @@ def residuals(
         total[k] = integrate(program, center, half, pace, float(cut - known[k]), rows)
         c[:, :, k], e[:, k], spread[:, k] = rows
     return BoxRows(c, e, total, spread)
+
+
+def load_kernels(experiment: Replay, unknowns: int) -> None:
+    """Compile the kernels, or load them: that is not of the time given for a proof."""
+    none, pace = np.zeros(unknowns), Pace(1, 1.0, 1.0, 1.0, 0)
+    terms, rows = 1 + unknowns + unknowns * (unknowns + 1) // 2, len(experiment.program.value)
+    room = ReplayRows(np.zeros((terms, rows)), np.full(rows, np.inf), np.zeros(unknowns))
+    integrate(experiment.program, none, none, pace, -1.0, room)
