@@ -14,17 +14,18 @@ import casadi as ca
 import mpmath
 import numpy as np
 from evaluated import Evaluated
+from plain import CHECKER, plain
 from scipy.integrate import solve_ivp
 
 import igpe
 from igpe.equations.compiled import compiled
 from igpe.problem.inputs import Table
 from igpe.proofs.checker import confirm as bound
-from igpe.proofs.checker import functions, polynomial, rows, step
-from igpe.proofs.checker import rows as transport
-from igpe.proofs.checker.experiments import Replay, ReplayTape, line, replays
+from igpe.proofs.checker import rows
+from igpe.proofs.checker.experiments import Replay, line, replay_tape, replays
 from igpe.proofs.checker.interval import Interval
 
+K = plain("checker", CHECKER)  # a fault can be planted in each
 LENGTHS = (1e-3, 1.0, 1e3)
 INTEGRATED = 1e-10  # relative: how exact the integration is that we compare with
 
@@ -42,124 +43,140 @@ def of_intervals(seed: int) -> int:
     a, b = (_intervals(seed + k, n) for k in (1, 2))
     share = [Fraction(int(k), 8) for k in rng.integers(0, 9, 2 * n)]
     wrong = 0
-    found = {"+": a + b, "-": a - b, "*": a * b, "/": a / b, "s": a.square()}
+    found = {"+": a + b, "-": a - b, "/": a / b, "s": a.square()}
     for k in range(n):
         x, y = _inside(a, k, share[k]), _inside(b, k, share[n + k])
         true = {"+": x + y, "-": x - y, "*": x * y, "s": x * x}
         if y:
             true["/"] = x / y
-        wrong += sum(_outside(found[name], k, value) for name, value in true.items())
+        wrong += sum(_outside(found[name], k, true[name]) for name in found if name in true)
+        single = _single(a, b, k)
+        wrong += sum(not _holds(single[name], value) for name, value in true.items())
     return wrong
+
+
+def _single(a: Interval, b: Interval, k: int) -> dict[str, tuple[float, float]]:
+    """Results of the kernels."""
+    kernel, ends = K["intervals"], (a.low[k], a.high[k], b.low[k], b.high[k])
+    names = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
+    with np.errstate(all="ignore"):
+        found = {name: getattr(kernel, function)(*ends) for name, function in names.items()}
+    return found | {"s": kernel.square(*ends[:2])}
+
+
+def _holds(ends: tuple[float, float], value: Fraction) -> bool:
+    low, high = ends
+    return (low == -np.inf or Fraction(low) <= value) and (
+        high == np.inf or value <= Fraction(high)
+    )
 
 
 def of_functions(seed: int) -> int:
     """Taylor coefficients of the elementary functions, against mpmath's to 40 digits."""
     x = _intervals(seed, 20)
     x = Interval(np.clip(x.low, -30, 30), np.clip(x.high, -30, 30))  # mpmath differentiates there
-    positive = Interval(np.abs(x.middle) + 1e-3, np.abs(x.middle) + 1e-3 + (x.high - x.low))
-    known: list[tuple[Callable[..., list[Interval]], Callable[[Any], Any], Interval]] = [
-        (functions.exp, mpmath.exp, x),
-        (functions.sin, mpmath.sin, x),
-        (functions.cos, mpmath.cos, x),
-        (functions.log, mpmath.log, positive),
-        (functions.sqrt, mpmath.sqrt, positive),
-        (functions.reciprocal, lambda v: 1 / v, positive),
+    least = np.abs(x.low) + 1e-3
+    positive = Interval(least, least + (x.high - x.low))
+    kernel = K["intervals"]
+    known = [
+        (kernel.EXP, mpmath.exp, x),
+        (kernel.SIN, mpmath.sin, x),
+        (kernel.COS, mpmath.cos, x),
+        (kernel.LOG, mpmath.log, positive),
+        (kernel.SQRT, mpmath.sqrt, positive),
+        (kernel.RECIPROCAL, lambda v: 1 / v, positive),
     ]
     wrong = 0
     with mpmath.workdps(40):
         for ours, true, domain in known:
-            found = ours(domain, 4)
             for k in range(20):
+                found = np.empty((5, 2))
+                kernel.series(ours, domain.low[k], domain.high[k], 4, found)
                 at = mpmath.mpf(float(domain.low[k] if k % 2 else domain.high[k]))
                 exact = mpmath.taylor(true, at, 4)
-                pairs = zip(found, exact, strict=True)
                 tiny = mpmath.mpf(10) ** -22  # mpmath's differences are so exact
                 wrong += sum(
-                    not (i.low[k] <= v + tiny * abs(v) and v - tiny * abs(v) <= i.high[k])
-                    for i, v in pairs
+                    not (low <= v + tiny * abs(v) and v - tiny * abs(v) <= high)
+                    for (low, high), v in zip(found.tolist(), exact, strict=True)
                 )
     return wrong
 
 
+Evaluation = Callable[..., Any]
+"""Of a CasADi vector of two numbers, or of a list of two fractions or mpmath's numbers."""
+
+
 def of_polynomials(seed: int) -> int:
-    """Sums, products, multiples and ends of polynomials, at rational points."""
-    rng = np.random.default_rng(seed)
-    space = polynomial.TaylorSpace(int(rng.integers(1, 4)), 2, int(rng.integers(1, 4)))
-    f, g = _polynomial(space, rng), _polynomial(space, rng)
-    factor = rng.normal(size=2) / 3
-    wrong = 0
-    for _ in range(3):
-        delta, z, tau = _place(space, rng)
-        for k in range(2):
-            x, y = _value(f, k, delta, z, tau), _value(g, k, delta, z, tau)
-            told = {
-                "+": (f + g, x + y),
-                "-": (f - g, x - y),
-                "*": (f * g, x * y),
-                "s": (f.square(), x * x),
-                "t": (f.times(factor), x * Fraction(factor[k])),
-                "c": (f.constant(Interval(factor, factor)), Fraction(factor[k])),
-            }
-            wrong += sum(
-                abs(value - _value(p, k, delta, z, tau)) > Fraction(p.e[k])
-                for p, value in told.values()
-            )
-            end = f.at_end()
-            apart = _value(f, k, delta, z, Fraction(1)) - _value(end, k, delta, z, Fraction(1))
-            wrong += abs(apart) > Fraction(end.e[k])
-            wrong += _outside(f.range(), k, x)
-    return wrong
+    """Sums, differences, products, squares and ends of polynomials, at rational points."""
+    return _of_expressions(
+        seed,
+        lambda x, y: [x + y, x - y, -x * y, x * x, (x * y) * x, (x * y - y) * (x * y - y)],
+        spread=1.0,
+    )
 
 
 def of_functions_of_polynomials(seed: int) -> int:
     """exp, log, reciprocal, sqrt and sin of polynomials, at rational points."""
-    rng = np.random.default_rng(seed)
-    space = polynomial.TaylorSpace(2, 1, int(rng.integers(1, 6)))
-    f = _polynomial(space, rng, spread=0.02)
-    f.c[0, 0] = 0.5 + rng.random(2)
-    known = {
-        functions.exp: mpmath.exp,
-        functions.log: mpmath.log,
-        functions.reciprocal: lambda v: 1 / v,
-        functions.sqrt: mpmath.sqrt,
-        functions.sin: mpmath.sin,
-        functions.cos: mpmath.cos,
-    }
-    wrong = 0
-    with mpmath.workdps(40):
-        for ours, true in known.items():
-            found = f.through(ours)
-            for k in range(2):
-                delta, z, tau = _place(space, rng)
-                x = _value(f, k, delta, z, tau)
-                exact = true(mpmath.mpf(x.numerator) / x.denominator)
-                near = _value(found, k, delta, z, tau)
-                apart = abs(exact - mpmath.mpf(near.numerator) / near.denominator)
-                wrong += bool(apart > mpmath.mpf(float(found.e[k])))
-    return wrong
+
+    def functions(x: Any, y: Any) -> list[Any]:
+        of = ca if isinstance(x, ca.SX) else mpmath
+        return [of.exp(x), of.log(x), 1 / x, of.sqrt(x), of.sin(x), of.cos(x), of.tanh(x * y)]
+
+    return _of_expressions(seed, functions, spread=0.02, start=0.5)
 
 
 def of_powers(seed: int) -> int:
     """Powers of polynomials with polynomials as exponents; 0 where the base is not positive."""
-    rng = np.random.default_rng(seed)
-    space = polynomial.TaylorSpace(2, 1, int(rng.integers(1, 6)))
-    base, exponent = _polynomial(space, rng, spread=0.05), _polynomial(space, rng, spread=0.05)
-    base.c[0, 0], exponent.c[0, 0] = [0.5, 0.01 * rng.random()], 0.3 + 2 * rng.random(2)
-    found = base.power(exponent)
-    wrong = 0
-    with mpmath.workdps(40):
-        for _ in range(5):
-            delta, z, tau = _place(space, rng)
-            for k in range(2):
-                x, n = (
-                    mpmath.mpf(v.numerator) / v.denominator
-                    for v in (_value(f, k, delta, z, tau) for f in (base, exponent))
-                )
-                exact = x**n if x > 0 else mpmath.mpf(0)
-                near = _value(found, k, delta, z, tau)
-                apart = abs(exact - mpmath.mpf(near.numerator) / near.denominator)
-                wrong += bool(apart > mpmath.mpf(float(found.e[k])))
+
+    def powers(x: Any, y: Any) -> list[Any]:
+        return [x**y if isinstance(x, ca.SX) or x > 0 else mpmath.mpf(0)]
+
+    start = 0.5 if seed % 2 else 0.01
+    return _of_expressions(seed, powers, spread=0.05, start=start)
+
+
+def _of_expressions(seed: int, of: Evaluation, spread: float, start: float = 0.0) -> int:
+    """Expressions of two random polynomials whose constants are `start` and more."""
+    rng, wrong, kernel = np.random.default_rng(seed), 0, K["polynomials"]
+    n, order = int(rng.integers(1, 4)), int(rng.integers(1, 4 if not start else 6))
+    size = 1 + n + n * (n + 1) // 2 + 2
+    c = rng.normal(size=(2, order + 1, size)) * spread / 3
+    c[rng.random(c.shape) < 0.5] = 0
+    if seed % 2:  # where all offsets are 1, what is left out adds up
+        c = np.abs(c)
+    if start:
+        c[:, 0, 0] = start * (1 + rng.random(2))
+    x = ca.SX.sym("x", 2)
+    tape = replay_tape([ca.SX.sym("t"), x, ca.SX.sym("p", n), ca.SX.sym("u", 0)],
+                       ca.vertcat(*of(x[0], x[1])))  # fmt: skip
+    given = kernel.Leaves(c, np.zeros((n, 2)), np.zeros(2), np.zeros((0, 3)))
+    to = K["integration"].polynomials(tape, order, size)
+    with np.errstate(all="ignore"), mpmath.workdps(40):
+        for k in range(order + 1):
+            kernel.extend(tape, given, k, to)
+        kernel.bound(tape, given, to)
+        ones = [Fraction(1)] * n, [Fraction(1)] * 2, Fraction(1)
+        for place in (ones, *(_place(n, rng) for _ in range(3))):
+            values = [_value(one, *place) for one in c]
+            if start:
+                values = [mpmath.mpf(v.numerator) / v.denominator for v in values]
+            for at, exact in zip(tape.results, of(*values), strict=True):
+                near, e = _value(to.c[at], *place), float(to.e[at])
+                if start:
+                    near, e = mpmath.mpf(near.numerator) / near.denominator, mpmath.mpf(e)
+                wrong += bool(e < np.inf and abs(exact - near) > (e if start else Fraction(e)))
+                span = kernel.span(to.norms[at], to.c[at], to.e[at])
+                wrong += bool(not start and not _holds(span, exact))
+            wrong += _ends_elsewhere(c[0], *place[:2])
     return wrong
+
+
+def _ends_elsewhere(c: np.ndarray, delta: list[Fraction], z: list[Fraction]) -> bool:
+    """Whether the polynomial at tau = 1 is further away than its rounding says."""
+    end = c.copy()
+    rounding = Fraction(K["step"]._to_end(end))
+    apart = _value(c, delta, z, Fraction(1)) - _value(end[:1], delta, z, Fraction(1))
+    return abs(apart) > rounding
 
 
 def of_transport(seed: int) -> int:
@@ -169,8 +186,11 @@ def of_transport(seed: int) -> int:
     a = rng.normal(size=(n, n, 4)) * 10.0 ** rng.integers(-9, 1, size=(1, n, 4))
     e = np.abs(rng.normal(size=(n, 4))) * 10.0 ** rng.integers(-14, 0, size=(1, 4))
     e[:, 0] = 0
-    c = transport.reset(a, e)
-    wrong = 0
+    c, wrong = np.empty(a.shape), 0
+    for k in range(4):
+        one = np.empty((n, n))
+        K["step"].reset(a[:, :, k].copy(), e[:, k].copy(), one)
+        c[:, :, k] = one
     for k in range(4):
         for _ in range(4):
             z, s = (rng.choice([-1, 1], n) for _ in range(2))
@@ -216,27 +236,37 @@ def of_growth(seed: int) -> int:
     inequality that makes tau v a supersolution."""
     rng = np.random.default_rng(seed)
     experiment, true, low, high = random_experiment(seed)
-    t, h = rng.random(4), 0.6 * rng.random(4)
-    p = [Interval(a, b) for a, b in zip(low, high, strict=True)]
-    x0 = rng.normal(size=(experiment.states, 4))
-    wide = 0.3 * rng.random((experiment.states, 4))
-    x = [Interval(a, a + w) for a, w in zip(x0, wide, strict=True)]
-    m = step.growth_matrix(experiment, p, x, t, h)
-    wrong = 0
+    tape, kernel, n, wrong = experiment.slopes, K["step"], experiment.states, 0
     for k in range(4):
+        t, h = float(rng.random()), 0.6 * float(rng.random())
+        length, time = kernel.lengths(h), (t, t + 1.000001 * h)
+        p, u = np.column_stack([low[:, k], high[:, k]]), np.zeros((0, 2))
+        x0, wide = rng.normal(size=n), 0.3 * rng.random(n)
+        x, values = np.column_stack([x0, x0 + wide]), K["integration"].values_of(tape, n)
+
+        def growth(tube: np.ndarray) -> np.ndarray:
+            m = np.empty((n, n))
+            kernel.evaluate(tape, time, tube, p, u, True, values)  # noqa: B023
+            kernel.jacobian(tape, values, length, m)  # noqa: B023
+            return m
+
+        m = growth(x)
         for share in rng.random((5, 3)):
-            at = x0[:, k] + share[0] * wide[:, k]
+            at = x0 + share[0] * wide
             q = low[:, k] + share[1] * (high - low)[:, k]
-            jacobian = _differences(true, t[k] + share[2] * h[k], at, q) * h[k]
+            jacobian = _differences(true, t + share[2] * h, at, q) * h
             off = np.abs(jacobian) - np.diag(np.abs(np.diag(jacobian)) - np.diag(jacobian))
-            wrong += int((off > m[:, :, k] + 1e-6 * (1 + np.abs(jacobian))).sum())
-    d = 1e-3 * rng.random((experiment.states, 4)) + 1e-6
-    v, _ = step.supersolution(lambda tube: step.growth_matrix(experiment, p, tube, t, h), x, d)
-    good = np.isfinite(v).all(axis=0)
-    tube = [Interval(i.low - w, i.high + w) for i, w in zip(x, v, strict=True)]
-    growth = step.growth_matrix(experiment, p, tube, t, h)
-    needed = d + np.maximum(np.einsum("ijb,jb->ib", growth, v), 0.0)
-    return wrong + int((needed > v * (1 + 1e-12))[:, good].sum())
+            wrong += int((off > m + 1e-6 * (1 + np.abs(jacobian))).sum())
+        d, v = 1e-3 * rng.random(n) + 1e-6, np.empty(n)
+        room = kernel.Room(
+            np.zeros((n, 1, 1)), v, v, d, v, np.empty((n, n)), x, np.empty((n, 2)), np.empty((4, 1))
+        )
+        with np.errstate(all="ignore"):
+            kernel.supersolution(tape, time, p, u, length, values, room)
+        if np.isfinite(v).all():
+            matrix = growth(np.column_stack([x[:, 0] - v, x[:, 1] + v]))
+            wrong += int((d + np.maximum(matrix @ v, 0.0) > v * (1 + 1e-12)).sum())
+    return wrong
 
 
 def _differences(true: "Reference", t: float, x: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -259,16 +289,27 @@ def of_inputs(seed: int) -> int:
         ends = np.append(begins[1:], begins[-1] + 1.0)
         t = begins + 0.9 * rng.random(len(begins)) * (ends - begins)
         h = rng.random(len(begins)) * (ends - t)
-        made = line(table, stops).of(np.arange(len(stops)))
-        f = made.polynomial(polynomial.TaylorSpace(1, 1, 3), t, h)
-        ranges = made.between(Interval(t, t + h))
+        kernel, made = K["integration"], line(table, stops)
+        rises = np.column_stack([made.slope.low, made.slope.high])[None]
+        program = _Inputs(made.start[None], made.value[None], rises)
         for k in range(len(stops)):
+            u = np.empty((1, 3))
+            kernel.inputs_at(program, k, t[k], h[k], u)
+            ranges = kernel.input_range(program, 0, k, (t[k], t[k] + h[k]))
             for tau in (Fraction(0), Fraction(int(rng.integers(1, 8)), 8), Fraction(1)):
                 exact = _exactly(table, stops[k], Fraction(t[k]) + tau * Fraction(h[k]))
-                near = _value(f, k, [Fraction(1)], [Fraction(1)], tau)
-                wrong += abs(exact - near) > Fraction(f.e[k])
-                wrong += bool(tau < 1) and _outside(ranges, k, exact)
+                near = Fraction(u[0, 0]) + tau * Fraction(u[0, 1])
+                wrong += abs(exact - near) > Fraction(u[0, 2])
+                wrong += bool(tau < 1) and not _holds(ranges, exact)
     return wrong
+
+
+class _Inputs(NamedTuple):
+    """What the kernels need of a `Program` for inputs."""
+
+    begins: np.ndarray
+    levels: np.ndarray
+    rises: np.ndarray
 
 
 def _exactly(table: Table, begin: float, t: Fraction) -> Fraction:
@@ -282,23 +323,29 @@ def _exactly(table: Table, begin: float, t: Fraction) -> Fraction:
     return y + (z - y) * (t - a) / (b - a)
 
 
-def of_integration(seed: int, models: int = 1, inputs: int = 0) -> int:
+def of_integration(seed: int, models: int = 1, inputs: int = 0, order: int = 6) -> int:
     """Residuals of random models at random parameters of random boxes, against an integration."""
     wrong = 0
     for k in range(models):
         experiment, true, low, high = random_experiment(1000 * seed + k, inputs)
-        wrong += residuals_outside(experiment, true, low, high, seed=k)[0]
+        wrong += residuals_outside(experiment, true, low, high, seed=k, order=order)[0]
     return wrong
 
 
 def residuals_outside(
-    experiment: Replay, truth: "Reference", low: np.ndarray, high: np.ndarray, seed: int
+    experiment: Replay,
+    truth: "Reference",
+    low: np.ndarray,
+    high: np.ndarray,
+    *,
+    seed: int,
+    order: int = 6,
 ) -> tuple[int, float]:
     """How many residuals at corners and random places lie outside, and the largest share of the
     remainder that was used (how sharp the check is); low, high (n_parameters, n_boxes)."""
     rng = np.random.default_rng(seed)
     boxes = rows.Boxes.around(low, high)
-    effort = rows.Effort()
+    effort = rows.Effort(order=order)
     found = rows.residuals(experiment, boxes, effort, np.inf, np.zeros(len(boxes)))
     wrong, most = 0, 0.0
     for _ in range(3):
@@ -400,7 +447,7 @@ def random_experiment(
     stops = sorted({*data, *jumps})
     nothing = np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
     given = [t, x, p, u]
-    tapes = ReplayTape(given, f), ReplayTape([p], start), ReplayTape(given, h)
+    tapes = replay_tape(given, f), replay_tape(given, start), replay_tape(given, h)
     lines = tuple(line(table, [0.0, *stops[:-1]]) for table in tables)
     rows_there = tuple(data.get(at, nothing) for at in stops)
     experiment = Replay(n, 0.0, *tapes, np.array(stops), rows_there, lines)
@@ -453,27 +500,17 @@ def _outside(x: Interval, k: int, value: Fraction) -> bool:
     )
 
 
-def _polynomial(
-    space: polynomial.TaylorSpace, rng: np.random.Generator, spread: float = 1.0
-) -> Any:
-    length = int(rng.integers(1, space.order + 2))
-    c = rng.normal(size=(space.size, length, 2)) * spread / 3
-    c[rng.random(c.shape) < 0.5] = 0
-    return polynomial.Polynomial(space, c, np.zeros(2))
+def _place(n: int, rng: np.random.Generator) -> tuple[list[Fraction], list[Fraction], Fraction]:
+    """delta, z of two states, tau."""
 
-
-def _place(
-    space: polynomial.TaylorSpace, rng: np.random.Generator
-) -> tuple[list[Fraction], list[Fraction], Fraction]:
     def some(n: int) -> list[Fraction]:
         return [Fraction(int(k), 4) for k in rng.integers(-4, 5, n)]
 
-    return some(space.parameters), some(space.errors), Fraction(int(rng.integers(0, 5)), 4)
+    return some(n), some(2), Fraction(int(rng.integers(0, 5)), 4)
 
 
-def _value(
-    f: polynomial.Polynomial, k: int, delta: list[Fraction], z: list[Fraction], tau: Fraction
-) -> Fraction:
+def _value(c: np.ndarray, delta: list[Fraction], z: list[Fraction], tau: Fraction) -> Fraction:
+    """Of a polynomial (powers of tau, monomials)."""
     n = len(delta)
     monomials = [
         Fraction(1),
@@ -482,9 +519,9 @@ def _value(
         *z,
     ]
     total = Fraction(0)
-    for i, monomial in enumerate(monomials):
-        for power in range(f.c.shape[1]):
-            total += Fraction(f.c[i, power, k]) * monomial * tau**power
+    for power, row in enumerate(c):
+        for one, monomial in zip(row, monomials, strict=True):
+            total += Fraction(one) * monomial * tau**power
     return total
 
 
@@ -536,6 +573,6 @@ def _least_square(given: rows.BoxRows, boxes: rows.Boxes, k: int, p: list[Fracti
 def _rows_at(c: np.ndarray, delta: np.ndarray) -> np.ndarray:
     n = len(delta)
     value = c[0] + np.einsum("jr,j->r", c[1 : 1 + n], delta)
-    for k, (i, j) in enumerate(polynomial.pairs(n)):
+    for k, (i, j) in enumerate(bound.pairs(n)):
         value = value + c[1 + n + k] * delta[i] * delta[j]
     return value

@@ -137,7 +137,7 @@ def test_numba_reads_no_configuration_of_the_folder(tmp_path: Path) -> None:
     """A cache folder that it names would hold kernels that are unpickled, so run."""
     (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path}\nopt: 0\n")
     code = (
-        "import igpe.proofs.prover.kernels.compiled as c; from numba.core import config; "
+        "import igpe.proofs.compiled as c; from numba.core import config; "
         "config.reload_config(); "
         "print(repr(config.CACHE_DIR), int(config.OPT))"
     )

@@ -19,6 +19,7 @@ u, y and L are computed in plain floating point: any numbers do.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +28,9 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.proofs.checker.experiments import Replay
 from igpe.proofs.checker.interval import SLACK, UNIT, down, outward, up
 from igpe.proofs.checker.interval import point as exactly
-from igpe.proofs.checker.polynomial import pairs
 from igpe.proofs.checker.rows import Boxes, BoxRows, Effort, residuals
 
-PRECISE = Effort(order=12, absolute=1e-16, most=20000)
+PRECISE = Effort(order=12, growth=0.7, precision=1e-5, absolute=1e-16, most=20000)
 
 
 def value_at(
@@ -60,6 +60,12 @@ def values_at(
 
 
 SWEEPS = 12  # of coordinate descent
+
+
+@lru_cache
+def pairs(n: int) -> tuple[tuple[int, int], ...]:
+    """i <= j in the order in which delta_i delta_j are kept."""
+    return tuple((i, j) for i in range(n) for j in range(i, n))
 
 
 class LocalRows(NamedTuple):

@@ -1,163 +1,182 @@
 """Experiments as the checker reads them: tapes for slopes, starts and measured quantities.
 
 Priors are measurements of the unknowns themselves: they join the first experiment's, at its start.
-CasADi's expressions become lists of operations, evaluated on whatever has their arithmetic. Inputs
+CasADi's expressions become lists of operations (`kernels.tape`). Inputs
 given by tables are straight lines between two stops: on a line through (t_0, y_0) with slope b an
 input is y_0 + b (t - t_0). The slope is an interval that holds the exact
 (y_1 - y_0) / (t_1 - t_0), and what it is rounded to.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import Unsupported
 from igpe.equations.compiled import compiled
 from igpe.equations.operations import OPERATION_NAMES, in_words
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
-from igpe.proofs.checker import functions
-from igpe.proofs.checker.interval import UNIT, Interval, outward, point, up
-from igpe.proofs.checker.polynomial import Polynomial, TaylorSpace
+from igpe.proofs.checker.interval import Interval, point
+from igpe.proofs.checker.kernels import intervals
+from igpe.proofs.checker.kernels import tape as kernel
+from igpe.proofs.checker.kernels.integration import Program
+
+LEAF_KINDS = (kernel.TIME, kernel.STATE, kernel.PARAMETER, kernel.INPUT)
+BINARY = {ca.OP_ADD: kernel.ADD, ca.OP_SUB: kernel.SUB, ca.OP_MUL: kernel.MUL}
+UNARY = {ca.OP_NEG: kernel.NEG, ca.OP_SQ: kernel.SQUARE} | {
+    operation: kernel.FUNCTION + function
+    for operation, function in {
+        ca.OP_INV: intervals.RECIPROCAL,
+        ca.OP_SQRT: intervals.SQRT,
+        ca.OP_EXP: intervals.EXP,
+        ca.OP_LOG: intervals.LOG,
+        ca.OP_SIN: intervals.SIN,
+        ca.OP_COS: intervals.COS,
+    }.items()
+}
+OTHERS = {
+    ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST, ca.OP_ASSIGN, ca.OP_DIV, ca.OP_TWICE, ca.OP_TANH,
+    ca.OP_POW, ca.OP_CONSTPOW,
+}  # fmt: skip
+LARGEST_POWER = 12
+ENDLESS = 99  # powers of the time of what depends on the states
 
 
-class Number(Protocol):
-    """Arithmetic on which a tape can be evaluated: intervals, duals, polynomials."""
+def replay_tape(symbols: Sequence[Any], output: Any) -> kernel.ReplayTape:
+    """Expressions as the kernels read them.
 
-    def __add__(self, other: Self) -> Self: ...
-    def __sub__(self, other: Self) -> Self: ...
-    def __mul__(self, other: Self) -> Self: ...
-    def __neg__(self) -> Self: ...
-    def square(self) -> Self:
-        """x * x."""
-
-    def power(self, exponent: Self) -> Self:
-        """Power with an exponent that is not known; 0 where the base is not positive."""
-
-    def through(self, function: functions.Coefficients) -> Self:
-        """An elementary function of it."""
-
-
-N = TypeVar("N", bound=Number)
-Constant = Callable[[float], Any]
-
-
-class Instruction(NamedTuple):
-    """One operation: its number in CasADi, the places of its operands and of its result."""
-
-    operation: int
-    operands: tuple[int, ...]
-    result: int
-    value: float
-
-
-class ReplayTape:
-    """Expressions of vectors of symbols.
-
-    inputs   SX vectors
+    symbols  SX: time, states, parameters, inputs
     output   SX vector
     raises   Unsupported, naming the operation, where one has no enclosure here
     """
-
-    def __init__(self, inputs: Sequence[Any], output: Any) -> None:
-        function = ca.Function("f", list(inputs), [ca.densify(output)])
-        self.length = int(ca.densify(output).numel())
-        self.instructions = [_instruction(function, k) for k in range(function.n_instructions())]
-        unknown = {s.operation for s in self.instructions} - set(RULES) - LEAVES - POWERS
-        if unknown:
-            names = [OPERATION_NAMES[operation] for operation in unknown]
-            raise Unsupported(
-                f"The equations use {in_words(names)}. The checker has no bounds for this "
-                "operation; it supports + - * / ** exp log sqrt sin cos tanh."
-            )
-
-    def __call__(self, inputs: Sequence[Sequence[N]], constant: Callable[[float], N]) -> list[N]:
-        """The expressions' values for the symbols' values."""
-        work: dict[int, N] = {}
-        numbers: dict[int, float] = {}  # places are used again: constants that stand there now
-        results: dict[int, N] = {}
-        for s in self.instructions:
-            if s.operation == ca.OP_OUTPUT:
-                results[s.result] = work[s.operands[0]]
-                continue
-            if s.operation == ca.OP_INPUT:
-                value = inputs[s.operands[0]][s.operands[1]]
-            elif s.operation == ca.OP_CONST:
-                value = constant(s.value)
-            elif s.operation in POWERS:
-                base, exponent = s.operands
-                value = _power(
-                    work[base], work[exponent], numbers.get(exponent), base_known=base in numbers
-                )
-            else:
-                value = RULES[s.operation](constant, *(work[i] for i in s.operands))
-            work[s.result] = value
-            numbers.pop(s.result, None)
-            if s.operation == ca.OP_CONST:
-                numbers[s.result] = s.value
-        return [results[i] for i in range(self.length)]
+    function = ca.Function("f", list(symbols), [ca.densify(output)])
+    count = range(function.n_instructions())
+    unknown = {function.instruction_id(k) for k in count} - set(BINARY) - set(UNARY) - OTHERS
+    if unknown:
+        names = [OPERATION_NAMES[operation] for operation in unknown]
+        raise Unsupported(
+            f"The equations use {in_words(names)}. The checker has no bounds for this "
+            "operation; it supports + - * / ** exp log sqrt sin cos tanh."
+        )
+    writer, work, results = _Writer(symbols[1].numel()), dict[int, int](), dict[int, int]()
+    for k in count:
+        operation = function.instruction_id(k)
+        inputs, outputs = function.instruction_input(k), function.instruction_output(k)
+        if operation == ca.OP_OUTPUT:
+            results[outputs[1]] = work[inputs[0]]
+        elif operation == ca.OP_INPUT:
+            work[outputs[0]] = writer.add(LEAF_KINDS[inputs[0]], inputs[1])
+        elif operation == ca.OP_CONST:
+            work[outputs[0]] = writer.constant(function.instruction_constant(k))
+        else:
+            work[outputs[0]] = writer.operation(operation, [work[i] for i in inputs])
+    return writer.tape([results[i] for i in range(len(results))])
 
 
-LARGEST_POWER = 12
-LEAVES = {ca.OP_INPUT, ca.OP_OUTPUT, ca.OP_CONST}
-POWERS = {ca.OP_POW, ca.OP_CONSTPOW}
+class _Writer:
+    """Writes operations one after the other, for a model of so many states."""
 
+    def __init__(self, states: int) -> None:
+        self.states = states
+        self.rows: list[tuple[int, int, int, int, float]] = []
+        self.length: list[int] = []
+        self.depends: list[BoolArray] = []
 
-def _power(base: N, exponent: N, number: float | None, *, base_known: bool) -> N:
-    """base ** exponent; `number` is the exponent where it is a constant.
+    def add(self, op: int, a: int, b: int = 0, smooth: int = 0, number: float = 0.0) -> int:
+        """Append one; where it stands."""
+        depends, length = np.zeros(self.states, dtype=bool), 1
+        if op == kernel.STATE:
+            depends[a], length = True, ENDLESS
+        elif op in (kernel.TIME, kernel.INPUT):
+            length = 2
+        elif op not in kernel.LEAVES:
+            is_binary = op in (*BINARY.values(), kernel.POWER)
+            of = [a, b] if is_binary else [a]
+            depends = np.any([self.depends[i] for i in of], axis=0)
+            lengths = [self.length[i] for i in of]
+            length = max(lengths)
+            if op in (kernel.MUL, kernel.SQUARE):
+                length = self.length[a] + self.length[b if is_binary else a] - 1
+            elif length > 1 and (op == kernel.POWER or op >= kernel.FUNCTION):
+                length = ENDLESS
+        self.rows.append((op, a, b, smooth, number))
+        self.length.append(min(length, ENDLESS))
+        self.depends.append(depends)
+        return len(self.rows) - 1
 
-    Of neither known it is 0 where the base is not positive: so it is integrated.
-    """
-    if number is None and not base_known:
-        return base.power(exponent)
-    if number is not None and number == int(number) and 1 <= abs(number) <= LARGEST_POWER:
-        power = _whole_power(base, int(abs(number)))
-        return power if number > 0 else power.through(functions.reciprocal)
-    return (exponent * base.through(functions.log)).through(functions.exp)
+    def constant(self, value: float) -> int:
+        """A number that is exact."""
+        return self.add(kernel.CONST, 0, number=value)
 
+    def number(self, i: int) -> float | None:
+        """Value of an operation that is a number."""
+        op, *_, number = self.rows[i]
+        return number if op == kernel.CONST else None
 
-def _whole_power(x: N, n: int) -> N:
-    if n == 1:
-        return x
-    half = _whole_power(x, n // 2).square()
-    return half * x if n % 2 else half
+    def function(self, function: int, a: int) -> int:
+        """An elementary function."""
+        return self.add(kernel.FUNCTION + function, a)
 
+    def operation(self, operation: int, of: list[int]) -> int:
+        """One of CasADi's, made of those that the kernels know."""
+        a, b = of[0], of[-1]
+        if operation in BINARY:
+            return self.add(BINARY[operation], a, b)
+        if operation in UNARY:
+            return self.add(UNARY[operation], a)
+        if operation == ca.OP_DIV:
+            return self.add(kernel.MUL, a, self.function(intervals.RECIPROCAL, b))
+        if operation == ca.OP_TWICE:
+            return self.add(kernel.ADD, a, a)
+        if operation == ca.OP_TANH:
+            more = self.function(intervals.EXP, self.add(kernel.ADD, a, a))
+            more = self.add(kernel.ADD, more, self.constant(1.0))
+            more = self.function(intervals.RECIPROCAL, more)
+            more = self.add(kernel.MUL, self.constant(2.0), more)
+            return self.add(kernel.SUB, self.constant(1.0), more)
+        return a if operation == ca.OP_ASSIGN else self.power(a, b)
 
-def _tanh(constant: Constant, x: Any) -> Any:
-    twice = (x + x).through(functions.exp)
-    return constant(1.0) - constant(2.0) * (twice + constant(1.0)).through(functions.reciprocal)
+    def power(self, base: int, exponent: int) -> int:
+        """base ** exponent.
 
+        Of neither known it is 0 where the base is not positive: so it is integrated.
+        """
+        number = self.number(exponent)
+        if number is not None and number == int(number) and 1 <= abs(number) <= LARGEST_POWER:
+            power = self.whole_power(base, int(abs(number)))
+            return power if number > 0 else self.function(intervals.RECIPROCAL, power)
+        logarithm = self.function(intervals.LOG, base)
+        smooth = self.add(kernel.MUL, exponent, logarithm)
+        smooth = self.function(intervals.EXP, smooth)
+        if number is None and self.number(base) is None:
+            return self.add(kernel.POWER, base, exponent, smooth)
+        return smooth
 
-RULES: dict[int, Callable[..., Any]] = {
-    ca.OP_ASSIGN: lambda _, x: x,
-    ca.OP_ADD: lambda _, x, y: x + y,
-    ca.OP_SUB: lambda _, x, y: x - y,
-    ca.OP_MUL: lambda _, x, y: x * y,
-    ca.OP_DIV: lambda _, x, y: x * y.through(functions.reciprocal),
-    ca.OP_INV: lambda _, x: x.through(functions.reciprocal),
-    ca.OP_NEG: lambda _, x: -x,
-    ca.OP_TWICE: lambda _, x: x + x,
-    ca.OP_SQ: lambda _, x: x.square(),
-    ca.OP_SQRT: lambda _, x: x.through(functions.sqrt),
-    ca.OP_EXP: lambda _, x: x.through(functions.exp),
-    ca.OP_LOG: lambda _, x: x.through(functions.log),
-    ca.OP_SIN: lambda _, x: x.through(functions.sin),
-    ca.OP_COS: lambda _, x: x.through(functions.cos),
-    ca.OP_TANH: _tanh,
-}
+    def whole_power(self, x: int, n: int) -> int:
+        """x^n by squaring."""
+        if n == 1:
+            return x
+        half = self.add(kernel.SQUARE, self.whole_power(x, n // 2))
+        return self.add(kernel.MUL, half, x) if n % 2 else half
 
-
-def _instruction(function: Any, k: int) -> Instruction:
-    operation = function.instruction_id(k)
-    inputs, outputs = function.instruction_input(k), function.instruction_output(k)
-    if operation == ca.OP_OUTPUT:
-        return Instruction(operation, (inputs[0],), outputs[1], 0.0)
-    value = function.instruction_constant(k) if operation == ca.OP_CONST else 0.0
-    return Instruction(operation, tuple(inputs), outputs[0], value)
+    def tape(self, results: Sequence[int]) -> kernel.ReplayTape:
+        """All of them."""
+        op, a, b, smooth = (np.array([r[k] for r in self.rows], dtype=np.intp) for k in range(4))
+        return kernel.ReplayTape(
+            op=op,
+            a=a,
+            b=b,
+            smooth=smooth,
+            number=np.array([row[4] for row in self.rows], dtype=float),
+            length=np.array(self.length, dtype=np.intp),
+            depends=np.array(self.depends).reshape(len(op), self.states),
+            results=np.array(results, dtype=np.intp),
+        )
 
 
 class InputLine(NamedTuple):
@@ -166,25 +185,6 @@ class InputLine(NamedTuple):
     start: FloatArray
     value: FloatArray
     slope: Interval
-
-    def of(self, k: IntArray) -> "InputLine":
-        """The lines that lead to these stops."""
-        return InputLine(
-            self.start[k], self.value[k], Interval(self.slope.low[k], self.slope.high[k])
-        )
-
-    def between(self, time: Interval) -> Interval:
-        """Range of the input over some times."""
-        return point(self.value) + self.slope * (time - point(self.start))
-
-    def polynomial(self, space: TaylorSpace, t: FloatArray, h: FloatArray) -> Polynomial:
-        """Input at t + tau h, for a length h known up to two units of rounding."""
-        length = outward(h * (1 - 8 * UNIT), h * (1 + 8 * UNIT))
-        parts = [self.between(point(t)), self.slope * length][: space.order + 1]
-        c = np.zeros((space.size, len(parts), len(t)))
-        for i, part in enumerate(parts):
-            c[0, i] = part.middle
-        return Polynomial(space, c, up(np.sum([part.radius for part in parts], axis=0)))
 
 
 def line(table: Table, begins: Sequence[float]) -> InputLine:
@@ -222,12 +222,38 @@ class Replay:
 
     states: int
     t0: float
-    slopes: ReplayTape
-    start: ReplayTape
-    measured: ReplayTape
+    slopes: kernel.ReplayTape
+    start: kernel.ReplayTape
+    measured: kernel.ReplayTape
     times: FloatArray
     rows: tuple[At, ...]
     inputs: tuple[InputLine, ...] = ()
+
+    @cached_property
+    def program(self) -> Program:
+        """The same as the kernels read it."""
+        column, value, sigma = (
+            np.concatenate([row[k] for row in self.rows]) if self.rows else np.zeros(0)
+            for k in range(3)
+        )
+        shape = len(self.inputs), len(self.times)
+        rises = np.zeros((*shape, 2))
+        for i, one in enumerate(self.inputs):
+            rises[i, :, 0], rises[i, :, 1] = one.slope.low, one.slope.high
+        return Program(
+            slopes=self.slopes,
+            start=self.start,
+            measured=self.measured,
+            t0=float(self.t0),
+            times=np.array(self.times, dtype=float),
+            first=np.cumsum([0, *(len(row[0]) for row in self.rows)], dtype=np.intp),
+            column=column.astype(np.intp),
+            value=value.astype(float),
+            sigma=sigma.astype(float),
+            begins=np.array([one.start for one in self.inputs], dtype=float).reshape(shape),
+            levels=np.array([one.value for one in self.inputs], dtype=float).reshape(shape),
+            rises=rises,
+        )
 
 
 def replays(problem: Problem) -> tuple[Replay, ...]:
@@ -287,9 +313,9 @@ def _replay(problem: Problem, k: int) -> Replay:
     return Replay(
         states=len(ivp.states),
         t0=ivp.t0,
-        slopes=ReplayTape(symbols, f),
-        start=ReplayTape([p], start),
-        measured=ReplayTape(symbols, h),
+        slopes=replay_tape(symbols, f),
+        start=replay_tape(symbols, start),
+        measured=replay_tape(symbols, h),
         times=np.array(times),
         rows=tuple(measured.get(t, NOTHING) for t in times),
         inputs=tuple(line(table, [ivp.t0, *times[:-1]]) for table in ivp.tables),

@@ -33,7 +33,7 @@ from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at, values_at
 from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
-from igpe.proofs.checker.rows import Effort
+from igpe.proofs.checker.rows import Effort, load_kernels
 
 
 class Verdict(enum.Enum):
@@ -359,11 +359,14 @@ def verify(
     raises       DataError if it is not a certificate, ProblemError if it belongs to another
                  problem, Unsupported if the problem has features that the checker does not support
     """
-    begin = time.monotonic()
-    tree, end = read_tree(certificate), begin + seconds
+    tree = read_tree(certificate)
     _require_same(tree, problem)
     problem = _weighted(tree, problem)
     given = replays(problem)
+    with np.errstate(all="ignore"):
+        load_kernels(given[0], len(tree.unknowns))
+    begin = time.monotonic()
+    end = begin + seconds
     objective = value_at(given, np.array(tree.point), end)
     refuted, open_ = _faults(tree, objective, timed_out=time.monotonic() >= end)
     threshold = _threshold(tree, problem, given)

@@ -29,8 +29,8 @@ from igpe.dynamics.shooting.base import Profile, require_start
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.problem.problem import Problem, takes_problem
+from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.enclosure import BoxEnclosure
-from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, Incumbent
 from igpe.results.dynamic_certificate import DynamicCertificate as DynamicCertificate  # noqa: PLC0414 - exported

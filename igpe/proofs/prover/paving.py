@@ -15,9 +15,9 @@ from igpe.core.markup import Rows, Shown
 from igpe.core.names import Suggesting
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.problem.problem import Problem, takes_problem
+from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.enclosure import BoxEnclosure
 from igpe.proofs.prover.extent import Extents
-from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import proved_objective, split
 from igpe.results.certified_region import CertifiedRegion

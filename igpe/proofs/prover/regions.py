@@ -29,6 +29,7 @@ from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import require_start
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.problem.problem import Problem, takes_problem
+from igpe.proofs.compiled import require_numba
 from igpe.proofs.prover.certify import (
     FEW,
     NOTHING_PROVED,
@@ -37,7 +38,6 @@ from igpe.proofs.prover.certify import (
 )
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
 from igpe.proofs.prover.extent import Extents, RegionPoint
-from igpe.proofs.prover.kernels.compiled import require_numba
 from igpe.proofs.prover.posed import Dynamic, posed
 from igpe.proofs.prover.search import (
     NO_BOUNDS,

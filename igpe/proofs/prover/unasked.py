@@ -18,8 +18,9 @@ from igpe.core.errors import IgpeError
 from igpe.core.files import is_own
 from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
+from igpe.proofs import compiled
 from igpe.proofs.prover.certify import BranchAndBound
-from igpe.proofs.prover.kernels import compiled, rows
+from igpe.proofs.prover.kernels import rows
 from igpe.proofs.prover.search import BoxSearch
 from igpe.results.dynamic_certificate import DynamicCertificate
 
@@ -93,7 +94,8 @@ def _mark() -> Path | None:
         processor = compiled.numba.core.registry.cpu_target.target_context.codegen().magic_tuple()
     except AttributeError:
         return None
-    return folder / f"igpe-kernels-{compiled.stamp(processor)}.ready" if is_own(folder) else None
+    stamp = compiled.stamp(Path(rows.__file__).parent, processor)
+    return folder / f"igpe-kernels-{stamp}.ready" if is_own(folder) else None
 
 
 def _decay(unknowns: int) -> Problem:

@@ -8,7 +8,11 @@ import containment as true
 import numpy as np
 import pytest
 
-from igpe.proofs.checker import confirm, experiments, interval, polynomial, rows, step
+from igpe.proofs.checker import confirm, interval, rows
+
+INTERVALS, TAPE, POLYNOMIALS, STEP, INTEGRATION = (
+    true.K[n] for n in ("intervals", "tape", "polynomials", "step", "integration")
+)
 
 
 def same(x: Any) -> Any:
@@ -19,40 +23,69 @@ def times(factor: float, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *given, **named: factor * function(*given, **named)
 
 
-def constant_input(line: Any, space: Any, t: Any, h: Any) -> Any:
-    """An input that stays what it is when a step begins."""
-    return polynomial_of(line, space, t, 0.0 * h)
+def smaller(tape: Any, values: Any, length: Any, m: Any, old: Any = STEP.jacobian) -> None:
+    old(tape, values, length, m)
+    m *= 0.9
 
 
-def shifted_inputs(*given: Any, u: Any, old: Any = rows.validated_step) -> Any:
-    """A step with inputs of which the table's times were read wrong."""
-    return old(*given, u=[line._replace(start=line.start + 1e-6) for line in u])
+def without_squares(tape: Any, i: int, outer: Any, to: Any, old: Any = TAPE._differentiate) -> None:
+    old(tape, i, outer, to)
+    if tape.op[i] == TAPE.SQUARE:
+        to.slope[i] = 0.0
 
 
-polynomial_of = experiments.InputLine.polynomial
+def constant_inputs(
+    program: Any, k: int, t: float, h: float, u: Any, *, old: Any = INTEGRATION.inputs_at
+) -> None:
+    """Inputs that stay what they are when a step begins."""
+    old(program, k, t, 0.0, u)
 
 
-EXACT = (interval, "above", same), (interval, "below", same)
+def shifted_inputs(
+    program: Any, i: int, k: int, time: Any, old: Any = INTEGRATION.input_range
+) -> Any:
+    """A table's times are read wrong."""
+    return old(program._replace(begins=program.begins + 1e-6), i, k, time)
+
+
+def forgotten(a: Any, e: Any, c: Any) -> bool:
+    """Errors of a step are."""
+    c[:] = 0.0
+    return True
+
+
+EXACT = (
+    (interval, "above", same), (interval, "below", same),
+    (INTERVALS, "outward", lambda low, high: (low, high)), (INTERVALS, "MOVED", 0.0),
+)  # fmt: skip
+SLOWLY = (rows, "integrate", INTEGRATION.integrate)  # not compiled: what is changed counts
+coarsely = partial(true.of_integration, order=3)
 Change = tuple[Any, str, Any]
 MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
-    "intervals are not rounded outward": (true.of_intervals, range(3), EXACT),
+    "intervals are not rounded outward": (true.of_intervals, range(3), EXACT[:2]),
+    "single intervals are not rounded outward": (true.of_intervals, range(3), EXACT[2:3]),
     "functions of the library are exact": (
-        true.of_functions, range(3), ((interval, "LIBRARY", 0), *EXACT)
+        true.of_functions, range(3), ((INTERVALS, "LIBRARY", 0), *EXACT)
     ),
     "what a product leaves out": (
         true.of_polynomials, range(10),
-        ((polynomial, "_left_out", times(0.2, polynomial._left_out)),),
+        ((POLYNOMIALS, "left_out", times(0.2, POLYNOMIALS.left_out)),),
     ),
-    "rounding of polynomials": (true.of_polynomials, range(10), ((polynomial, "UNIT", 0.0),)),
+    "rounding of polynomials": (true.of_polynomials, range(10), ((POLYNOMIALS, "UNIT", 0.0),)),
+    "remainders of factors": (
+        true.of_polynomials, range(10),
+        ((POLYNOMIALS, "product_error",
+          lambda a, _, b, __, n, old=POLYNOMIALS.product_error: old(a, 0.0, b, 0.0, n)),),
+    ),
     "Lagrange's remainder": (
         true.of_functions_of_polynomials, range(5),
-        ((polynomial, "up", lambda x: np.minimum(x, 1e-17)),),
+        ((POLYNOMIALS, "up", lambda x: np.minimum(x, 1e-17)),),
     ),
     "errors of a step are forgotten": (
-        true.of_transport, range(10), ((rows, "up", times(0.5, interval.up)),)
+        true.of_transport, range(10), ((STEP, "up", times(0.5, STEP.up)),)
     ),
     "rounding of directions": (
-        true.of_transport, range(40), ((rows, "UNIT", 0.0), (rows, "up", same))
+        true.of_transport, range(40), ((STEP, "UNIT", 0.0), (STEP, "up", same))
     ),
     "cubic terms": (true.of_bounds, range(60), ((confirm, "_cubic", times(0.0, confirm._cubic)),)),
     "ranges without curvature": (
@@ -62,31 +95,30 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         true.of_bounds, range(60),
         ((confirm, "_shifted", lambda r, m, w, old=confirm._shifted: old(r, m, 0.7 * w)),),
     ),
-    "defect": (true.of_integration, range(6, 7), ((step, "_defect", times(0.1, step._defect)),)),
-    "growth of an error": (
-        true.of_growth, range(20), ((step, "growth_matrix", times(0.9, step.growth_matrix)),)
-    ),
+    "defect": (coarsely, range(6, 9), (SLOWLY, (STEP, "defect", times(0.1, STEP.defect)))),
+    "growth of an error": (true.of_growth, range(20), ((STEP, "jacobian", smaller),)),
     "derivatives of products": (
-        true.of_growth, range(20),
-        ((step.Dual, "square", lambda x: step.Dual(x.value.square(), {})),),
+        true.of_growth, range(20), ((TAPE, "_differentiate", without_squares),)
     ),
     "inequality of the supersolution": (
-        true.of_growth, range(20), ((step, "_supremum", lambda m, v: np.zeros_like(v)),)
+        true.of_growth, range(20), ((STEP, "solves", lambda m, d, v, w: True),)
     ),
     "rounding of inputs": (
-        true.of_inputs, range(3), ((experiments, "up", times(0.0, interval.up)),)
+        true.of_inputs, range(3), ((INTEGRATION, "up", times(0.0, INTEGRATION.up)),)
     ),
-    "slopes of inputs": (true.of_inputs, range(3), ((experiments, "UNIT", 0.0), *EXACT)),
+    "slopes of inputs": (
+        true.of_inputs, range(3), ((INTEGRATION, "lengths", lambda h: (h, h)), *EXACT)
+    ),
     "inputs during a step": (
-        partial(true.of_integration, inputs=1), range(8, 9),
-        ((experiments.InputLine, "polynomial", constant_input),),
+        partial(coarsely, inputs=1), range(8, 10),
+        (SLOWLY, (INTEGRATION, "inputs_at", constant_inputs)),
     ),
     "times of a table": (
-        partial(true.of_integration, inputs=1), range(8, 9),
-        ((rows, "validated_step", shifted_inputs),),
+        partial(coarsely, inputs=1), range(8, 10),
+        (SLOWLY, (INTEGRATION, "input_range", shifted_inputs)),
     ),
     "error of the start of a step": (
-        true.of_integration, range(5, 10), ((rows, "reset", times(0.0, rows.reset)),)
+        coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "reset", forgotten))
     ),
 }  # fmt: skip
 

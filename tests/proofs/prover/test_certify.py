@@ -12,10 +12,10 @@ from cases import everything
 from zoo import ZOO
 
 import igpe
+from igpe.proofs import compiled
 from igpe.proofs.checker.verify import read_tree
 from igpe.proofs.prover import search
 from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure
-from igpe.proofs.prover.kernels import compiled
 from igpe.proofs.prover.posed import posed
 from igpe.proofs.prover.search import BoxNode, BoxSearch, proved_objective
 

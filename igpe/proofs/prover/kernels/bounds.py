@@ -11,7 +11,7 @@ trust. Below the cut, combinations of residuals make the box smaller.
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP
 from igpe.proofs.prover.kernels.rows import BoxRows, apart, bounds_of, solve_for
 from igpe.proofs.prover.kernels.taylor import Monomials

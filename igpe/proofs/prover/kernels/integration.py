@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.kernels.compiled import entry_point, kernel
+from igpe.proofs.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
 from igpe.proofs.prover.kernels.mueller import Schedule, Tube, hull, inputs_between
 from igpe.proofs.prover.kernels.rows import BoxRows, bounds_of, left, narrow, note, total

@@ -9,8 +9,8 @@ import math
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.compiled import kernel
 from igpe.proofs.prover.kernels.tape import OpTape
 
 UNIT = 2.0**-53  # largest relative rounding error of one operation

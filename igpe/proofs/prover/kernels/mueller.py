@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.compiled import kernel
 from igpe.proofs.prover.kernels.intervals import ROUND, TINY, enclose, outward
 from igpe.proofs.prover.kernels.sums import narrow_states, narrow_sums
 from igpe.proofs.prover.kernels.tape import OpTape

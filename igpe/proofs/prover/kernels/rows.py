@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.proofs.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
 from igpe.proofs.prover.kernels.mueller import (
     MOST_STEPS,

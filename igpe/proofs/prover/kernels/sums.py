@@ -8,7 +8,7 @@ whole numbers, so that A x is exact but for rounding.
 import math
 
 from igpe.core.arrays import FloatArray
-from igpe.proofs.prover.kernels.compiled import kernel
+from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, outward
 
 

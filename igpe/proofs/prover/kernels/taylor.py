@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
+from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.compiled import kernel
 from igpe.proofs.prover.kernels.intervals import MOST_EXPONENT, TINY, UNIT, UP
 from igpe.proofs.prover.kernels.tape import OpTape
 

@@ -1,8 +1,8 @@
 """Compile functions by Numba on first use and keep them on disk for the next process.
 
 Numba's own cache looks at one file: a function is not compiled again when another one that it calls
-has changed. Here the sources of this folder are the stamp of every function. Wrappers for Python
-take long to compile, so that only few functions (`entry_point`) have one.
+has changed. Here the sources of a function's folder are its stamp. Wrappers for Python take long to
+compile, so that only few functions (`entry_point`) have one.
 """
 
 import sys
@@ -75,7 +75,7 @@ def entry_point(function: F) -> F:
     file = getattr(compiled._cache, "_cache_file", None)
     if file is None or not is_own(Path(compiled._cache.cache_path)):
         return numba.njit(error_model="numpy")(function)  # type: ignore[no-any-return]
-    file._source_stamp = stamp()
+    file._source_stamp = stamp(Path(function.__code__.co_filename).parent)
     try:
         file._load_index()  # unpickles the names of classes
     except Exception:  # one was renamed since
@@ -84,8 +84,8 @@ def entry_point(function: F) -> F:
 
 
 @cache
-def stamp(also: object = "") -> str:
-    """Hash of the sources of this folder, and of something else."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+def stamp(folder: Path, also: object = "") -> str:
+    """Hash of the sources of a folder, and of something else."""
+    files = sorted(folder.glob("*.py"))
     text = "".join(f.read_text(encoding="utf-8") for f in files)
     return sha256((text + str(also)).encode()).hexdigest()
