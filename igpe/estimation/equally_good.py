@@ -18,7 +18,13 @@ from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.search.complement import BRIEFLY, chosen_search
 from igpe.dynamics.search.iterated_search import IteratedSearch
-from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
+from igpe.dynamics.search.other_optima import (
+    INTERRUPTED,
+    Sought,
+    most_apart,
+    other_optima,
+    rounding,
+)
 from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, refine
@@ -320,7 +326,7 @@ def _is_level(problem: Problem, one: Refined, other: Refined) -> bool:
     a, b, none = _objective(one), _objective(other), rounding(problem)
     if problem.has_spectra and np.isfinite([a, b]).all():
         return abs(a - b) <= LEVEL * max(abs(a), abs(b)) + none
-    return is_same_objective(a, b, none)
+    return is_same_objective(a, b, none, most_apart(problem))
 
 
 def is_small(problem: Problem) -> bool:

@@ -45,6 +45,7 @@ LONGER = 4  # times as long may those search that are among the best
 SHARE = 0.1  # of the random starts that end anywhere, which must agree for the search to end
 WIDER = 0.5  # of the distance of two optima, on both sides: where a mixed start may lie beyond them
 SPARE = 4  # times as many random starts may be tried where the model cannot be integrated at some
+FURTHER = 1.5  # times the work until the best optimum was met: the search may go on so far
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
 
 
@@ -60,6 +61,8 @@ class IteratedSearch(Checked):
     most        changed starts: redrawn, or mixed of two, in turn
     work        of the rough searches, after which no further one begins (`Residuals.work`); some
                 two minutes of a processor
+    longest     the work, where better optima were met in its last third up to then; some five
+                minutes
     pool        so many of the best optima are changed
     finalists   exact searches
     iterations  of a rough search, four times as many for one of the best
@@ -72,6 +75,7 @@ class IteratedSearch(Checked):
     patience: Count = 300
     most: Count = 2000
     work: Count = 4_000_000_000
+    longest: Count = 10_000_000_000
     pool: CountFrom1 = 8
     finalists: CountFrom1 = 3
     iterations: CountFrom1 = 60
@@ -160,7 +164,10 @@ class _Search:
     """The rough searches of one problem.
 
     pool  the best distinct ends, best first;  reached: costs of all that ended
+    late  the work until a better optimum was last met
     """
+
+    late = 0
 
     def __init__(self, method: IteratedSearch, rough: PreparedShooting) -> None:
         self.method, self.rough = method, rough
@@ -201,7 +208,9 @@ class _Search:
 
     @property
     def _is_worked_out(self) -> bool:
-        return bool(self.pool) and self.rough.residuals.work >= self.method.work
+        method = self.method
+        limit = max(method.work, min(FURTHER * self.late, method.longest))
+        return bool(self.pool) and self.rough.residuals.work >= limit
 
     def _search(self, start: FloatArray) -> None:
         """Keep where it ends, if it is among the best and none of them is the same."""
@@ -212,6 +221,8 @@ class _Search:
         self.reached.append(fit.cost)
         if fit.at is None:
             return
+        if not self.pool or _below(fit.cost, self.pool[0].cost):
+            self.late = self.rough.residuals.work
         same = match(self.landscape, self.pool, fit, level=True)
         if same is None:
             self.pool.append(fit)

@@ -6,6 +6,8 @@ sought from where symmetry puts them, and by chance:
 
 - two unknowns of an optimum change places, or one changes its sign; they are held while the others
   are fitted again, and then all are fitted;
+- from points between the optimum and the bounds of unknowns that the data hardly determine: a flat
+  valley may have ridges that data with noise do not show, and its lowest place on a bound;
 - from the best of points that are spread over the bounds;
 - from where the objective has further minima along lines through the best optimum, one for each
   unknown: there lie aliases of a frequency, which other starts meet only if all else is right.
@@ -26,24 +28,27 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import ROUGHLY, is_large
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
+from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
+    LIKELIHOOD,
     SAME,
     Landscape,
     differences,
-    is_same_objective,
     match,
     profiled,
     spread,
 )
+from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem
 
 TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from
 LINE = 64  # points of a line through an optimum, from bound to bound
 MOST_LINED = 4  # optima, each better than the one before, through which lines are laid
 EXCHANGES = 12  # the best of all after the others were fitted again
+LOOSE, WAYPOINTS = 8, 3  # the least determined unknowns, and points on the way to a bound
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
@@ -102,7 +107,8 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     problem = problem.compressed()
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
-    search = _Search(Landscape(residuals, problem.box, rounding(problem)), sought)
+    landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
+    search = _Search(landscape, sought)
     why = ""
     try:
         if not search.run():
@@ -135,6 +141,11 @@ def rounding(problem: Problem) -> float:
     return ROUNDING * sum(float(v @ v) for v in data)
 
 
+def most_apart(problem: Problem) -> float:
+    """Differences of the objective above this are those of two optima."""
+    return LIKELIHOOD if problem.sigma_estimated else np.inf
+
+
 class _Search:
     """The search.
 
@@ -164,10 +175,15 @@ class _Search:
         own = self._fitted(self.sought.best, CLOSE)
         if here is None or own.at is None:
             return False
-        same = is_same_objective(own.cost, here.cost, self.landscape.rounding)
-        self.improved = own.cost < here.cost and not same
+        before = own._replace(at=here)
+        self.improved = own.cost < here.cost and not self.landscape.is_level(own, before)
         self.found = [own]
         self._lower_level(own)
+        for i, points in _towards_bounds(own, self.landscape.box, self.sought.rise):
+            ends = [_relaxed(self.landscape, point, i) for point in points]
+            promised, start = min(ends, key=lambda end: end[0])
+            if promised <= self.level:
+                self._search(start)
         moved = self._refitted(self.sought.moved(own.x))
         for start in (*self.sought.starts, *moved, *self._scattered()):
             self._search(start)
@@ -222,8 +238,8 @@ class _Search:
         if place is None:
             return NEW
         one = self.found[place]
-        level = is_same_objective(one.cost, fit.cost, self.landscape.rounding)
-        return KNOWN if level or one.cost <= fit.cost else place
+        is_level = self.landscape.is_level(one, fit)
+        return KNOWN if is_level or one.cost <= fit.cost else place
 
     def _scattered(self) -> list[FloatArray]:
         """The best of points spread over the bounds, none near a better one."""
@@ -243,6 +259,23 @@ class _Search:
             if fit.at is not None:  # without it, as derivatives of many ends take much memory
                 ends.append((fit.cost, fit.x))
         return [x for _, x in sorted(ends, key=lambda end: end[0])[:EXCHANGES]]
+
+
+def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, list[FloatArray]]]:
+    """The places of the least determined unknowns, and points on the way of each to a bound.
+
+    rise  of the objective: only bounds inside the linearised interval at this level are approached
+    """
+    assert fit.at is not None
+    x, held = fit.x, on_bounds(fit.x, fit.at, box)
+    error = np.sqrt(rise) * root(fit.at.jacobian, held).error(np.eye(len(x)))
+    share = np.where(held | ~np.isfinite(error), 0.0, error / np.abs(x).clip(1e-300))
+    for i in np.argsort(-share)[:LOOSE]:
+        for bound in (box.upper[i], box.lower[i]):
+            is_ratio = bound * x[i] > 0
+            if (abs(np.log(bound / x[i])) if is_ratio else abs(bound / x[i] - 1)) <= share[i]:
+                values = (np.geomspace if is_ratio else np.linspace)(x[i], bound, WAYPOINTS + 1)[1:]
+                yield int(i), [np.where(np.arange(len(x)) == i, v, x) for v in values]
 
 
 def wells(landscape: Landscape, x: FloatArray) -> list[FloatArray]:
