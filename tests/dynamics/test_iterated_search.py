@@ -47,6 +47,15 @@ def test_starts_that_agree_end_it():
     assert given.method.startswith("best of 11 rough searches")
 
 
+def test_a_search_that_still_improves_goes_on():
+    problem = CASE["michaelis_menten"].problem(noise=0.05)
+    settings = {**SHORT, "starts": 3, "most": 0, "work": 1}
+    ended = IteratedSearch(**settings, longest=1).estimate(problem, {})
+    assert ended.method.startswith("best of 1 rough searches")
+    longer = IteratedSearch(**settings, longest=10**12).estimate(problem, {})
+    assert longer.method.startswith(("best of 2 rough", "best of 3 rough"))
+
+
 def test_half_of_the_unknowns_is_redrawn_or_fewer():
     n, random = 10, np.random.default_rng(0)
     every = np.arange(n)

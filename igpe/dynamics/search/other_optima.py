@@ -6,8 +6,8 @@ sought from where symmetry puts them, and by chance:
 
 - two unknowns of an optimum change places, or one changes its sign; they are held while the others
   are fitted again, and then all are fitted;
-- from points between the optimum and the bounds of unknowns that the data hardly determine: a flat
-  valley may have ridges that data with noise do not show, and its lowest place on a bound;
+- along the valleys of unknowns that the data hardly determine, to their bounds: ridges that data
+  with noise do not show may part the estimate from a lower place;
 - from the best of points that are spread over the bounds;
 - from where the objective has further minima along lines through the best optimum, one for each
   unknown: there lie aliases of a frequency, which other starts meet only if all else is right.
@@ -48,7 +48,7 @@ TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are se
 LINE = 64  # points of a line through an optimum, from bound to bound
 MOST_LINED = 4  # optima, each better than the one before, through which lines are laid
 EXCHANGES = 12  # the best of all after the others were fitted again
-LOOSE, WAYPOINTS = 8, 3  # the least determined unknowns, and points on the way to a bound
+LOOSE, WAYPOINTS = 8, 6  # the least determined unknowns, and points on the way to a bound
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
@@ -108,7 +108,7 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
     landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
-    search = _Search(landscape, sought)
+    search = _Search(landscape, residuals, sought)
     why = ""
     try:
         if not search.run():
@@ -154,8 +154,8 @@ class _Search:
     searched  how many other starts were searched from
     """
 
-    def __init__(self, landscape: Landscape, sought: Sought) -> None:
-        self.landscape, self.sought = landscape, sought
+    def __init__(self, landscape: Landscape, residuals: Residuals, sought: Sought) -> None:
+        self.landscape, self.residuals, self.sought = landscape, residuals, sought
         self.found: list[Fit] = []
         self.improved = False
         self.searched = 0
@@ -179,11 +179,10 @@ class _Search:
         self.improved = own.cost < here.cost and not self.landscape.is_level(own, before)
         self.found = [own]
         self._lower_level(own)
-        for i, points in _towards_bounds(own, self.landscape.box, self.sought.rise):
-            ends = [_relaxed(self.landscape, point, i) for point in points]
-            promised, start = min(ends, key=lambda end: end[0])
-            if promised <= self.level:
-                self._search(start)
+        lower = self._along_valleys(own)
+        if lower is not None:
+            own, self.improved, self.found = lower, True, [lower]
+            self._lower_level(lower)
         moved = self._refitted(self.sought.moved(own.x))
         for start in (*self.sought.starts, *moved, *self._scattered()):
             self._search(start)
@@ -194,6 +193,24 @@ class _Search:
             for start in self._refitted(_exchanges(self.found[k].x, self.landscape.box)):
                 self._search(start)
         return True
+
+    def _along_valleys(self, own: Fit) -> Fit | None:
+        """A lower optimum on the way from one to bounds that the data do not exclude; or None.
+
+        The other unknowns are fitted again at each waypoint, as in a profile.
+        """
+        for i, values in _towards_bounds(own, self.landscape.box, self.sought.rise):
+            x = own.x
+            for value in values:
+                there = np.where(np.arange(len(x)) == i, value, x)
+                fit = profiled(self.landscape, there, [i], search=HELD)
+                if not fit.cost <= self.level:
+                    break
+                x = fit.x
+                if fit.cost < own.cost and not self.landscape.is_level(fit, own):
+                    self.residuals.most_work += WORK  # the estimate comes before other sets
+                    return self._fitted(x, CLOSE)
+        return None
 
     def _search(self, start: FloatArray) -> None:
         self.searched += 1
@@ -261,21 +278,21 @@ class _Search:
         return [x for _, x in sorted(ends, key=lambda end: end[0])[:EXCHANGES]]
 
 
-def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, list[FloatArray]]]:
-    """The places of the least determined unknowns, and points on the way of each to a bound.
+def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, FloatArray]]:
+    """The places of the least determined unknowns, and values of each on the way to a bound.
 
     rise  of the objective: only bounds inside the linearised interval at this level are approached
     """
     assert fit.at is not None
     x, held = fit.x, on_bounds(fit.x, fit.at, box)
     error = np.sqrt(rise) * root(fit.at.jacobian, held).error(np.eye(len(x)))
-    share = np.where(held | ~np.isfinite(error), 0.0, error / np.abs(x).clip(1e-300))
+    share = np.where(held, 0.0, error / np.abs(x).clip(1e-300))
     for i in np.argsort(-share)[:LOOSE]:
         for bound in (box.upper[i], box.lower[i]):
             is_ratio = bound * x[i] > 0
             if (abs(np.log(bound / x[i])) if is_ratio else abs(bound / x[i] - 1)) <= share[i]:
-                values = (np.geomspace if is_ratio else np.linspace)(x[i], bound, WAYPOINTS + 1)[1:]
-                yield int(i), [np.where(np.arange(len(x)) == i, v, x) for v in values]
+                space = np.geomspace if is_ratio else np.linspace
+                yield int(i), space(x[i], bound, WAYPOINTS + 1)[1:]
 
 
 def wells(landscape: Landscape, x: FloatArray) -> list[FloatArray]:
