@@ -101,7 +101,9 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     steps = steps._replace(several=alternatives(problem))
     moved = partial(predicted, steps.several or (), box, seed=settings.seed)
     end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
-    exact = list(_refined(problem, end.values, settings, BETTER, MOST_WORK))
+    exact = list(
+        _refined(problem, end.values, settings, BETTER, MOST_WORK, is_estimate=end.is_passed)
+    )
     why = end.why or INTERRUPTED * stopped()
     if not why and len(exact) < len(end.values):
         why = UNCONFIRMED.format(len(end.values), len(end.values) - len(exact))
@@ -154,15 +156,19 @@ def _refined(
     settings: Settings,
     origin: str,
     most_work: float = np.inf,
+    *,
+    is_estimate: bool = False,
 ) -> Iterator[Refined]:
     """The optima by the integrator of the result; those it cannot confirm are left out.
 
     Those that Ctrl-C, or so much work (`Residuals.work`) for all, leave no time for as well.
+
+    is_estimate  whether the first one takes the place of the estimate, whatever work that is
     """
     residuals = Residuals(problem, settings.compiled)
-    residuals.most_work = most_work
     with suppress(ExhaustedError):
         for k, x in enumerate(values):
+            residuals.most_work = most_work if k or not is_estimate else np.inf
             if k == 1:
                 residuals.limit_steps(values[0])
             rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)

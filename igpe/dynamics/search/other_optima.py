@@ -285,12 +285,13 @@ def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, Floa
     """
     assert fit.at is not None
     x, held = fit.x, on_bounds(fit.x, fit.at, box)
-    error = np.sqrt(rise) * root(fit.at.jacobian, held).error(np.eye(len(x)))
-    share = np.where(held, 0.0, error / np.abs(x).clip(1e-300))
-    for i in np.argsort(-share)[:LOOSE]:
+    error = root(fit.at.jacobian, held).error(np.eye(len(x)))
+    error = np.where(held, 0.0, np.sqrt(rise) * error)
+    for i in np.argsort(-error / np.abs(x).clip(1e-300))[:LOOSE]:
         for bound in (box.upper[i], box.lower[i]):
             is_ratio = bound * x[i] > 0
-            if (abs(np.log(bound / x[i])) if is_ratio else abs(bound / x[i] - 1)) <= share[i]:
+            away = abs(x[i] * np.log(bound / x[i])) if is_ratio else abs(bound - x[i])
+            if away <= error[i] and np.isfinite(bound):
                 space = np.geomspace if is_ratio else np.linspace
                 yield int(i), space(x[i], bound, WAYPOINTS + 1)[1:]
 
