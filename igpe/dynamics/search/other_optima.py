@@ -291,7 +291,7 @@ def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, Floa
         for bound in (box.upper[i], box.lower[i]):
             is_ratio = bound * x[i] > 0
             away = abs(x[i] * np.log(bound / x[i])) if is_ratio else abs(bound - x[i])
-            if away <= error[i] and np.isfinite(bound):
+            if 0 < away <= error[i] and np.isfinite(bound):
                 space = np.geomspace if is_ratio else np.linspace
                 yield int(i), space(x[i], bound, WAYPOINTS + 1)[1:]
 
