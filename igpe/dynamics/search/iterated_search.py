@@ -143,7 +143,7 @@ class IteratedSearch(Checked):
                 again = end._replace(at=None, status=Status.ITERATION_LIMIT)
                 fit = _continued(rather, again, LONGER)
             x = end.x if fit.at is None else fit.x
-            finals.append(exact.estimate(box.mapping(x)))
+            finals.append(_exactly(exact, box.mapping(x)))
             if sum(e.status.usable for e in finals) >= self.finalists:
                 return
 
@@ -270,6 +270,19 @@ def _continued(prepared: PreparedShooting, fit: Fit, times: int) -> Fit:
             break
         fit = more
     return fit
+
+
+def _exactly(exact: PreparedShooting, start: Mapping[str, float]) -> Estimate:
+    """The exact search, taken up again as long as it has not come to its end, as `_continued`."""
+    found = exact.estimate(start)
+    for _ in range(LONGER):
+        if found.status is not Status.ITERATION_LIMIT:
+            break
+        more = exact.estimate(found.parameters)
+        if not more.objective < found.objective:
+            break
+        found = more
+    return found
 
 
 def _concluded(
