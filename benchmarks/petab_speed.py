@@ -1,8 +1,10 @@
 """The time of PEtab problems' objective and gradient, beside AMICI's in the same run.
 
-    python benchmarks/petab_speed.py [calls] [first] [all] [uncompiled] [--amici PYTHON] [--json F]
+    python benchmarks/petab_speed.py [calls] [first] [all] [uncompiled] [--amici PYTHON]
+                                     [--only NAME ...] [--store FOLDER] [--json FILE]
 
-All at the nominal parameters, in processor seconds, each program in a process of its own.
+All at the nominal parameters, in processor seconds, each program in a process of its own. With
+--store each program's times are kept, and a run that was stopped continues.
 
 calls       milliseconds of one objective with its gradient, igpe's and AMICI's (the faster of
             forward and adjoint sensitivities, conditions prepared), at tolerances at which both
@@ -26,13 +28,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from figures import Row, at_most, command
+from trust.run import Answer, add, stored
 
 HERE = Path(__file__).parent
 PROBLEMS = ("Boehm", "Borghans", "Bachmann", "Fujita", "Brannmark", "Fiedler", "Elowitz")
@@ -57,10 +60,10 @@ def _compared(
     given: argparse.Namespace, *, compilers: bool, slower: float, median: float
 ) -> Iterator[Row]:
     shares = []
-    for name in PROBLEMS:
-        with tempfile.TemporaryDirectory() as cache_folder:
-            ours = _ours(name, cache_folder, compilers=compilers)
-        theirs = _amicis(name, given.amici)
+    for name in _chosen(given, PROBLEMS):
+        case = f"{name}, igpe" if compilers else f"{name}, igpe uncompiled"
+        ours = _kept(given, case, partial(_once, name, compilers=compilers))
+        theirs = _kept(given, f"{name}, AMICI", partial(_amicis, name, given.amici))
         fastest = min((theirs[k] for k in ("forward", "adjoint")), key=lambda v: v["seconds"])
         share = ours["seconds"] / fastest["seconds"]
         shares.append(share)
@@ -74,25 +77,49 @@ def _compared(
     yield at_most("all", "median of igpe's over AMICI's", float(np.median(shares)), "-", median)
 
 
-def first(_: argparse.Namespace) -> Iterator[Row]:
+def first(given: argparse.Namespace) -> Iterator[Row]:
     """Until the first gradient."""
-    for name in PROBLEMS:
-        with tempfile.TemporaryDirectory() as cache_folder:
-            for case in ("empty cache", "full cache"):
-                ours = _ours(name, cache_folder, compilers=True)
-                seconds = ours["reading"] + ours["first"]
-                yield at_most(f"{name}, {ours['states']} states", case, seconds, "s", FIRST)
+    for name in _chosen(given, PROBLEMS):
+        both = _kept(given, f"{name}, igpe twice", partial(_twice, name))
+        for case, ours in both.items():
+            seconds = ours["reading"] + ours["first"]
+            yield at_most(f"{name}, {ours['states']} states", case, seconds, "s", FIRST)
 
 
-def every(_: argparse.Namespace) -> Iterator[Row]:
+def every(given: argparse.Namespace) -> Iterator[Row]:
     """Until the first gradient, of all problems."""
-    for folder in sorted(p.parent for p in (HERE.parent / "data" / "petab").glob("*/*.yaml")):
-        name = folder.name.partition("_")[0]
-        with tempfile.TemporaryDirectory() as cache_folder:
-            ours = _ours(name, cache_folder, compilers=True)
+    folders = sorted(p.parent for p in (HERE.parent / "data" / "petab").glob("*/*.yaml"))
+    for name in _chosen(given, [folder.name.partition("_")[0] for folder in folders]):
+        ours = _kept(given, f"{name}, igpe", partial(_once, name, compilers=True))
         limit = FIRST if ours["states"] <= STATES else None
         case = f"{name}, {ours['states']} states"
         yield at_most(case, "empty cache", ours["reading"] + ours["first"], "s", limit)
+
+
+def _chosen(given: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not given.only or name in given.only]
+
+
+def _kept(given: argparse.Namespace, case: str, work: Callable[[], Answer]) -> Answer:
+    """The answer from the store, or of work, which goes there."""
+    store = given.store / "speed.jsonl" if given.store else None
+    known = dict(stored(store))
+    if case not in known:
+        known[case] = work()
+        add(store, case, known[case])
+    return known[case]
+
+
+def _once(name: str, *, compilers: bool) -> Answer:
+    with tempfile.TemporaryDirectory() as cache_folder:
+        return _ours(name, cache_folder, compilers=compilers)
+
+
+def _twice(name: str) -> Answer:
+    """With one cache."""
+    with tempfile.TemporaryDirectory() as cache_folder:
+        cases = ("empty cache", "full cache")
+        return {case: _ours(name, cache_folder, compilers=True) for case in cases}
 
 
 def _apart(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
@@ -149,6 +176,8 @@ def _answer(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--amici", type=_python, default=None, help="Python of AMICI's environment")
+    parser.add_argument("--only", nargs="*", default=[], help="problems, by their first names")
+    parser.add_argument("--store", type=Path, help="folder that keeps answers, to resume from")
 
 
 def _python(given: str) -> Path:

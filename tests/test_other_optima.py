@@ -25,6 +25,7 @@ from igpe.dynamics.search.other_optima import (
     NOT_SEARCHED,
     TOO_SLOW,
     Sought,
+    _Search,
     other_optima,
     wells,
 )
@@ -35,7 +36,13 @@ from igpe.estimation.equally_good import UNCONFIRMED
 from igpe.numerics.least_squares.active import on_bounds, refitted_on_bounds
 from igpe.numerics.least_squares.base import Fit, Linearised
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.optima import Landscape, distinct, has_same_values, is_same_objective
+from igpe.numerics.optima import (
+    LIKELIHOOD,
+    Landscape,
+    distinct,
+    has_same_values,
+    is_same_objective,
+)
 from igpe.results.dynamic_certificate import DynamicCertificate
 
 pytestmark = pytest.mark.thorough
@@ -474,6 +481,43 @@ def test_aliases_of_a_frequency_lie_on_a_line_through_the_estimate():
     best, *_ = wells(Landscape(residual, box), alias.x)
     assert best[1] == pytest.approx(3.6, rel=0.05)
     assert SEARCH.fit(residual, best, box).x == pytest.approx([1.0, 3.6], rel=1e-6)
+
+
+class _Ridged:
+    """A valley b = 1 + log(a) / 10 whose floor has a ridge beside a = 1, and is lowest beyond."""
+
+    def __init__(self):
+        self.calls, self.most_work = 0, 0.0
+
+    def __call__(self, x):
+        self.calls += 1
+        (a, b), u = x, np.log(x[0])
+        floor = 1 + 0.05 * (1 - np.cos(2 * u)) - 0.02 * u
+        slope = 0.1 * np.sin(2 * u) - 0.02
+        residual = np.array([10 * (b - 1 - u / 10), floor, floor])
+        return Linearised(residual, np.array([[-1 / a, 10.0], [slope / a, 0.0], [slope / a, 0.0]]))
+
+
+@pytest.mark.parametrize(("upper", "is_lower"), [(100.0, True), (2.0, False)])
+def test_a_valley_is_followed_across_a_ridge_that_data_do_not_show(upper, is_lower):
+    residuals = _Ridged()
+    box = Box(("a", "b"), np.array([0.1, 0.1]), np.array([upper, 10.0]), frozenset({"a", "b"}))
+    landscape = Landscape(residuals, box)
+    own = SEARCH.fit(residuals, np.array([1.2, 1.0]), box)
+    assert 1.0 < own.x[0] < 1.3
+    search = _Search(landscape, residuals, Sought(own.x, [], lambda x: [], 3.84, 0))
+    search._lower_level(own)
+    lower = search._along_valleys(own)
+    assert (lower is not None) == is_lower
+    if lower is not None:
+        assert lower.cost < own.cost - 0.05
+        assert lower.x[0] > 10
+
+
+def test_likelihoods_differ_by_units_whatever_their_size():
+    assert is_same_objective(-1474.94, -1476.04)
+    assert not is_same_objective(-1474.94, -1476.04, most=LIKELIHOOD)
+    assert is_same_objective(-1476.03, -1476.04, most=LIKELIHOOD)
 
 
 def test_where_no_ridge_is_there_are_no_wells():

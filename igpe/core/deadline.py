@@ -1,11 +1,12 @@
 """When a computation must end: at a time limit or at Ctrl-C, by one mechanism.
 
-A public function opens a session. Ctrl-C, and a clock when the time limit is reached, send SIGINT;
-the session's handler remembers that and raises KeyboardInterrupt in the main thread. Whoever holds
-something worth keeping catches it and returns that. From then on every further integration raises
-again (`require_going_on`), so that an outer search cannot go on by mistake. Compiled code that must
-not be left by an exception runs in `deferred`, and looks at `stopped` in its callbacks. What makes
-an answer of what there is runs in `finishing`, where a second Ctrl-C is remembered only.
+A public function opens a session, in which linear algebra has one thread. Ctrl-C, and a clock when
+the time limit is reached, send SIGINT; the session's handler remembers that and raises
+KeyboardInterrupt in the main thread. Whoever holds something worth keeping catches it and returns
+that. From then on every further integration raises again (`require_going_on`), so that an outer
+search cannot go on by mistake. Compiled code that must not be left by an exception runs in
+`deferred`, and looks at `stopped` in its callbacks. What makes an answer of what there is runs in
+`finishing`, where a second Ctrl-C is remembered only.
 
 Other libraries may turn the exception into one of their own, or print it and go on. So while one of
 them is at work it is raised a little later, as soon as igpe's own code runs; and what they make of
@@ -28,6 +29,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from igpe.core.status import Status
+from igpe.core.threads import one_thread
 
 At = TypeVar("At")
 Found = TypeVar("Found")
@@ -187,7 +189,7 @@ def session(time_limit: float | None = None) -> Iterator[Session]:
         own.quiet, own.last = outer.quiet, outer.last
     token = _current.set(own)
     try:
-        with _heeding(own):
+        with one_thread(), _heeding(own):
             yield own
     except KeyboardInterrupt as error:
         error.args = error.args or (NOTHING_YET,)

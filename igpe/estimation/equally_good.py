@@ -25,7 +25,13 @@ from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.search.complement import BRIEFLY, chosen_search
 from igpe.dynamics.search.iterated_search import IteratedSearch
-from igpe.dynamics.search.other_optima import INTERRUPTED, Sought, other_optima, rounding
+from igpe.dynamics.search.other_optima import (
+    INTERRUPTED,
+    Sought,
+    most_apart,
+    other_optima,
+    rounding,
+)
 from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, refine
@@ -172,7 +178,9 @@ def _with_other_optima(steps: Steps, settings: Settings) -> Steps:
     steps = steps._replace(several=alternatives(problem))
     moved = partial(predicted, steps.several or (), box, seed=settings.seed)
     end = other_optima(problem, Sought(x, starts, moved, rise, settings.seed))
-    exact = list(_refined(problem, end.values, settings, BETTER, MOST_WORK))
+    exact = list(
+        _refined(problem, end.values, settings, BETTER, MOST_WORK, is_estimate=end.is_passed)
+    )
     why = end.why or INTERRUPTED * stopped()
     if not why and len(exact) < len(end.values):
         why = UNCONFIRMED.format(len(end.values), len(end.values) - len(exact))
@@ -225,15 +233,19 @@ def _refined(
     settings: Settings,
     origin: str,
     most_work: float = np.inf,
+    *,
+    is_estimate: bool = False,
 ) -> Iterator[Refined]:
     """The optima by the integrator of the result; those it cannot confirm are left out.
 
     Those that Ctrl-C, or so much work (`Residuals.work`) for all, leave no time for as well.
+
+    is_estimate  whether the first one takes the place of the estimate, whatever work that is
     """
     residuals = Residuals(problem, settings.compiled)
-    residuals.most_work = most_work
     with suppress(ExhaustedError):
         for k, x in enumerate(values):
+            residuals.most_work = most_work if k or not is_estimate else np.inf
             if k == 1:
                 residuals.limit_steps(values[0])
             rough = Estimate(problem.box.mapping(x), np.inf, Status.CONVERGED, origin)
@@ -397,7 +409,7 @@ def _is_level(problem: Problem, one: Refined, other: Refined) -> bool:
     a, b, none = _objective(one), _objective(other), rounding(problem)
     if problem.has_spectra and np.isfinite([a, b]).all():
         return abs(a - b) <= LEVEL * max(abs(a), abs(b)) + none
-    return is_same_objective(a, b, none)
+    return is_same_objective(a, b, none, most_apart(problem))
 
 
 def is_small(problem: Problem) -> bool:

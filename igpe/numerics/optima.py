@@ -24,6 +24,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.statistics.covariance import determined
 
 SAME = 1e-3  # relative difference of values, or of objectives, of one optimum
+LIKELIHOOD = 0.02  # of -2 log L, whose size says nothing, as units of the measurements shift it
 SMALL = 1e-6  # of the bounds' width: below it the difference of an unknown counts absolutely
 NEAR = 1e-2  # standard errors between two ends of searches for one optimum
 RISE = 1e-2  # of the objective, or RISES of its mean square: what data with noise do not show
@@ -38,18 +39,29 @@ class Landscape(NamedTuple):
     """An objective by its residuals.
 
     rounding  differences of the objective below it mean nothing
+    most      differences above it are those of two optima, however large the objective is
     """
 
     residual: Residual
     box: Box
     rounding: float = 0.0
+    most: float = np.inf
+
+    def is_level(self, one: Fit, other: Fit) -> bool:
+        """Return True if two fits have the same objective."""
+        return is_same_objective(one.cost, other.cost, self.rounding, self.most)
 
 
-def is_same_objective(one: float, other: float, rounding: float = 0.0) -> bool:
-    """Return True if two objectives differ by less than optima do; False if one is not finite."""
+def is_same_objective(
+    one: float, other: float, rounding: float = 0.0, most: float = np.inf
+) -> bool:
+    """Return True if two objectives differ by less than optima do; False if one is not finite.
+
+    rounding, most  see `Landscape`
+    """
     if not np.isfinite([one, other]).all():
         return False
-    return bool(abs(one - other) <= SAME * max(abs(one), abs(other)) + rounding)
+    return bool(abs(one - other) <= min(SAME * max(abs(one), abs(other)), most) + rounding)
 
 
 def differences(one: FloatArray, other: FloatArray, box: Box) -> FloatArray:
@@ -101,7 +113,7 @@ def match(
     """
     for k, one in enumerate(optima):
         better, worse = sorted((one, fit), key=lambda f: f.cost)
-        if level and not is_same_objective(one.cost, fit.cost, landscape.rounding):
+        if level and not landscape.is_level(one, fit):
             continue
         if is_same_optimum(landscape, better, worse):
             return k

@@ -6,6 +6,8 @@ sought from where symmetry puts them, and by chance:
 
 - two unknowns of an optimum change places, or one changes its sign; they are held while the others
   are fitted again, and then all are fitted;
+- along the valleys of unknowns that the data hardly determine, to their bounds: ridges that data
+  with noise do not show may part the estimate from a lower place;
 - from the best of points that are spread over the bounds;
 - from where the objective has further minima along lines through the best optimum, one for each
   unknown: there lie aliases of a frequency, which other starts meet only if all else is right.
@@ -26,24 +28,27 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.shooting.base import ROUGHLY, is_large
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
+from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.bounded import bounded_solution
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.numerics.optima import (
+    LIKELIHOOD,
     SAME,
     Landscape,
     differences,
-    is_same_objective,
     match,
     profiled,
     spread,
 )
+from igpe.numerics.statistics.covariance import root
 from igpe.problem.problem import Problem
 
 TRIALS, STARTS = 64, 8  # points that are simulated, and how many of them are searched from
 LINE = 64  # points of a line through an optimum, from bound to bound
 MOST_LINED = 4  # optima, each better than the one before, through which lines are laid
 EXCHANGES = 12  # the best of all after the others were fitted again
+LOOSE, WAYPOINTS = 8, 6  # the least determined unknowns, and points on the way to a bound
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
@@ -104,7 +109,7 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     problem = problem.compressed()
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, WORK
-    landscape = Landscape(residuals, problem.box, rounding(problem))
+    landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
     search = _Search(residuals, landscape, sought)
     if is_large(problem):
         glancing = Residuals(problem, replace(GLANCING, max_steps=FEW_STEPS))
@@ -142,6 +147,11 @@ def rounding(problem: Problem) -> float:
     return ROUNDING * sum(float(v @ v) for v in data)
 
 
+def most_apart(problem: Problem) -> float:
+    """Differences of the objective above this are those of two optima."""
+    return LIKELIHOOD if problem.sigma_estimated else np.inf
+
+
 class _Search:
     """The search.
 
@@ -152,7 +162,7 @@ class _Search:
     """
 
     def __init__(self, residuals: Residuals, landscape: Landscape, sought: Sought) -> None:
-        self.cost, self.landscape, self.sought = residuals.cost, landscape, sought
+        self.residuals, self.landscape, self.sought = residuals, landscape, sought
         self.lines = landscape
         self.found: list[Fit] = []
         self.improved = False
@@ -173,10 +183,14 @@ class _Search:
         own = self._fitted(self.sought.best, CLOSE)
         if here is None or own.at is None:
             return False
-        same = is_same_objective(own.cost, here.cost, self.landscape.rounding)
-        self.improved = own.cost < here.cost and not same
+        before = own._replace(at=here)
+        self.improved = own.cost < here.cost and not self.landscape.is_level(own, before)
         self.found = [own]
         self._lower_level(own)
+        lower = self._along_valleys(own)
+        if lower is not None:
+            own, self.improved, self.found = lower, True, [lower]
+            self._lower_level(lower)
         moved = self._refitted(self.sought.moved(own.x))
         for start in (*self.sought.starts, *moved, *self._scattered()):
             self._search(start)
@@ -187,6 +201,24 @@ class _Search:
             for start in self._refitted(_exchanges(self.found[k].x, self.landscape.box)):
                 self._search(start)
         return True
+
+    def _along_valleys(self, own: Fit) -> Fit | None:
+        """A lower optimum on the way from one to bounds that the data do not exclude; or None.
+
+        The other unknowns are fitted again at each waypoint, as in a profile.
+        """
+        for i, values in _towards_bounds(own, self.landscape.box, self.sought.rise):
+            x = own.x
+            for value in values:
+                there = np.where(np.arange(len(x)) == i, value, x)
+                fit = profiled(self.landscape, there, [i], search=HELD)
+                if not fit.cost <= self.level:
+                    break
+                x = fit.x
+                if fit.cost < own.cost and not self.landscape.is_level(fit, own):
+                    self.residuals.most_work += WORK  # the estimate comes before other sets
+                    return self._fitted(x, CLOSE)
+        return None
 
     def _search(self, start: FloatArray) -> None:
         self.searched += 1
@@ -231,14 +263,14 @@ class _Search:
         if place is None:
             return NEW
         one = self.found[place]
-        level = is_same_objective(one.cost, fit.cost, self.landscape.rounding)
-        return KNOWN if level or one.cost <= fit.cost else place
+        is_level = self.landscape.is_level(one, fit)
+        return KNOWN if is_level or one.cost <= fit.cost else place
 
     def _scattered(self) -> list[FloatArray]:
         """The best of points spread over the bounds, none near a better one."""
         box = self.landscape.box
         points = box.sobol(TRIALS, self.sought.seed) if box.bounded else ()
-        costs = [self.cost(p) for p in points]
+        costs = [self.residuals.cost(p) for p in points]
         able = sorted((c, k) for k, c in enumerate(costs) if c is not None and np.isfinite(c))
         ordered = [points[k] for _, k in able]
         return [ordered[i] for i in spread(ordered, STARTS)]
@@ -251,6 +283,24 @@ class _Search:
             if fit.at is not None:  # without it, as derivatives of many ends take much memory
                 ends.append((fit.cost, fit.x))
         return [x for _, x in sorted(ends, key=lambda end: end[0])[:EXCHANGES]]
+
+
+def _towards_bounds(fit: Fit, box: Box, rise: float) -> Iterator[tuple[int, FloatArray]]:
+    """The places of the least determined unknowns, and values of each on the way to a bound.
+
+    rise  of the objective: only bounds inside the linearised interval at this level are approached
+    """
+    assert fit.at is not None
+    x, held = fit.x, on_bounds(fit.x, fit.at, box)
+    error = root(fit.at.jacobian, held).error(np.eye(len(x)))
+    error = np.where(held, 0.0, np.sqrt(rise) * error)
+    for i in np.argsort(-error / np.abs(x).clip(1e-300))[:LOOSE]:
+        for bound in (box.upper[i], box.lower[i]):
+            is_ratio = bound * x[i] > 0
+            away = abs(x[i] * np.log(bound / x[i])) if is_ratio else abs(bound - x[i])
+            if 0 < away <= error[i] and np.isfinite(bound):
+                space = np.geomspace if is_ratio else np.linspace
+                yield int(i), space(x[i], bound, WAYPOINTS + 1)[1:]
 
 
 def wells(landscape: Landscape, x: FloatArray) -> list[FloatArray]:

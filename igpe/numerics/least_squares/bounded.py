@@ -19,6 +19,7 @@ RANK = 1e-10  # directions below this fraction of the largest determine nothing
 NOTHING = 1e-13  # columns below this fraction of the largest are rounding
 SLOPE = 1e-12  # of |A| |b|: a slope that releases no bound
 ROUNDS = 10  # releases per unknown, at most
+HUGE = 1e100  # entries of a matrix above it are scaled: their products with the right overflow
 
 
 def bounded_solution(
@@ -29,6 +30,10 @@ def bounded_solution(
     matrix  (m, n);  right (m,)
     """
     n = matrix.shape[1]
+    largest = float(np.abs(matrix).max(initial=0.0))
+    if largest > HUGE:
+        matrix, right = matrix / largest, right / largest
+    right = np.clip(right, -LARGEST, LARGEST)
     if len(matrix) > n:  # R (n, n) and Q'b (n,) of the factors A = Q R
         both = np.empty((len(matrix), n + 1), order="F")
         both[:, :n], both[:, n] = matrix, right

@@ -120,10 +120,12 @@ class Curvature:
         jacobian = at.jacobian * reach
         if not self.believed:
             return bounded_solution(jacobian, -at.residual, lower, upper) * reach
-        curvature = jacobian.T @ jacobian + reach[:, None] * self.matrix * reach
+        largest = max(float(np.abs(jacobian).max(initial=0.0)), 1.0)
+        jacobian, scaled = jacobian / largest, reach / largest  # whose squares are numbers
+        curvature = jacobian.T @ jacobian + scaled[:, None] * self.matrix * scaled
         values, vectors = np.linalg.eigh(curvature)
         root = np.sqrt(np.maximum(values, FLAT * max(float(values.max()), NEGLIGIBLE)))
-        right = -(vectors.T @ (jacobian.T @ at.residual)) / root
+        right = -(vectors.T @ (jacobian.T @ (at.residual / largest))) / root
         return bounded_solution(root[:, None] * vectors.T, right, lower, upper) * reach
 
     def promised(self, at: Linearised, step: FloatArray) -> float:

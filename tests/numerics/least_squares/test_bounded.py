@@ -90,3 +90,12 @@ def test_fewer_residuals_than_unknowns_leave_the_difference():
 def test_what_is_determined_however_weakly_is_not_named():
     jacobian = np.diag([1.0, 1e-5])
     assert undetermined(jacobian, np.ones(2), ("a", "b")) == []
+
+
+@pytest.mark.parametrize(("slope", "right"), [(1e160, 1e160), (1e154, 1.0), (1.0, 1e170)])
+def test_steps_far_from_all_measurements_overflow_nowhere(slope, right):
+    """Warnings are errors here: no product may overflow where the residuals of a start are huge."""
+    matrix = slope * np.array([[1.0, 0.5, 0.1], [0.0, 1e-3, 0.2], [0.3, 0.0, 1e-6]])
+    x = bounded_solution(matrix, np.array([right, -right, right]), -np.ones(3), np.ones(3))
+    assert (np.abs(x) <= 1).all()
+    assert x[0] == 1.0 if right > 1 else np.allclose(x, 0, atol=1e-150)
