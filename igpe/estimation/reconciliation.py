@@ -177,6 +177,11 @@ def _runs(given: Any) -> list[Experiment]:
                 f"The measurements of experiment '{e.name}' have no standard deviations that are "
                 "numbers, so balances cannot judge them. Pass igpe.Experiment(..., sigma=0.1)."
             )
+        if e.measurements.correlation is not None:
+            raise DataError(
+                f"The errors of experiment '{e.name}' are correlated, and reconciliation needs "
+                "independent errors. Leave out correlation=."
+            )
     return runs
 
 
