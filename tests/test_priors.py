@@ -67,8 +67,8 @@ def test_methods_that_know_normal_priors_alone_say_so():
     times = np.linspace(0.2, 3, 8)
     prior = igpe.losses.Prior("laplace", (0.5, 0.1))
     problem = decay(times, np.exp(-0.5 * times), prior)
-    with pytest.raises(igpe.errors.Unsupported, match="Collocation knows normal priors alone"):
+    with pytest.raises(igpe.errors.Unsupported, match="Collocation supports only normal priors"):
         igpe.Collocation().estimate(problem, {"k": 0.5})
-    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.certify knows normal priors alone"):
+    with pytest.raises(igpe.errors.Unsupported, match=r"igpe\.certify supports only normal priors"):
         igpe.certify(problem, {"k": 0.5})
     assert igpe.estimate(problem).parameters["k"] == pytest.approx(0.5, abs=1e-3)

@@ -111,8 +111,10 @@ def test_methods_that_cannot_are_left_out_with_a_word(tmp_path):
     path.write_text(ROBUST.format(models=str(ROOT / "models")))
     done = run("compare", path, "--starts", 1)
     assert "MultipleShooting" in done.stdout
-    assert "Left out: IncrementalShooting minimises least squares only" in done.stdout
-    refused(run("compare", path, "--method", "Collocation"), "Collocation minimises least squares")
+    assert "Left out: IncrementalShooting supports only least squares" in done.stdout
+    refused(
+        run("compare", path, "--method", "Collocation"), "Collocation supports only least squares"
+    )
 
 
 def test_an_unknown_method_is_refused():

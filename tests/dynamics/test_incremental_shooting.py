@@ -98,7 +98,7 @@ def test_nothing_to_estimate_and_what_it_cannot_do():
     case = CASE["decay"]
     robust = Problem(case.builder, parameters=["k"], experiments=two_runs().experiments, loss=L1())
     with pytest.raises(
-        igpe.errors.Unsupported, match="IncrementalShooting minimises least squares only"
+        igpe.errors.Unsupported, match="IncrementalShooting supports only least squares"
     ):
         IncrementalShooting().estimate(robust, {"k": 1.0})
 

@@ -284,7 +284,7 @@ def test_active_bounds_of_states_are_told(bounds, active):
     )
     problem = Problem(builder, parameters=["k"], experiments=run)
     found = MultipleShooting(restarts=Restarts(count=0)).estimate(problem, {"k": 1.0})
-    told = [n for n in found.notes if n == "The bounds of A are active; the nodes keep them."]
+    told = [n for n in found.notes if n == "The bounds of A are active; the nodes satisfy them."]
     assert bool(told) is active
     assert (found.parameters["k"] == pytest.approx(0.7, rel=1e-5)) is not active
 
@@ -296,7 +296,7 @@ def test_why_an_integration_broke_down_is_told():
     found = method.estimate(case.problem(), case.near)
     assert found.status is Status.INTEGRATION_BROKE
     (note,) = found.notes
-    assert note.startswith("The last integration of experiment 1 broke down: The step limit of 1")
+    assert note.startswith("The last integration of experiment 1 failed: The step limit of 1")
 
 
 def test_without_a_compiler_the_missing_solver_is_told(monkeypatch):

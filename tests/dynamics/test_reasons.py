@@ -47,7 +47,7 @@ def test_a_missing_compiler_is_told_and_tried_once(method):
     once = method(integrator, restarts=Restarts())
     found = once.estimate(CASE["decay"].problem(), {"k": 1.0})
     assert (found.status, found.objective) == (Status.NO_SOLVER, np.inf)
-    assert any(note.endswith("broke down: Install a compiler.") for note in found.notes)
+    assert any(note.endswith("failed: Install a compiler.") for note in found.notes)
     assert len(integrator.runs) == 1
 
 
@@ -74,7 +74,7 @@ def test_a_pole_is_told_with_its_time():
     found = igpe.SingleShooting(igpe.integrators.Sundials()).estimate(lotka.problem(66), start)
     assert found.status is Status.INTEGRATION_BROKE
     (note,) = found.notes
-    assert note.startswith("The last integration of experiment 1 broke down: ")
+    assert note.startswith("The last integration of experiment 1 failed: ")
     again = igpe.SingleShooting(igpe.integrators.Sundials()).estimate(
         lotka.problem(66), lotka.TRUTH
     )

@@ -110,7 +110,7 @@ def test_a_program_without_a_time_option_is_ended_at_the_limit(tmp_path: Path) -
     program = put(tmp_path, "sleeper", "#!/bin/sh\nexec sleep 60\n")
     answer = AmplProgram(str(program)).solve(camel(), time_limit=0.1)
     assert answer.status is Status.TIME_LIMIT
-    assert "sleeper was ended" in answer.message
+    assert "sleeper was stopped" in answer.message
     assert answer.seconds < 30
 
 

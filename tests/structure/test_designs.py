@@ -72,7 +72,7 @@ def test_rank_of_the_data_and_verdicts_are_compared():
     assert notes(good, full) == ()
     assert "identifiable by structure" in notes(good, deficient)[0]
     assert "more measurements of the same kind do not help" in notes(lost, deficient)[0]
-    assert "disagree" in notes(lost, full)[0]
+    assert "contradict each other" in notes(lost, full)[0]
     assert notes(good, deficient, held=(True, False)) == notes(good, deficient)  # a on its bound
 
 

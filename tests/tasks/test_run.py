@@ -61,7 +61,7 @@ def test_what_is_stuck_is_ended_and_recorded(name, opened, tmp_path):
         found = outcomes(work(tmp_path, "hang"), 8, Backend(executor, timeout=0.5))
     assert doubled(found, but=3)
     assert found[3].status is Status.TIMED_OUT
-    assert found[3].message == "It was ended after 0.5 s."
+    assert found[3].message == "It was stopped after 0.5 s."
     assert found[3].seconds >= 0.5
     assert len(pids(tmp_path, 3)) == 1
     assert soon(lambda: not alive(pids(tmp_path, 3)[0]))
@@ -304,7 +304,7 @@ def test_failures_are_done_again_and_what_is_done_is_not(tmp_path):
 
 
 def test_work_that_kills_whoever_makes_it_ready_is_told():
-    with pytest.raises(ProblemError, match="10 processes in a row ended"):
+    with pytest.raises(ProblemError, match="10 consecutive processes died"):
         list(run(Work(os._exit, 1), items(2), Backend(1)))
 
 

@@ -242,7 +242,7 @@ def few(count):
             ProblemError,
             r"needs 5 or more; it found \{'A': 4\}",
         ),
-        ({"problem": few(2), "result": NEAR_LINE}, ProblemError, "not more measurements"),
+        ({"problem": few(2), "result": NEAR_LINE}, ProblemError, "no more measurements"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, error, says):

@@ -140,7 +140,9 @@ def test_json_gives_back_all(tmp_path):
         pd.testing.assert_frame_equal(again.measured, found.measured)
         assert (again.confidence, again.kind) == (found.confidence, found.kind)
         assert again.to_json() == written
-    with pytest.raises(DataError, match="This is no stored prediction: it has no entry 'format'"):
+    with pytest.raises(
+        DataError, match="This is not a stored prediction: it has no entry 'format'"
+    ):
         igpe.uncertainty.Prediction.from_json("{}")
 
 

@@ -214,7 +214,7 @@ class Run:
     def linearised(self, trajectory: Trajectory, size: int) -> Linearised:
         """(m,) residuals and (m, size) derivative, from the run's trajectory.
 
-        Of a trajectory without derivatives it is (m, 0).
+        size  0 if the trajectory has no derivatives
         """
         m, n = self.measurements, len(self.index)
         by_unknown = self.by_unknown(trajectory, m.column)
@@ -228,8 +228,8 @@ class Run:
             spread = trajectory.measured[m.row, self.deviation]
             slope = self.by_unknown(trajectory, self.deviation)
             found = likelihood_residuals(found, spread, slope, self.deviation >= 0)
-        if n == size or not found.jacobian.shape[1]:  # the problem's order is the run's, or none
-            return found
+        if n == size or not size:  # the problem's order is the run's, or there are no derivatives
+            return found._replace(jacobian=found.jacobian[:, :size])
         jacobian = np.zeros((len(found.residual), size))
         jacobian[:, self.index] = found.jacobian
         return found._replace(jacobian=jacobian)
@@ -396,7 +396,7 @@ class Residuals:
         """Residuals and derivative at x (n,) from each run's trajectory, or None."""
         pieces = []
         for run, trajectory in zip(self.runs, trajectories, strict=True):
-            piece = run.linearised(trajectory, len(x))
+            piece = run.linearised(trajectory, len(x) if derivatives else 0)
             if not have_squares(*piece):
                 self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
                 return None

@@ -20,7 +20,7 @@ def test_a_run_that_swings_too_often_is_given_up(method):
     assert same.status is Status.CONVERGED
     assert same.states == pytest.approx(before.states, rel=1e-5, abs=1e-6)
     assert given_up.status is Status.INTEGRATION_BROKE
-    assert "1500 steps that a trial may take" in given_up.reason
+    assert "limit of 1500 steps for a trial" in given_up.reason
     assert (given_up.reached, given_up.reason) == (again.reached, again.reason)
 
 
