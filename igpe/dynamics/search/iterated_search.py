@@ -140,7 +140,7 @@ class IteratedSearch(Checked):
                 again = end._replace(at=None, status=Status.ITERATION_LIMIT)
                 fit = _continued(rather, again, LONGER)
             x = end.x if fit.at is None else fit.x
-            finals.append(_exactly(exact, box.mapping(x)))
+            finals.append(exact.estimate(box.mapping(x)))
             if sum(e.status.usable for e in finals) >= self.finalists:
                 return
 
@@ -260,19 +260,6 @@ def _continued(prepared: PreparedShooting, fit: Fit, times: int) -> Fit:
             break
         fit = more
     return fit
-
-
-def _exactly(exact: PreparedShooting, start: Mapping[str, float]) -> Estimate:
-    """The high-accuracy search, continued while it ends at its iteration limit and improves."""
-    estimate = exact.estimate(start)
-    for _ in range(LONGER):
-        if estimate.status is not Status.ITERATION_LIMIT:
-            break
-        more = exact.estimate(estimate.parameters)
-        if not more.objective < estimate.objective:
-            break
-        estimate = more
-    return estimate
 
 
 def _concluded(
