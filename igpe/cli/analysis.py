@@ -172,8 +172,7 @@ def verify(
 
     problem = problem_of(model, data)
     with reported(True) as tell:
-        tell("Checking the certificate")
-        verdict = check(certificate, problem, seconds)
+        verdict = check(certificate, problem, seconds, progress=tell)
     box = problem.box
     ends = zip(box.names, box.lower.tolist(), box.upper.tolist(), strict=True)
     body = {

@@ -29,6 +29,7 @@ from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import read_json
 from igpe.core.markup import Rows, Shown
+from igpe.core.progress import Progress, say, with_bar
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at, values_at
 from igpe.proofs.checker.experiments import Replay, replays
@@ -343,8 +344,14 @@ USUAL = Effort()
 SHOWN = 1000  # regions at most that an answer lists
 
 
+@with_bar
 def verify(
-    certificate: Any, problem: Problem, seconds: float = 600.0, effort: Effort = USUAL
+    certificate: Any,
+    problem: Problem,
+    seconds: float = 600.0,
+    effort: Effort = USUAL,
+    *,
+    progress: Progress = None,
 ) -> Verified:
     """Verify a certificate of global optimality with independent code.
 
@@ -356,6 +363,7 @@ def verify(
     seconds      limit after which the rest is reported as not confirmed
     effort       of the integration; it affects how much is confirmed, but not the correctness of
                  the verdict
+    progress     a function that is called with sentences; True, False, None: as for `igpe.estimate`
     raises       DataError if it is not a certificate, ProblemError if it belongs to another
                  problem, Unsupported if the problem has features that the checker does not support
     """
@@ -363,8 +371,10 @@ def verify(
     _require_same(tree, problem)
     problem = _weighted(tree, problem)
     given = replays(problem)
+    say("Preparing the check (about a minute the first time on this machine)")
     with np.errstate(all="ignore"):
         load_kernels(given[0], len(tree.unknowns))
+    say("Checking the certificate")
     begin = time.monotonic()
     end = begin + seconds
     objective = value_at(given, np.array(tree.point), end)

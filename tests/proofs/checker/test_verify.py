@@ -65,6 +65,12 @@ def test_a_true_certificate_is_verified(problem: igpe.Problem, tmp_path: Path) -
         assert "outward rounding" in str(found)
 
 
+def test_it_says_that_it_prepares_and_checks(problem: igpe.Problem) -> None:
+    sentences: list[str] = []
+    igpe.verify(certificate(), problem, progress=sentences.append)
+    assert [s.split()[0] for s in sentences] == ["Preparing", "Checking"]
+
+
 CORRUPTIONS: list[tuple[dict[tuple[Any, ...], Any], str]] = [
     ({("tree", 3, "children"): [4]}, "node 3"),
     ({("tree", 4, "upper", 1): float(np.nextafter(0.95, 0))}, "leave a gap"),
