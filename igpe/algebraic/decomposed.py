@@ -50,11 +50,12 @@ WORSE = (  # from the best ending of a stage to the worst
 class Decomposed:
     """Solves the stages of a problem one after the other; a single stage is solved as a whole.
 
-    route   for stages nonlinear in their parameters; a time limit of it holds for each stage
-    linear  for stages linear in them
+    route   for stages nonlinear in their parameters; its time limit holds for each stage
+    linear  for stages linear in their parameters
 
-    A stage whose data do not determine all its parameters is solved again together with the next.
-    The stages' own estimates are the `trail` of the answer; their other optima are not followed.
+    A stage whose data do not determine all its parameters is solved again together with the next
+    stage. The stages' own estimates are the `trail` of the answer; their other optima are not
+    followed.
     """
 
     route: Route

@@ -30,7 +30,7 @@ def simulate(
 ) -> pd.DataFrame:
     """Integrate every experiment at the given values of the unknowns.
 
-    problem     whose experiments are integrated
+    problem     problem whose experiments are integrated
     parameters  unknown -> value, for every free unknown of the problem
     times       where to report; by default 200 times and those measured
     integrator  with its tolerances

@@ -81,8 +81,8 @@ class Comparison(Shown):
              iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
              answer), and the unknowns
     best     the best objective known
-    complete False if it was interrupted
-    rounding difference of objectives that is none, where the fit is perfect
+    complete False if the run was interrupted
+    rounding differences of objectives up to this value are rounding errors (perfect fits)
     """
 
     runs: pd.DataFrame
@@ -156,8 +156,8 @@ def compare(
     optimum   the best objective known from other sources, in the methods' units; the methods may
               find a better one
     executor, store, timeout   where they run and are stored, as for `igpe.campaign`
-    progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns   the finished part if it is interrupted (Ctrl-C)
+    progress  a function called with each message; True, False, None: as for `igpe.estimate`
+    returns   the finished part if the call is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
               unknown, or a number of starts is requested without bounds;  Unsupported by a method;
               what `igpe.campaign` raises
@@ -223,7 +223,7 @@ class Campaign(Shown):
               all horizons (ISS), found_by (in words), note (why there is no answer), and the
               unknowns
     starts    the starts by number, one column for each unknown
-    complete  False if it was interrupted, or its executor ended
+    complete  False if the run was interrupted, or its executor ended
     notes     sentences on what went wrong with the workers
     """
 
@@ -315,8 +315,8 @@ def campaign(
                estimator that it already contains are not repeated
     timeout    s for each start; a longer start is stopped, recorded as TIMED_OUT, and repeated only
                with a longer timeout. Each start then runs in a separate process
-    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns    the finished part if it is interrupted (Ctrl-C)
+    progress   a function called with each message; True, False, None: as for `igpe.estimate`
+    returns    the finished part if the call is interrupted (Ctrl-C)
     raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or
                prepared in any process, an executor that accepts no work;  DataError for a store
                that is none;  Unsupported by the estimator

@@ -36,13 +36,14 @@ ROUNDS = 3  # in which standard deviations follow reconciled values
 class Suspect:
     """What may be wrong, and by how much.
 
-    kind        "value": one measurement; "offset": a quantity, by a constant; "factor": a quantity,
-                by a constant share of its values
-    name        the quantity
-    experiment  where; None: in all experiments
-    time        of a value
-    size        measured less true, in the quantity's unit; of a factor as a share of the true value
-    deviation   standard deviation of the size
+    kind        "value": one measurement; "offset": a constant is added to a quantity; "factor": all
+                values of a quantity are wrong by the same share
+    name        name of the quantity
+    experiment  name of the experiment; None: in all experiments
+    time        time of a single value
+    size        measured minus true value, in the quantity's unit; for a factor, as a share of the
+                true value
+    deviation   standard deviation of `size`
     """
 
     kind: str
@@ -64,8 +65,8 @@ class Suspect:
 class GrossError:
     """An error that the balances reveal.
 
-    suspects  `Suspect`s, the likeliest first; several where the balances cannot tell which it is
-    p         probability that measurements without gross errors show so clear a one anywhere
+    suspects  `Suspect`s, the likeliest first; several if the balances cannot distinguish them
+    p         probability that measurements without gross errors show an error as clear as this one
     """
 
     suspects: tuple[Suspect, ...]
@@ -86,8 +87,8 @@ class Reconciliation(Shown):
             probability of 90 % (NaN where no balance checks it)
     gross_errors  `GrossError`s, the clearest first
     chi_squared, degrees, p  test of all balances
-    rest    p of this test without the measurements that gross errors name
-    level   probability that measurements without gross errors have one named, at most
+    rest    p-value of this test without the measurements that gross errors name
+    level   largest probability that igpe names a gross error if there is none
     experiments  the experiments without the measurements that gross errors name
     notes   sentences on what is not checked, and on what does not close
     """
@@ -127,14 +128,14 @@ def reconcile(
     experiments  one or several, with standard deviations; or a problem. Without balances and
                  formulas, those of the problem's model are used: sums of states that it conserves
     balances   equations between quantities at each time, with or without names: {"carbon":
-               "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" is a total that is not known
-               but the same at all times of an experiment; "= 0" or another number is known
+               "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that is unknown
+               but constant within each experiment; "= 0" or another number means a known total
     formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. The atoms of each element stay
                constant: all species that contain it are needed, in amounts, or in molar
                concentrations at constant volume
     unmeasured  quantities of balances and formulas that are not measured
-    soft       balance or element -> its standard deviation, where it holds only roughly
-    level      probability that a gross error is named where there is none, at most
+    soft       balance or element -> standard deviation of a balance that holds only approximately
+    level      largest probability that igpe names a gross error if there is none
     raises     ProblemError for balances that cannot be read or contradict each other, DataError
                if standard deviations are missing
     """

@@ -320,7 +320,8 @@ def design(
     integrator: Integrator = Automatic(),
     sizes: Mapping[str, float] = EMPTY,
 ) -> Plan:
-    """Choose the conditions and samples of the next experiments, so that errors become small.
+    """Choose the conditions and samples of the next experiments, so that standard errors become
+    small.
 
     problem      model and previous experiments, whose information is included; or
                  `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest), whose
@@ -348,7 +349,7 @@ def design(
                  their errors, or at the rows of a table with a column for each unknown
     pool, starts  random experiments, and local searches from the best of them
     seed         of both;  integrator: of the model with its sensitivities
-    returns      the best plan so far if it is interrupted (Ctrl-C), with a note
+    returns      the best plan so far if the call is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, and if no plan determines the
                  unknowns in the criterion; EstimationFailed if no experiment could be integrated;
                  Unsupported for time-varying unknowns or robust losses

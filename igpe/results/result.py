@@ -32,7 +32,7 @@ class Result(ResultData, Stored, name="result", number=1):
     measurements  number of them;  degrees: measurements - unknowns not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
     probability   of a larger chi squared; NaN if sigma was not given
-    confidence    of the intervals
+    confidence    confidence level of the intervals
     certificates  the proof of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
     points        experiment, name, time, measured, fitted, residual, sigma (used in the fit), unit,
@@ -53,7 +53,7 @@ class Result(ResultData, Stored, name="result", number=1):
     other_optima  all other known optima with an objective within the threshold of the likelihood
                   ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     name of the objective, if it is not a sum of squares
-    time_unit     of the times; empty if it is not known
+    time_unit     unit of the times; empty if unknown
     equations     of the first experiment's model, as `igpe.problem.card` typesets them
     sources       experiment -> file of its data, and its SHA-256 checksum
     combined      unknowns of which perfect measurements determine only functions

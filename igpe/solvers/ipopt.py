@@ -195,7 +195,7 @@ class Ipopt:
 
     tolerance       of the scaled optimality conditions
     max_iterations  before it gives up
-    options         more of IPOPT's options: (("mu_strategy", "adaptive"), ...)
+    options         further options of IPOPT: (("mu_strategy", "adaptive"), ...)
     """
 
     tolerance: float = 1e-9

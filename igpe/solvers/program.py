@@ -406,7 +406,7 @@ def Couenne(
 ) -> AmplProgram:
     """Couenne: spatial branch and bound, as a program.
 
-    gap          relative distance of incumbent and bound at which it stops
+    gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
     absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
                  objective's size where that is below 1
@@ -433,7 +433,7 @@ def ScipProgram(
 ) -> AmplProgram:
     """SCIP as a program, where there is no wheel.
 
-    gap          relative distance of incumbent and bound at which it stops
+    gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
     absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
                  objective's size where that is below 1
@@ -464,14 +464,14 @@ STATUSES = {
 class Scip:
     """SCIP: spatial branch and bound over the variables' bounds, from the PySCIPOpt wheel.
 
-    gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
+    gap          relative gap between incumbent and bound at which the solver stops
+    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
                  the objective's size where that is below 1
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
                  treats the objective as a constraint, and computes small residuals too small
     threads      of the linear solver
     seed         of SCIP's random choices; the same seed gives the same run
-    options      more of SCIP's parameters: (("limits/nodes", 1000), ...)
+    options      further parameters of SCIP: (("limits/nodes", 1000), ...)
     """
 
     gap: float = 1e-4

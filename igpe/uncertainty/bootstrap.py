@@ -53,15 +53,15 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     """Estimates from simulated repetitions of the measurements.
 
-    estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
+    estimate      unknown -> value, of the measurements themselves;  units: units of the unknowns
     replications  one row for each refit, indexed by its number: status, objective, the unknowns,
                   and with few degrees of freedom the sigma that was drawn, in residual deviations
-    asked       how many replications were requested;  complete: False if it was interrupted
+    asked       how many replications were requested;  complete: False if the run was interrupted
     kind          how errors were drawn, in words;  seed: of the errors
-    confidence    of the intervals
+    confidence    confidence level of the intervals
     acceleration  unknown -> that of its BCa interval
     undetermined  unknowns that the measurements do not determine: refits do not change them
-    notes         sentences worth reading
+    notes         remarks for the user
     """
 
     estimate: Mapping[str, float]
@@ -289,11 +289,11 @@ def bootstrap(
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
     replications  number of replications; replication k has the errors of (seed, k) on any executor
     seed          of the errors
-    confidence    of the intervals
+    confidence    confidence level of the intervals
     method        of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
-    progress      a function called with sentences; True, False, None: as for `igpe.estimate`
-    returns       the finished part if it is interrupted (Ctrl-C)
+    progress      a function called with each message; True, False, None: as for `igpe.estimate`
+    returns       the finished part if the call is interrupted (Ctrl-C)
     raises        ProblemError for arguments that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
                   what `igpe.campaign` raises

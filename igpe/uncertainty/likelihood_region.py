@@ -42,7 +42,7 @@ class Region(Shown):
     edge        columns of the two names, and `end`: "" where the likelihood ratio ends it, else
                 "bound reached", "open" or "no solution beyond"; closed
     linearised  columns of the two names: the ellipse (empty if an error is not defined)
-    confidence  of the region;  rise: of the sum of squares on its edge
+    confidence  confidence level of the region;  rise: of the sum of squares on its edge
     integrations  of the whole model, with derivatives
     """
 
@@ -83,11 +83,11 @@ def region(
 ) -> Region:
     """The joint region of two unknowns by the likelihood ratio.
 
-    problem     that was estimated
+    problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value
     names       two free unknowns
-    confidence  of the region
-    method      whose integrator is used
+    confidence  confidence level of the region
+    method      method whose integrator solves the model
     raises      ProblemError unless there are two names of free unknowns and at least one degree of
                 freedom; Unsupported and EstimationFailed as `igpe.profile`
     """

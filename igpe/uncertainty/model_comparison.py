@@ -26,7 +26,7 @@ class ModelComparison(Shown):
     table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
            AICc, BIC, delta (AICc - the least), weight (Akaike's); within: the smallest model that
            has all its unknowns and more; p: of the likelihood ratio to it
-    notes  sentences worth reading
+    notes  remarks for the user
     """
 
     table: pd.DataFrame

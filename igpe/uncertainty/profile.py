@@ -102,13 +102,13 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     names        of all unknowns that were free
     parameters   the optimum of the profiles; objective  the sum of squares there
     rise         of the sum of squares at the ends: by chi squared, or by F if sigma is unknown
-    confidence   of each interval
+    confidence   confidence level of each interval
     profiles     one for each unknown asked for
     linearised   unknown -> (lower, upper) from the covariance, for comparison
     integrations of the whole model, with derivatives; 0 by collocation
     seconds      wall time
-    notes        sentences worth reading
-    complete     False if it was interrupted: only the finished profiles are there
+    notes        remarks for the user
+    complete     False if the run was interrupted: only the finished profiles are there
     """
 
     names: tuple[str, ...]
@@ -311,15 +311,15 @@ def profile(
     linearised errors, these intervals are valid for nonlinear problems and do not depend on the
     parametrisation.
 
-    problem    that was estimated
+    problem    the estimated problem
     estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
     names      of the unknowns; None: all free ones
-    confidence of each interval
+    confidence confidence level of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
     most_integrations  limit after which no further profile starts
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
-    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
+    progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no

@@ -107,7 +107,7 @@ class Samples(Shown):
     autocorrelation  unknown -> autocorrelation time of a walker, in steps
     acceptance    share of accepted proposals
     burnt         discarded steps; seed: of all random numbers
-    confidence    of the intervals;  notes: sentences worth reading
+    confidence    confidence level of the intervals;  notes: remarks for the user
     """
 
     names: tuple[str, ...]
@@ -188,15 +188,15 @@ def sample(
     Where sigma is unknown it is integrated out (module docstring). Unknowns without finite bounds
     have a flat prior; the posterior may then not exist if the data do not determine them.
 
-    problem     that was estimated
+    problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value: where the walkers begin,
                 spread by the linearised errors
     steps       of each walker, including the discarded steps
     walkers     how many; None: four for each unknown, at least 16
     seed        of the walkers
-    confidence  of the intervals
-    method      whose integrator is used
-    progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
+    confidence  confidence level of the intervals
+    method      method whose integrator solves the model
+    progress    a function called with each message; True, False, None: as for `igpe.estimate`
     returns     the draws so far if it is interrupted (Ctrl-C)
     raises      SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot

@@ -29,7 +29,7 @@ class Automatic(Integrator):
     - Else `Sundials` for a trajectory; `slow` says why. NumPy integrates many intervals together;
       an interval that fails is integrated by `Sundials`.
 
-    slack    of `RungeKutta`: factor by which errors of derivatives may exceed those of states
+    slack    as for `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt
     """
 

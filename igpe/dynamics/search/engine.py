@@ -249,11 +249,11 @@ class Attempt(NamedTuple):
 class Restarts(Checked):
     """Conditions and points for restarts of a search.
 
-    count     at most so many further starts
+    count     largest number of further starts
     chance    probability that a correct fit is rejected
     agreeing  number of agreeing estimates that end the search although the errors do not explain
               them; two if the errors are unknown, or the integration is not accurate
-    seed      of the starts; the same seed gives the same result
+    seed      of the random starts; the same seed gives the same result
     """
 
     count: Count = 20

@@ -52,19 +52,19 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 class IteratedSearch(Checked):
     """Low-accuracy searches from random starts, then from modified optima; accurate ones at last.
 
-    local       makes the exact ones
+    local       the method of the accurate searches
     starts      random starts at which the model can be integrated, of a seeded Sobol sequence
     agreeing    the search ends when this number of random starts reach the best optimum, if they
                 are a tenth of all finished starts: a flat line through all measurements attracts
                 some
     patience    the search ends after this number of modified starts without a better optimum
-    most        modified starts: alternately redrawn or mixed from two
+    most        largest number of modified starts: alternately redrawn or mixed from two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); about two minutes
                 of a processor
     pool        number of best optima that are modified
-    finalists   exact searches
-    iterations  of a low-accuracy search, four times as many for one of the best
-    seed        the same seed gives the same result
+    finalists   number of accurate searches
+    iterations  largest number in a low-accuracy search, four times as many for one of the best
+    seed        of the random starts; the same seed gives the same result
     """
 
     local: SingleShooting = SingleShooting()

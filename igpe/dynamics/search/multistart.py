@@ -43,9 +43,9 @@ class MultiStart(Checked):
 
     local    single shooting simulates all trials first and searches from the best; any other method
              searches from the first `starts` trials
-    trials   points of the box, by a seeded Sobol sequence
-    starts   how many searches
-    seed     of the sequence; the same seed gives the same result
+    trials   number of points in the box, from a seeded Sobol sequence
+    starts   number of local searches
+    seed     of the Sobol sequence; the same seed gives the same result
     """
 
     local: Estimator = SingleShooting()

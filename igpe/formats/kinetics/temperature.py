@@ -91,7 +91,7 @@ class Arrhenius(Thermal):
 
     factor     name of a parameter, or a number
     energy     name of a parameter, or a number; J/mol
-    reference  K; None: that of the reactor, which `Reactor.problem` chooses within the measured
+    reference  K; None: the reactor's reference, which `Reactor.problem` chooses within the measured
                range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
@@ -112,8 +112,8 @@ class VantHoff(Thermal):
     """constant*exp(-enthalpy/gas*(1/T - 1/reference)): an equilibrium constant by van 't Hoff.
 
     constant   equilibrium constant at `reference`: name of a parameter, or a number
-    enthalpy   of the reaction, J/mol, negative for exothermic reactions; `HeatBalance.heats` may
-               use the same name
+    enthalpy   enthalpy of the reaction, J/mol, negative for exothermic reactions;
+               `HeatBalance.heats` may use the same name
 
     reference, gas  as for `Arrhenius`
 

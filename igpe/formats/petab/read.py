@@ -53,7 +53,7 @@ LAWS = {
 
 
 def read_petab(path: str | Path) -> Problem:
-    """The estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
+    """Read the estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
 
     Each simulation condition (in version 2 each experiment) is an experiment of its name; each
     observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
@@ -63,7 +63,7 @@ def read_petab(path: str | Path) -> Problem:
     has no scales, where positive parameters are searched in logarithms if their bounds span three
     decades.
 
-    path    of the YAML file, which contains the paths of the tables and the model
+    path    path of the YAML file, which contains the paths of the tables and the model
     raises  DataError for tables, ModelError for SBML features that igpe does not read, ProblemError
             if the file is not there, SolverMissing without the extra igpe[petab]
     """

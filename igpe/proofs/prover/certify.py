@@ -187,7 +187,7 @@ class BranchAndBound(Checked):
     ) -> Estimate:
         """See `Estimator`; the local method starts at `start`, if there is one.
 
-        raises  as `igpe.certify` does
+        raises  the errors of `igpe.certify`
         """
         parameters, problem = None, held_weights(problem, start)
         if start:
@@ -300,7 +300,7 @@ def certify(
     gap         relative distance of the bound to the sum of squares
     time_limit  seconds for the proof itself, once compiled and with first parameters; what is
                 proved until then is returned, also after Ctrl-C
-    progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
+    progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
                 The tree is the same for all but None, unless the search ends early; unfinished
                 boxes are then lost

@@ -458,7 +458,7 @@ def certify_region(
                   else by F, as in `igpe.profile`
     time_limit    seconds for the proof itself, once compiled; what is proved until then is
                   returned, also after Ctrl-C
-    progress      a function that is called with sentences; True, False, None: as for
+    progress      a function called with each message; True, False, None: as for
                   `igpe.estimate`
     raises        as `igpe.certify`; ProblemError if neither standard deviations nor residuals
                   determine the size of the errors

@@ -154,7 +154,7 @@ SMALLEST_GAP = 1e-16  # a gap that is drawn
 def horizon_table(estimate: Estimate) -> str:
     """As Table 3 of Michalik et al. (2009), ISS: a column for each horizon.
 
-    estimate  of `IncrementalShooting`
+    estimate  an estimate by `IncrementalShooting`
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
     if not horizons:
@@ -179,7 +179,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     Curves extend to the last measurement if the model can be integrated this far. There is one row
     of axes for each quantity of each experiment, and one column for each horizon.
 
-    problem   that was estimated;  estimate: of `IncrementalShooting`
+    problem   that was estimated;  estimate: an estimate by `IncrementalShooting`
     axes      matplotlib axes, as many; None makes a figure
     raises    ProblemError if the estimate has no horizons
     """
@@ -207,7 +207,7 @@ def plot_pieces(
 
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
-    problem   that was estimated;  estimate: of `MultipleShooting(record=True)`
+    problem   that was estimated;  estimate: an estimate by `MultipleShooting(record=True)`
     axes      matplotlib axes, as many; None makes a figure
     iterates  largest number of iterates drawn: the first, the last, and others as the gaps shrink
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
@@ -245,7 +245,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     Gaps are relative to the size of their state, the objective is in standard deviations; its
     definition may differ between stages (level errors first, a robust loss last).
 
-    estimate  of `MultipleShooting(record=True)`
+    estimate  an estimate by `MultipleShooting(record=True)`
     axes      two matplotlib axes; None makes a figure
     raises    ProblemError if the estimate has no iterates
     """
@@ -271,7 +271,7 @@ def plot_estimates(
 ) -> Plot:
     """Predictions of several sets of values, with the measurements: one colour for each set.
 
-    problem    whose experiments are drawn
+    problem    problem whose experiments are drawn
     estimates  name -> what an estimation returned, or unknown -> value
     axes       matplotlib axes, one for each quantity of each experiment; None makes a figure
     """

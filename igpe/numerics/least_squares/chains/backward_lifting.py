@@ -87,8 +87,9 @@ class BackwardLifting(Checked):
     bounds of states are moved back inside. If this is not enough because the fit lies on a bound,
     Gauss-Newton finishes the search, with all derivatives in each iteration.
 
-    tolerance, decrease, max_iterations  as of `GeneralisedGaussNewton`
-    renewed     iterations after which all derivatives, and Gauss-Newton's curvature, are recomputed
+    tolerance, decrease, max_iterations  as for `GeneralisedGaussNewton`
+    renewed     number of iterations after which all derivatives and the Gauss-Newton curvature are
+                recomputed
     """
 
     tolerance: NotNegative = 1e-7
