@@ -193,8 +193,8 @@ class PreparedModel(Protocol):
 class Ipopt:
     """Local optimisation by an interior point method, with exact second derivatives.
 
-    tolerance       of the scaled optimality conditions
-    max_iterations  before it gives up
+    tolerance       tolerance of the scaled optimality conditions
+    max_iterations  largest number of iterations
     options         further options of IPOPT: (("mu_strategy", "adaptive"), ...)
     """
 

@@ -38,12 +38,12 @@ INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promis
 class Region(Shown):
     """Joint region of two unknowns within which the fit is good enough.
 
-    names       of the two;  estimate: of both;  units: of both
-    edge        columns of the two names, and `end`: "" where the likelihood ratio ends it, else
-                "bound reached", "open" or "no solution beyond"; closed
+    names       names of the two unknowns;  estimate: their estimates;  units: their units
+    edge        closed curve, columns of the two names, and `end`: "" where the likelihood ratio
+                limits the region, else "bound reached", "open" or "no solution beyond"
     linearised  columns of the two names: the ellipse (empty if an error is not defined)
-    confidence  confidence level of the region;  rise: of the sum of squares on its edge
-    integrations  of the whole model, with derivatives
+    confidence  confidence level of the region;  rise: increase of the sum of squares on its edge
+    integrations  number of integrations of the full model with derivatives
     """
 
     names: tuple[str, str]

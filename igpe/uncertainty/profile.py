@@ -99,16 +99,17 @@ class ParameterProfile:
 class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
-    names        of all unknowns that were free
-    parameters   the optimum of the profiles; objective  the sum of squares there
-    rise         of the sum of squares at the ends: by chi squared, or by F if sigma is unknown
+    names        names of all unknowns that were free
+    parameters   the optimum of the profiles; objective  the sum of squares at the optimum
+    rise         increase of the sum of squares at the ends of the intervals: by chi squared, or by
+                 F if sigma is unknown
     confidence   confidence level of each interval
-    profiles     one for each unknown asked for
+    profiles     one for each requested unknown
     linearised   unknown -> (lower, upper) from the covariance, for comparison
-    integrations of the whole model, with derivatives; 0 by collocation
+    integrations number of integrations of the full model with derivatives; 0 for collocation
     seconds      wall time
     notes        remarks for the user
-    complete     False if the run was interrupted: only the finished profiles are there
+    complete     False if the run was interrupted and only the finished profiles are there
     """
 
     names: tuple[str, ...]
@@ -135,7 +136,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     def range_of(self, name: str) -> tuple[float, float]:
         """Smallest and largest value of an unknown along all profiles, up to their ends.
 
-        An interval of the unknown holds at least these values, whether it has a profile or not.
+        An interval of the unknown holds at least these values, even if the unknown has no profile
+        itself.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise

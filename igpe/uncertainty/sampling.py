@@ -102,11 +102,12 @@ TELL = 100  # steps between two sentences
 class Samples(Shown):
     """Draws from the posterior; the start of the chains is discarded.
 
-    names         of the n unknowns;  estimate: unknown -> value at the maximum of the likelihood
+    names         names of the n unknowns;  estimate: unknown -> value at the maximum of the
+                  likelihood
     chains        (walkers, steps, n);  log_density: (walkers, steps), up to a constant
     autocorrelation  unknown -> autocorrelation time of a walker, in steps
     acceptance    share of accepted proposals
-    burnt         discarded steps; seed: of all random numbers
+    burnt         number of discarded steps; seed: seed of all random numbers
     confidence    confidence level of the intervals;  notes: remarks for the user
     """
 
@@ -126,7 +127,7 @@ class Samples(Shown):
         return pd.DataFrame(self.chains.reshape(-1, len(self.names)), columns=list(self.names))
 
     def to_arviz(self) -> Any:
-        """As ArviZ has it: a DataTree with `posterior` and `sample_stats`, each walker a chain.
+        """Convert to ArviZ: a DataTree with `posterior` and `sample_stats`, each walker a chain.
 
         raises SolverMissing if arviz-base is not installed
         """

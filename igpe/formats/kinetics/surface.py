@@ -29,7 +29,7 @@ POINT = 1e-4  # of the solid at the start: below it the surface shrinks like the
 @dataclass(frozen=True)
 class Transfer(RateLaw):
     """coefficient*(solubility*pressure - G): the rate of dissolution of a gas, for "-> G". The rate
-    is negative if G exceeds the solubility.
+    is negative if G exceeds solubility*pressure.
 
     coefficient  kLa, 1/time
     solubility   concentration in equilibrium with the reference pressure (Henry's law)

@@ -62,12 +62,12 @@ class Verified(Shown):
                  cover the box, or some parameters contradict it; NOT_CONFIRMED: neither was shown
     lower_bound  as certified
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
-    regions      where it is refuted or not confirmed
+    regions      boxes where the bound is refuted or not confirmed
     volume       share of the box that was not confirmed
     leaves       parts of the box in the certificate: leaves, and slabs that were cut off
-    subdivided   number of parts that the checker had to divide further; boxes  how many it
-                 integrated
-    seconds      it took
+    subdivided   number of parts that the checker had to divide further; boxes  number of boxes that
+                 it integrated
+    seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
     """
 

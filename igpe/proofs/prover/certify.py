@@ -175,7 +175,7 @@ class BranchAndBound(Checked):
     time and parameters whose remainders hold the error of discretisation (Lin & Stadtherr, Ind.
     Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
 
-    gap         relative distance of the bound to the objective
+    gap         relative gap between the bound and the objective at which the proof stops
     time_limit  seconds of wall time for the proof itself; what is proved until then is kept
     """
 
@@ -215,7 +215,7 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  (search) -> whether to stop it early; ignored with an executor
+        enough  (search) -> whether to stop the search early; ignored with an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)

@@ -34,9 +34,9 @@ ROUNDING = 1e-11  # relative, of sums over some thousand residuals
 class Paving(Shown, Suggesting):
     """The plane of two unknowns around a certified region, in boxes.
 
-    names         of the unknowns;  level: of confidence
-    lower, upper  (k, 2) of the boxes
-    kinds         (k,) "in": all of the box is proved to belong to the region; "out": none of it
+    names         names of the two unknowns;  level: confidence level
+    lower, upper  (k, 2) corners of the boxes
+    kinds         (k,) "in": the full box provably belongs to the region; "out": no point of the box
                   does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
     ellipses      r arrays (m, 2): the regions of the linearised errors
@@ -66,7 +66,7 @@ class Paving(Shown, Suggesting):
     def plot(self, axes: Any = None, profiles: Any = None) -> Plot:
         """Boxes, ellipses and best parameters.
 
-        profiles  of `igpe.profile`: their paths are drawn as well
+        profiles  profiles by `igpe.profile`, whose paths are drawn as well
         """
         return plot_paving(self, axes, profiles)
 

@@ -369,7 +369,7 @@ def plot_ellipses(
     """Joint linearised confidence regions of pairs of unknowns.
 
     result  a result of `igpe.estimate`
-    pairs   None: the six most strongly correlated
+    pairs   pairs of names; None: the six most strongly correlated pairs
     axes    matplotlib axes, one per pair; None makes a figure
     raises  ProblemError if no two unknowns have an error
     """

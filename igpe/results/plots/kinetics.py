@@ -107,7 +107,7 @@ def plot_arrhenius(
 
     result        a result of `igpe.estimate`
     problem       whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants
-    temperatures  lowest and highest, K; None: those of the experiments
+    temperatures  lowest and highest temperature, K; None: the range of the experiments
     table         estimates at single temperatures, drawn as marks: columns constant (the name of
                   the factor), temperature (K), value, and lower and upper if they are known
     axes          matplotlib axes; None makes a figure

@@ -55,9 +55,9 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
 def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """The objectives that the starts of a search reached, in ascending order.
 
-    estimate  of `igpe.search.MultiStart`, or of a method whose restarts were needed
+    estimate  an estimate by `igpe.search.MultiStart`, or by a method whose restarts were needed
     axes      matplotlib axes; None makes a figure
-    raises    ProblemError if there was one start only
+    raises    ProblemError if there was only one start
     """
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
@@ -152,7 +152,7 @@ SMALLEST_GAP = 1e-16  # a gap that is drawn
 
 
 def horizon_table(estimate: Estimate) -> str:
-    """As Table 3 of Michalik et al. (2009), ISS: a column for each horizon.
+    """A table with a column for each horizon, like Table 3 of Michalik et al. (2009), ISS.
 
     estimate  an estimate by `IncrementalShooting`
     """
@@ -180,7 +180,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     of axes for each quantity of each experiment, and one column for each horizon.
 
     problem   that was estimated;  estimate: an estimate by `IncrementalShooting`
-    axes      matplotlib axes, as many; None makes a figure
+    axes      matplotlib axes, one for each row and column; None makes a figure
     raises    ProblemError if the estimate has no horizons
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
@@ -208,7 +208,7 @@ def plot_pieces(
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
     problem   that was estimated;  estimate: an estimate by `MultipleShooting(record=True)`
-    axes      matplotlib axes, as many; None makes a figure
+    axes      matplotlib axes, one for each row and column; None makes a figure
     iterates  largest number of iterates drawn: the first, the last, and others as the gaps shrink
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
