@@ -101,18 +101,18 @@ def estimate(
 ) -> Result:
     """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
-    settings  the methods of the steps
-    seed      of every random choice; the same seed gives the same result
+    settings  methods of the steps
+    seed      seed of every random choice; the same seed gives the same result
     executor, store, timeout   where step 4 processes and stores the candidates of step 3, as for
                                `igpe.campaign`; timeout limits one candidate, time_limit the full
                                call
-    progress  a function that is called with a sentence whenever a step begins; None: a bar, in
+    progress  a function called at the beginning of each step with a message; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
     certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
               four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
               True: for up to a minute, with a note if there is no proof; False: no
-    time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
-              TIME_LIMIT. None: no limit
+    time_limit  seconds of wall time for the whole call. At the limit igpe stops as after Ctrl-C,
+                but with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit

@@ -148,14 +148,14 @@ def compare(
 
     If standard deviations depend on the model, each objective uses those of its own fit.
 
-    problem   the same for all
+    problem   the problem, the same for all methods
     methods   name -> estimator, or estimators, which are named after their classes
-    starts    each every free unknown -> value; or how many, spread over the bounds by a seeded
-              Sobol sequence
-    seed      of that sequence
+    starts    list of starts, each with a value for every free unknown; or a number of starts,
+              spread over the bounds by a seeded Sobol sequence
+    seed      seed of this sequence
     optimum   the best objective known from other sources, in the methods' units; the methods may
               find a better one
-    executor, store, timeout   where they run and are stored, as for `igpe.campaign`
+    executor, store, timeout   where the runs are computed and stored, as for `igpe.campaign`
     progress  a function called with each message; True, False, None: as for `igpe.estimate`
     returns   the finished part if the call is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
@@ -304,22 +304,22 @@ def campaign(
 ) -> Campaign:
     """Estimate a problem from many starts, in parallel, and keep every finished start.
 
-    problem    the same for all starts; each process translates and compiles it once
-    estimator  of all of them
-    starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
-               free unknown -> value
-    seed       of the starts: the same seed gives the same numbers, for any executor and order
+    problem    the problem, the same for all starts; each process translates and compiles it once
+    estimator  method that runs from each start
+    starts     number of starts, spread over the bounds by a seeded Sobol sequence; or a list of
+               starts, each with a value for every free unknown
+    seed       seed of the starts: the same seed gives the same numbers, for any executor and order
     executor   None: in this process, one after the other; a number: as many igpe processes; or an
                executor of concurrent.futures, or `dask_client.get_executor()`
-    store      SQLite file that receives each finished start at once; starts of the same problem and
-               estimator that it already contains are not repeated
-    timeout    s for each start; a longer start is stopped, recorded as TIMED_OUT, and repeated only
-               with a longer timeout. Each start then runs in a separate process
+    store      SQLite file that receives each finished start at once; igpe does not repeat starts of
+               the same problem and estimator that the file contains
+    timeout    seconds for each start; igpe stops a longer start, records it as TIMED_OUT, and
+               repeats it only with a longer timeout. Each start then runs in a separate process
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the finished part if the call is interrupted (Ctrl-C)
     raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or
-               prepared in any process, an executor that accepts no work;  DataError for a store
-               that is none;  Unsupported by the estimator
+               prepared in any process, or an executor that accepts no work;  DataError if `store`
+               is not such a file;  Unsupported by the estimator
 
     If the process of a start dies, igpe tries this start three more times, and then records it as
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, also if one worker cannot

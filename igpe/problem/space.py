@@ -90,13 +90,13 @@ ORDERS = {"backward": 1, "central": 2, "forward": 1}
 class FiniteDifference:
     """A grid in space: finite differences between its points replace derivatives (method of lines).
 
-    intervals  between the points, of equal length; points that the model's ContinuousSet already
+    intervals  number of intervals of equal length; points that the model's ContinuousSet already
                has are kept, and the intervals between them are divided in proportion
     scheme     of first derivatives. "backward": upwind where the flow is towards larger x, first
-               order, robust, but it smears fronts as a dispersion of half a width times the speed
-               does; "backward2": the same by three points, second order, may overshoot at fronts;
-               "forward" and "forward2": upwind where the flow is towards smaller x; "central":
-               second order, for diffusion. Second derivatives are central, second order
+               order, robust, but it smears fronts like a dispersion coefficient of half an interval
+               times the speed; "backward2": upwind with three points, second order, may overshoot
+               at fronts; "forward" and "forward2": upwind where the flow is towards smaller x;
+               "central": second order, for diffusion. Second derivatives are central, second order
     raises     ProblemError for fewer than two intervals, or an unknown scheme
 
     For a first derivative in a boundary condition where the scheme has no formula, the difference

@@ -286,13 +286,13 @@ def bootstrap(
 ) -> Bootstrapped:
     """Refit the problem to drawn measurements, each time from the estimate.
 
-    problem       whose measurements are replaced by drawn ones
+    problem       the problem whose measurements are replaced by simulated measurements
     result        a Result or Estimate of the problem, or unknown -> value
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
     replications  number of replications; replication k has the errors of (seed, k) on any executor
-    seed          of the errors
+    seed          random seed of the errors
     confidence    confidence level of the intervals
-    method        of the refits
+    method        method of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with each message; True, False, None: as for `igpe.estimate`
     returns       the finished part if the call is interrupted (Ctrl-C)

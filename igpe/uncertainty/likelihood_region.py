@@ -85,7 +85,7 @@ def region(
 
     problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value
-    names       two free unknowns
+    names       names of two free unknowns
     confidence  confidence level of the region
     method      method whose integrator solves the model
     raises      ProblemError unless there are two names of free unknowns and at least one degree of

@@ -188,9 +188,10 @@ def predict(
     estimate      a Result or Estimate of the problem, or unknown -> value
     times         times of the prediction; None: 200 times and the measured ones. They may lie
                   beyond the measurements
-    names         of states and measured quantities; None: all
+    names         names of states and measured quantities; None: all
     confidence    confidence level of the bands
-    replications  of `igpe.bootstrap`: bands are percentiles over them. None: linearised
+    replications  result of `igpe.bootstrap`: bands are percentiles of its refits. None: linearised
+                  bands
     method        method whose integrator solves the model
     raises        ProblemError for names or times that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated

@@ -190,11 +190,11 @@ def sample(
     have a flat prior; the posterior may then not exist if the data do not determine them.
 
     problem     the estimated problem
-    estimate    a Result or Estimate of the problem, or unknown -> value: where the walkers begin,
-                spread by the linearised errors
-    steps       of each walker, including the discarded steps
-    walkers     how many; None: four for each unknown, at least 16
-    seed        of the walkers
+    estimate    a Result or Estimate of the problem, or unknown -> value: the walkers start around
+                it, spread by the linearised errors
+    steps       number of steps of each walker, including the discarded steps
+    walkers     number of walkers; None: four for each unknown, at least 16
+    seed        random seed of the walkers
     confidence  confidence level of the intervals
     method      method whose integrator solves the model
     progress    a function called with each message; True, False, None: as for `igpe.estimate`

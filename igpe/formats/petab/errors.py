@@ -327,7 +327,7 @@ def petab_simulations(
     """Simulated values of all measurements, in the order of the measurement table.
 
     parameters  unknown -> value; by default the nominal ones of the parameter table
-    integrator  that simulates
+    integrator  integrator for the simulation
     returns     the measurement table with its own columns, `simulation` in place of `measurement`:
                 values of the observable itself, even if its logarithm is compared; NaN if the model
                 cannot be integrated
@@ -354,7 +354,7 @@ def petab_simulations(
 def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: str | Path) -> None:
     """Write a PEtab simulation table: the measurement table with simulated values.
 
-    simulated  of `petab_simulations`
+    simulated  a table of `petab_simulations`
     problem    the PEtab YAML file;  path: the table to write (tab-separated)
     raises     DataError if the problem's measurement tables have other rows, or for a file at
                `path` that igpe did not write

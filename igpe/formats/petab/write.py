@@ -45,7 +45,7 @@ def to_petab(
     `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get underscores
     (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 
-    folder   is created if it does not exist
+    folder   folder for the files; igpe creates it if necessary
     result   source of the nominal values (the estimates); by default the values of the model
     force    whether to replace existing files
     returns  the path of the YAML file

@@ -22,8 +22,9 @@ class Noise(NoiseModel):
     Estimating heteroscedastic variances, Technometrics 30 (1988)); the relative part alone is a
     constant coefficient of variation, the absolute part alone a number.
 
-    Without an absolute part, estimates do not depend on the relative part. If it is unknown, give a
-    guess: the estimate of the relative part is sqrt(result.reduced_chi_squared) times this guess.
+    Without an absolute part, estimates do not depend on the relative part. If the relative part is
+    unknown, give a guess: the estimate of the relative part is sqrt(result.reduced_chi_squared)
+    times this guess.
 
     absolute  standard deviation at h = 0, in the unit of the quantity; without one, |h| is replaced
               by a tenth of the column's smallest nonzero measurement if it is smaller, and a note
@@ -54,7 +55,7 @@ class Noise(NoiseModel):
         return np.asarray(self.relative**2 * predicted / np.where(sigma > 0, sigma, np.inf))
 
     def scaled(self, factor: float) -> "Noise":
-        """The same in a unit of which one old unit holds `factor`."""
+        """Return the noise in another unit: one old unit is `factor` new units."""
         return replace(self, absolute=abs(factor) * self.absolute)
 
     @property

@@ -349,15 +349,16 @@ def verify(
     """Verify a certificate of global optimality with independent code.
 
     The translation of the model into expressions is the same (`igpe.equations`); arithmetic,
-    integration and bounds are others.
+    integration and bounds are independent.
 
-    certificate  of `igpe.certify`, its JSON text, or the path of its file
-    problem      it is about
+    certificate  a certificate by `igpe.certify`, its JSON text, or the path of its file
+    problem      the problem that the certificate is about
     seconds      limit after which the rest is reported as not confirmed
-    effort       of the integration; it affects how much is confirmed, but not the correctness of
-                 the verdict
-    raises       DataError if it is not a certificate, ProblemError if it belongs to another
-                 problem, Unsupported if the problem has features that the checker does not support
+    effort       effort of the integration; it affects how much is confirmed, but not the
+                 correctness of the verdict
+    raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
+                 another problem, Unsupported if the problem has features that the checker does not
+                 support
     """
     tree = read_tree(certificate)
     _require_same(tree, problem)

@@ -295,11 +295,11 @@ def certify(
     The bound holds for the original problem: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
 
-    estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If it is
-                not, better parameters are returned. None: they are looked for
-    gap         relative distance of the bound to the sum of squares
-    time_limit  seconds for the proof itself, once compiled and with first parameters; what is
-                proved until then is returned, also after Ctrl-C
+    estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If better
+                values exist, igpe returns them. None: igpe searches for the best values
+    gap         relative gap between bound and sum of squares at which the proof stops
+    time_limit  seconds for the proof itself, after compilation and the first estimate; igpe returns
+                what is proved until then, also after Ctrl-C
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
                 The tree is the same for all but None, unless the search ends early; unfinished

@@ -74,15 +74,15 @@ class Paving(Shown, Suggesting):
 @takes_problem
 @session()
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
-    """Pave the plane of two unknowns: which boxes belong to a certified region, and which do not.
+    """Divide the plane of two unknowns into boxes inside and outside of a certified region.
 
     A box is proved in where the sum of squares of every point is at most the level of the proven
     lower bound, and proved out where it exceeds the region's cut (set inversion, Jaulin & Walter,
     Automatica 29 (1993) 1053).
 
-    problem  that was certified
-    region   of `igpe.certify_region`, finished
-    boxes    largest number of examined boxes; none are needed where no region is
+    problem  the certified problem
+    region   a finished region of `igpe.certify_region`
+    boxes    largest number of examined boxes, apart from boxes outside of all separate regions
     raises   ProblemError for other than two unknowns, or a region that is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
