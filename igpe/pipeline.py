@@ -136,7 +136,7 @@ def estimate(
                 raise
             raise EstimationFailed(
                 f"The time limit of {time_limit:g} s was reached before any parameters were "
-                "estimated. Give a longer one: time_limit=...",
+                "estimated. Give a longer limit: time_limit=...",
                 Status.TIME_LIMIT,
             ) from None
 
@@ -254,7 +254,7 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
 
 @takes_problem
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
-    """Run step 2 alone: which unknowns can be estimated from these measurements, and why not.
+    """Run step 2 alone: report which unknowns the measurements determine, and why.
 
     problem          is only read, not fitted
     identifiability  whether to test it, by exact rank. None: only if this is fast; True: in any

@@ -238,7 +238,7 @@ RESULTS: Cases = {
     ),
     "result file missing": (
         lambda: Result.from_json("nowhere.json"),
-        "'nowhere.json' of the result could not be read | No such file | looked from",
+        "'nowhere.json' of the result could not be read | No such file | working folder",
     ),
     "result not JSON": (lambda: Result.from_json("{k1"), "not JSON | to_json"),
     "result not a text": (

@@ -176,7 +176,7 @@ def _runs(given: Any) -> list[Experiment]:
         if not e.sigma_known or e.spectra is not None:
             raise DataError(
                 f"The measurements of experiment '{e.name}' have no standard deviations that are "
-                "numbers, so balances cannot judge them. Pass igpe.Experiment(..., sigma=0.1)."
+                "numbers, so balances cannot check them. Pass igpe.Experiment(..., sigma=0.1)."
             )
         if e.measurements.correlation is not None:
             raise DataError(
@@ -315,7 +315,7 @@ class _Tables:
         names = [n for n in self.names if n in set(seen["name"])]
         said = {
             "No balance contains {}: not checked.": [n for n in names if n not in inside],
-            "Too much is unknown in the balances of {}: not checked.": [
+            "The balances of {} contain too many unknowns: not checked.": [
                 n for n in names if n in inside - able["value"]
             ],
             "A constant offset of {} changes no balance: not checked.": [

@@ -33,7 +33,7 @@ POINTS = 200  # of the predicted trajectories
 NOTHING = 1e-6  # of chi squared: predictions that are one
 LEAST_POWER = 0.8  # below it a note says so
 LARGEST_DELTA = 500.0  # of AICc, so that weights stay numbers
-INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
+INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
 
 
 @dataclass(frozen=True, repr=False)
@@ -294,7 +294,10 @@ def _notes(power: pd.DataFrame) -> list[str]:
     if not notes:
         share = min(float(np.floor(1000 * power["power"].min())) / 10, 99.9)
         notes = [
-            f"Whichever rival is right, each other one has no support afterwards (AICc worse by "
+            f"If any of the rivals is right, each other rival loses its support (AICc worse by "
             f"{FAR:g}) with a probability of at least {share:g} %."
         ]
-    return [*notes, "Linearised at the rivals' estimates; one of them is taken to be right."]
+    return [
+        *notes,
+        "Linearised at the rivals' estimates, assuming that one of the rivals is right.",
+    ]

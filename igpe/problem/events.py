@@ -60,7 +60,7 @@ class Event(Suggesting):
         if not self.add and not self.set:
             raise DataError(f"An event changes no state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event adds to {twice} and also sets them. Do one of the two.")
+            raise DataError(f"An event adds to {twice} and also sets them. Use add= or set=.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:
@@ -86,11 +86,11 @@ class Event(Suggesting):
             raise DataError(f"measured is {shown(self.measured)}; expected 'before' or 'after'.")
         if self.at_start and self.when is None:
             raise DataError(
-                "at_start applies to events with when= only. Remove it from the event with at=."
+                "at_start is allowed only for events with when=. Remove it from the event with at=."
             )
         if self.before and self.when is None:
             raise DataError(
-                "before applies to events with when= only: an event with at= cannot happen "
+                "before is allowed only for events with when=: an event with at= cannot happen "
                 "before the experiment starts."
             )
         if not is_finite(self.priority):

@@ -80,7 +80,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if not is_finite(begin) or begin > first:
         raise DataError(
             f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
-            "finite number that is not after it."
+            "finite number that is not later."
         )
     if begin == last:
         raise DataError(
@@ -500,6 +500,6 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
             f"steady contains {lost}; expected finite numbers for inputs: steady={{'feed': "
-            "0.0}, or True where they are those of the experiment's start."
+            "0.0}, or True to use the inputs at the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}

@@ -115,8 +115,8 @@ class FiniteDifference:
         if self.scheme not in SCHEMES:
             raise ProblemError(
                 f"The scheme {shown(self.scheme)} is not one of {list(SCHEMES)}. Use 'backward' "
-                "for flow towards larger positions, 'forward' for flow towards smaller ones, and "
-                "'central' for diffusion."
+                "for flow towards larger positions, 'forward' for flow towards smaller positions, "
+                "and 'central' for diffusion."
             )
 
     def refined(self) -> "FiniteDifference":
@@ -177,7 +177,7 @@ class OnGrid:
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space names '{name}', which the builder discretises already. Leave it "
+                    f"space names '{name}', which the builder already discretises. Leave it "
                     "out of space, or remove its TransformationFactory('dae....')."
                 )
             grid.apply(model, sets[name])

@@ -481,7 +481,7 @@ def _species(given: Any) -> tuple[str, ...] | None:
     if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
         raise DataError(f"species is {shown(given)}; expected a list of names: species=['A', 'B'].")
     if len(set(names)) < len(names):
-        raise DataError(f"species={names} names one of them twice.")
+        raise DataError(f"species={names} contains a name twice.")
     return tuple(names)
 
 
@@ -545,7 +545,7 @@ def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
     ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
     if not ok or pair[0] > pair[1]:
         raise DataError(
-            f"The range {shown(pair)} is not a pair of wavelengths with the smaller one first."
+            f"The range {shown(pair)} is not a pair of wavelengths. Give the smaller one first."
         )
     return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
 

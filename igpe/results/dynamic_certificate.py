@@ -204,7 +204,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return (
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
             f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
-            "differential equations themselves, their discretisation enclosed "
+            "differential equations themselves, including the discretisation error "
             f"({self.examined} boxes){stopped}{left}.{self._premise}"
         )
 

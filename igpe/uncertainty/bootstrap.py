@@ -400,7 +400,7 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
         (made < requested, f"Interrupted: {made} of {requested} replications were finished."),
         (made < FEW, f"{made} replications give only rough intervals; use some hundreds."),
         (on_bound,
-         f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound, where the "
-         "bootstrap is not exact; igpe.profile is."),
+         f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound. The "
+         "bootstrap is not exact there; use igpe.profile."),
     )  # fmt: skip
     return [sentence for holds, sentence in remarks if holds]

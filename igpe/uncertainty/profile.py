@@ -463,7 +463,8 @@ def _better_sentence(
         "These are the profiles of the better optimum."
         if again
         else (
-            "These are still the profiles of the worse optimum; estimate again from the better one."
+            "These are still the profiles of the worse optimum. Estimate again from the better "
+            "optimum."
         )
     )
     return (

@@ -227,7 +227,7 @@ BROKEN = {
         Event(when=lambda m, t: (t - 5.0) ** 2 * m.A[t] <= 0, set={"B": 1.0}),
         "grazing",
     ),
-    "without end": (
+    "endlessly": (
         Event(when=lambda m, t: m.B[t] >= 0.1, set={"B": lambda m, t: 0.1 - 1e-5 * m.A[t]}),
         "events happen|grazing",
     ),

@@ -56,5 +56,5 @@ class Automatic(Integrator):
         if compiled.cut.intervals == 1:
             return replace(stiff.prepare(ivp, nodes, times), slow=slow)
         side = LockStep(**given).prepare(ivp, nodes, times)
-        assert isinstance(side, LockStepIntervals), "it refuses implicit variables only"
+        assert isinstance(side, LockStepIntervals), "only implicit variables are not supported"
         return replace(side, otherwise=stiff, slow=slow)

@@ -112,7 +112,7 @@ def petab_errors(
     """Standard errors and intervals from the observed information at an optimum.
 
     The information is that of the parameters on their scales, q = log10 p (or log p, or p), by
-    central differences of exact gradients. The delta rule gives sd(p) = p ln 10 sd(q). Intervals
+    central differences of exact gradients. The delta method gives sd(p) = p ln 10 sd(q). Intervals
     are q -+ 1.96 sd(q), transformed back to p. On a logarithmic scale both ends are positive, and
     the interval is asymmetric.
 
@@ -305,7 +305,7 @@ def _text(value: Any) -> str:
 
 def _table(problem: Path) -> Path:
     if not problem.is_file():
-        raise ProblemError(f"There is no PEtab file '{problem}' (looked from {Path.cwd()}).")
+        raise ProblemError(f"There is no PEtab file '{problem}' (working folder: {Path.cwd()}).")
     config = petab_config(problem)
     names = config.get("parameter_files", config.get("parameter_file"))
     files = names if isinstance(names, list) else [names]

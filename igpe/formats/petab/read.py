@@ -82,7 +82,7 @@ def read_petab(path: str | Path) -> Problem:
 
 def _read(path: Path) -> Problem:
     if not path.is_file():
-        raise ProblemError(f"There is no PEtab file '{path}' (looked from {Path.cwd()}).")
+        raise ProblemError(f"There is no PEtab file '{path}' (working folder: {Path.cwd()}).")
     config = petab_config(path)
     tables = read_tables(path, config)
     table = tables.parameters

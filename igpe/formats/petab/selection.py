@@ -135,7 +135,9 @@ def _compared(candidates: list[RivalModel], criterion: str) -> ModelSelection:
 def _read(select: Any, path: Path) -> Any:
     """The selection problem; raises as `petab_select` says."""
     if not path.is_file():
-        raise ProblemError(f"There is no PEtab Select file '{path}' (looked from {Path.cwd()}).")
+        raise ProblemError(
+            f"There is no PEtab Select file '{path}' (working folder: {Path.cwd()})."
+        )
     try:
         with quiet():
             found = select.Problem.from_yaml(path)

@@ -76,7 +76,7 @@ def _refuse(problem: Problem) -> None:
         (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
         (kept, f"the constraints {kept}"),
         (laws, f"priors of logarithms that are not densities of the parameter, of {laws}"),
-        (cut, f"priors that are cut off within other limits than the bounds, of {cut}"),
+        (cut, f"priors that are truncated at other limits than the bounds, of {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
         (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),

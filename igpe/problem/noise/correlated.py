@@ -122,8 +122,8 @@ class AR1(Checked, Correlation):
         if self.step is None and np.ptp(gaps) > EVEN * gaps.max():
             raise DataError(
                 f"igpe.losses.AR1 has no step, but times are between {gaps.min():g} and "
-                f"{gaps.max():g} apart. Say which distance rho is the correlation of, in the unit "
-                f"of time: igpe.losses.AR1(step={np.median(gaps):g})."
+                f"{gaps.max():g} apart. Give the time difference to which rho refers: "
+                f"igpe.losses.AR1(step={np.median(gaps):g})."
             )
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
 
@@ -191,7 +191,8 @@ class Correlated(Checked, Correlation):
         if least <= 0:
             raise ProblemError(
                 f"No errors have the correlations {dict(self.between or {})}: their matrix has the "
-                f"eigenvalue {least:.2g}, and all must be above 0. Give those of one estimate."
+                f"eigenvalue {least:.2g}, and all must be above 0. Give correlations "
+                "from one estimate."
             )
 
     @property
@@ -206,7 +207,7 @@ class Correlated(Checked, Correlation):
         strange = sorted({n for pair in self.between or {} for n in pair} - {*columns})
         if strange or len(columns) < 2:  # noqa: PLR2004
             raise DataError(
-                f"igpe.losses.Correlated names {strange or 'no pair'}, where the measured columns "
+                f"igpe.losses.Correlated names {strange or 'no pair'}, but the measured columns "
                 f"are {[*columns]}. Give pairs of these, or leave out correlation=."
             )
         return replace(self, columns=tuple(columns))

@@ -310,8 +310,8 @@ def _loaded(source: Any) -> Any:
         return read_json(str(text).encode("utf-8", "surrogatepass") if is_text else text)
     except OSError as error:
         raise DataError(
-            f"The certificate's file '{str(text)[:100]}' could not be read ({error.strerror}); "
-            f"looked from {Path.cwd()}."
+            f"The certificate's file '{str(text)[:100]}' could not be read ({error.strerror}; "
+            f"working folder: {Path.cwd()})."
         ) from None
     except ValueError as error:
         raise DataError(f"The certificate is not JSON ({error}).") from None
@@ -451,7 +451,7 @@ def _region_faults(
             why = f"the sum of squares of these parameters is {least:.9g}, not up to {most:.9g}"
             wrong.append(tree.region(p, p, why))
         elif not top <= most:
-            why = f"the sum of squares of these parameters could be enclosed to [{least}, {top}]"
+            why = f"the sum of squares of these parameters lies in [{least}, {top}]"
             doubtful.append(tree.region(p, p, f"{why}, expected at most {most:.9g}"))
     return wrong, doubtful
 
@@ -513,7 +513,7 @@ def _faults(
     elif high < tree.lower_bound:
         why = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
     elif not (high <= tree.objective) and not timed_out:
-        why = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
+        why = f"the sum of squares of its parameters lies in [{low}, {high}], which is too wide"
         return [], [tree.region(p, p, why)]
     else:
         return [], []

@@ -228,8 +228,8 @@ class PreparedMultiple:
         notes = [*estimate.notes, *remarks(best.fit, box, gate), *slowly]
         if deadline.over and not _explained(best, gate):
             notes.append(
-                f"The time limit of {self.method.time_limit:g} s ended the search; a longer one "
-                "may find better parameters."
+                f"The time limit of {self.method.time_limit:g} s ended the search; a longer "
+                "limit may find better parameters."
             )
         return replace(
             estimate,
