@@ -120,7 +120,7 @@ def test_the_estimate_is_the_maximum_of_the_likelihood(kind, times):
     assert 0.001 < result.probability < 0.999
     assert (result.points["whitened"] ** 2).sum() == pytest.approx(result.objective, rel=1e-4)
     assert result.adequacy.verdict == "adequate"
-    assert any("took errors as independent" in note for note in result.notes)
+    assert any("treated errors as independent" in note for note in result.notes)
 
 
 @KINDS

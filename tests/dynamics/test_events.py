@@ -261,7 +261,7 @@ REFUSED = {
     "two triggers": (lambda: Event(at=1, when=max, add={"A": 1}), DataError, "both at= and when="),
     "a number as condition": (lambda: Event(when=2.0, add={"A": 1}), DataError, "write at=2.0"),
     "nothing jumps": (lambda: Event(at=1.0), DataError, "changes no state"),
-    "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "Do one of the two"),
+    "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "Use add= or set="),
     "no number": (lambda: Event(at=1, add={"A": [1]}), DataError, r"add of 'A' is \[1\]"),
     "negative delay": (lambda: Event(at=1, delay=-1, add={"A": 1}), DataError, "0 or more"),
     "no priority": (lambda: Event(at=1, priority="x", add={"A": 1}), DataError, "priority is"),
