@@ -66,7 +66,7 @@ class Decomposed:
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """The stages' parameters; the top of the file says what bound and status mean."""
+        """Estimate the parameters of all stages; the module docstring defines bound and status."""
         began, names = time.perf_counter(), regression.box.names
         stages: list[_Stage] = []
         held: dict[str, float] = {}

@@ -79,7 +79,7 @@ class LocalSearch:
     """Gauss-Newton from the best of many Sobol points that are far from each other.
 
     trials  number of points evaluated;  starts: number of local searches, from the best of them
-    seed    of the random points; the same seed gives the same result
+    seed    seed of the random points; the same seed gives the same result
     search  the local search from each start
     """
 

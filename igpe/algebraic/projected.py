@@ -165,8 +165,8 @@ class Projected:
 
     What is proved: no parameters within the bounds have a weighted sum of squared residuals below
     the estimate's `lower_bound`, for the given residuals with their floating-point numbers. The
-    bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it says
-    nothing about the measurements from which the residuals were computed.
+    bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it does not
+    cover errors of the measurements from which the residuals were computed.
 
     gap         (objective - lower bound) / objective at which the search stops
     absolute    gap at which the search stops, in terms of the weighted targets' sum of squares:

@@ -21,7 +21,7 @@ class Estimate(Shown):
     """Estimated parameters, with the status and the method of the estimate.
 
     parameters   name -> value, in the model's units
-    objective    what the method minimised (for dynamic methods the weighted sum of squares)
+    objective    value that the method minimised (for dynamic methods the weighted sum of squares)
     status       how the computation ended
     method       description of the method that computed it
     lower_bound  proven bound on the objective; -inf if the method proves nothing

@@ -78,8 +78,8 @@ class Comparison(Shown):
     """Results of several methods from the same starts.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
-             iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
-             answer), and the unknowns
+             iterations, equivalent iterations of all horizons, found_by (in words), note (why there
+             is no answer), and the unknowns
     best     the best objective known
     complete False if the run was interrupted
     rounding differences of objectives up to this value are rounding errors (perfect fits)

@@ -126,7 +126,7 @@ def reconcile(
     """Reconcile measurements with balances, and name gross errors.
 
     experiments  one or several, with standard deviations; or a problem. Without balances and
-                 formulas, those of the problem's model are used: sums of states that it conserves
+                 formulas, igpe uses the sums of states that the problem's model conserves
     balances   equations between quantities at each time, with or without names: {"carbon":
                "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that is unknown
                but constant within each experiment; "= 0" or another number means a known total

@@ -26,7 +26,8 @@ from igpe.smoothing.spline_curve import Interpolation
 class Settings(Suggesting):
     """Methods of the five steps.
 
-    ladder       step 1: the first smoother is the paper's, the others give further candidates
+    ladder       step 1: the paper's smoother comes first; the other smoothers give further
+                 candidates
     weights      step 3: weights of the residuals
     routes       step 3: how algebraic problems are solved
     complement   step 4: search for the unknowns that step 3 cannot estimate. If step 3 estimates

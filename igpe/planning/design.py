@@ -348,7 +348,8 @@ def design(
     samples      a robust design: the mean Φ at the parameters and at this number of draws from
                  their errors, or at the rows of a table with a column for each unknown
     pool, starts  random experiments, and local searches from the best of them
-    seed         of both;  integrator: of the model with its sensitivities
+    seed         seed of the random experiments and searches;  integrator: integrates the model with
+                 its sensitivities
     returns      the best plan so far if the call is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, and if no plan determines the
                  unknowns in the criterion; EstimationFailed if no experiment could be integrated;

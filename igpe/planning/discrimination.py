@@ -40,7 +40,7 @@ INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may fi
 class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
-    experiments  what to do, as in `Plan`;  bounds: setting -> its bounds
+    experiments  the planned experiments, as in `Plan`;  bounds: setting -> its bounds
     power        right, rival (indices), delta_before (current AICc of the rival minus that of the
                  right one), expected (increase of the rival's sum of squares by the planned
                  experiments after a new fit), power (probability that it has no support afterwards:

@@ -205,11 +205,11 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     efficiency   proved lower bound for the information of the chosen samples, as a share of the
                  best choice with the same settings; 1 if there was no choice, NaN without a proof
     courses      experiment, name, time, predicted, sigma on a fine grid
-    sigma_known  whether standard deviations were given; if they come from residuals, planned
-                 experiments have none, like those of the problem
+    sigma_known  whether standard deviations were given; if not, they come from residuals, and the
+                 planned experiments have none
     starts       exp(-Φ/2) of the local searches, best first
-    seed         of the random experiments;  notes: remarks for the user
-    units        of inputs, measured quantities and "time", as far as they are known
+    seed         seed of the random experiments;  notes: remarks for the user
+    units        units of inputs, measured quantities and "time", if they are known
     deviations   measured quantity -> its error model, if standard deviations depend on the model or
                  are estimated; the planned experiments use it
     """

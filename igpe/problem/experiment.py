@@ -173,7 +173,7 @@ class Experiment(Suggesting):
                 other unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
                 unknown: several quantities are weighted by the sizes of their residuals in all
-                experiments (maximum likelihood); "equal" if unknown but the same for all
+                experiments (maximum likelihood); "equal" if unknown but equal for all columns
     correlation  of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between quantities at
                 one time, `igpe.losses.AR1(0.7)` in time; without a number igpe estimates the
                 correlation. Steps 1 and 3 treat errors as independent. None: independent errors
@@ -266,7 +266,7 @@ class Experiment(Suggesting):
     def with_data(
         self, data: Data, *, one_of_several: bool = False, sigma: Any = None
     ) -> "Experiment":
-        """The same run with other measurements.
+        """Return the experiment with other measurements.
 
         one_of_several  the table has a column `experiment`; only the rows of this experiment are
                         used

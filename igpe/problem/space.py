@@ -99,8 +99,8 @@ class FiniteDifference:
                "central": second order, for diffusion. Second derivatives are central, second order
     raises     ProblemError for fewer than two intervals, or an unknown scheme
 
-    For a first derivative in a boundary condition where the scheme has no formula, the difference
-    to the only neighbour is used.
+    If the scheme has no formula for a first derivative in a boundary condition, igpe uses the
+    difference to the only neighbour.
     """
 
     intervals: int

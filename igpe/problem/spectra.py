@@ -151,7 +151,7 @@ class Spectra(Suggesting):
         return self._changed(times=factor * self.times + offset)
 
     def compressed(self) -> "Spectra":
-        """The same spectra in the subspace of the leading singular vectors, for searches.
+        """Return the spectra in the subspace of the leading singular vectors, for searches.
 
         There each contribution has one more direction, in place of a hundred wavelengths.
         """

@@ -28,7 +28,7 @@ class Result(ResultData, Stored, name="result", number=1):
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration
     status        how step 5 ended
-    covariance    (n, n), of the first n `estimates`; the others were fixed
+    covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
     measurements  number of measurements;  degrees: measurements - unknowns not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
     probability   probability of a larger chi squared; NaN if sigma was not given
@@ -36,11 +36,11 @@ class Result(ResultData, Stored, name="result", number=1):
     certificates  the proof of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
     points        experiment, name, time, measured, fitted, residual, sigma (used in the fit), unit,
-                  leverage; relative_sigma if it was unknown and several quantities were weighted by
-                  the sizes of their residuals; limit of detection (the largest of the quantity), if
-                  values below it were left out;
-                  of correlated errors whitened, the residual less what others predict of it, and
-                  divided by the standard deviation that is left, of which conditional is the share
+                  leverage; relative_sigma if sigma was unknown and several quantities were weighted
+                  by the sizes of their residuals; limit of detection (the largest of the quantity),
+                  if values below it were left out; for correlated errors, whitened: the residual
+                  minus its prediction from the other residuals, divided by the remaining standard
+                  deviation; and conditional: the remaining share of the standard deviation
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
                   and upper end of the linearised band of the fitted model, where errors are known
     seconds       wall time of each step;  versions: of the packages;  seed: seed of the search
@@ -55,12 +55,12 @@ class Result(ResultData, Stored, name="result", number=1):
                   ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     name of the objective, if it is not a sum of squares
     time_unit     unit of the times; empty if unknown
-    equations     of the first experiment's model, as `igpe.problem.card` typesets them
+    equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> file of its data, and its SHA-256 checksum
     combined      unknowns of which perfect measurements determine only functions
     unprovable    reason why `igpe.certify` refuses the problem; empty otherwise
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
-    correlations  of errors that were estimated, by name
+    correlations  estimated correlations of errors, by name
     """
 
     @property

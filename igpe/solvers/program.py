@@ -214,8 +214,8 @@ class AmplProgram:
                  the seconds, e.g. "limits/time = {}"
     gap_line     the line of the first of `files` that sets the absolute gap, e.g.
                  "limits/absgap = {}"
-    proven_gap   relative gap that the program guarantees when it says "solved", if it is a global
-                 solver; None for a local one
+    proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a
+                 local solver
     absolute     for a global solver the absolute gap in the objective's unit, for an optimum near
                  0; None: the margin, times the objective's size if it is below 1
     bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
@@ -470,7 +470,7 @@ class Scip:
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
                  treats the objective as a constraint, and computes small residuals too small
     threads      number of threads of the linear solver
-    seed         of SCIP's random choices; the same seed gives the same run
+    seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)
     """
 

@@ -79,7 +79,8 @@ class Collocation(Checked):
                      mesh, relative to max(|value|, 1e-3 of its bounds' width); a mesh whose own
                      error estimate is a tenth of it is not refined at all
     max_refinements  largest number of meshes after the first
-    time_limit       s, for each call, or each fit where weights follow the model; None: no limit
+    time_limit       s, for each call, or for each fit if weights depend on the model; None: no
+                     limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()

@@ -64,7 +64,7 @@ class IteratedSearch(Checked):
     pool        number of best optima that are modified
     finalists   number of accurate searches
     iterations  largest number in a low-accuracy search, four times as many for one of the best
-    seed        of the random starts; the same seed gives the same result
+    seed        seed of the random starts; the same seed gives the same result
     """
 
     local: SingleShooting = SingleShooting()
@@ -84,8 +84,8 @@ class IteratedSearch(Checked):
         """The best optimum found; `start` is an additional start (may be empty).
 
         Ctrl-C ends with the best point so far, status INTERRUPTED.
-        The trail holds the finalists' other distinct optima, best first; `reached` where the rough
-        searches ended, and then the finalists.
+        The trail holds the finalists' other distinct optima, best first; `reached` holds the final
+        objectives of the low-accuracy searches, then of the finalists.
         profiles  are not used
         raises    ProblemError if an unknown has no finite bounds to search in, or a start that is
                   not empty leaves one out or is not a finite number; Unsupported as

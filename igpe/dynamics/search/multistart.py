@@ -45,7 +45,7 @@ class MultiStart(Checked):
              searches from the first `starts` trials
     trials   number of points in the box, from a seeded Sobol sequence
     starts   number of local searches
-    seed     of the Sobol sequence; the same seed gives the same result
+    seed     seed of the Sobol sequence; the same seed gives the same result
     """
 
     local: Estimator = SingleShooting()

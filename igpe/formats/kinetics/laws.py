@@ -312,7 +312,7 @@ class OwnLaw(RateLaw):
     """User-defined rate: any Pyomo expression.
 
     rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
-                `m.k` a parameter, `m.T[t]` the temperature where the reactor has one
+                `m.k` a parameter, `m.T[t]` the temperature if the reactor has one
     parameters  names of the parameters that the rule uses
     modifiers   species that the rule uses and that occur in no reaction
     """

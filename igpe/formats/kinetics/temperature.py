@@ -135,8 +135,9 @@ class VantHoff(Thermal):
 class Thermodynamic(Thermal):
     """exp(entropy/gas - enthalpy/(gas*T)): an equilibrium constant from tables of thermodynamics.
 
-    enthalpy, entropy  of the reaction, J/mol and J/(mol K), for the standard concentration of one
-                       unit of the reactor's concentration: name of a parameter, or a number
+    enthalpy, entropy  enthalpy and entropy of the reaction, J/mol and J/(mol K), for the standard
+                       concentration of one unit of the reactor's concentration: name of a
+                       parameter, or a number
     gas                gas constant, J/(mol K)
 
     Source: Atkins and de Paula, Physical Chemistry, 8th ed., eq. 7.17.
@@ -156,7 +157,7 @@ class Thermodynamic(Thermal):
 class Eyring(Thermodynamic):
     """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant by transition state theory.
 
-    enthalpy, entropy  of activation, J/mol and J/(mol K)
+    enthalpy, entropy  enthalpy and entropy of activation, J/mol and J/(mol K)
     time               unit of the model's time, as a name in Pyomo; by default that of the
                        reactor's units
 

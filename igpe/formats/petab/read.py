@@ -56,7 +56,7 @@ def read_petab(path: str | Path) -> Problem:
     """Read the estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
 
     Each simulation condition (in version 2 each experiment) is an experiment of its name; each
-    observable a column, numbered (`obs`, `obs__2`) where measurements differ in their observable or
+    observable is a column, numbered (`obs`, `obs__2`) if measurements differ in their observable or
     noise parameters. Logarithms are compared if the observable's transformation or its log-normal
     distribution requires this. Standard deviations that depend on parameters are
     `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2

@@ -97,12 +97,13 @@ class AR1(Checked, Correlation):
 
         corr(e(t), e(t')) = rho^(|t - t'| / step),
 
-    in continuous time the Ornstein-Uhlenbeck process, so that times may be uneven and values may be
-    missing. Errors of different quantities are independent.
+    In continuous time this is the Ornstein-Uhlenbeck process. Times may therefore be uneven, and
+    values may be missing. Errors of different quantities are independent.
 
     rho     correlation of errors that are one `step` apart, at least 0 and below 1; None:
             estimated, on the premise that it is the same for all quantities and experiments
-    step    in the unit of time; None: the spacing of the experiment's times, which must be even
+    step    time difference to which `rho` refers; None: the spacing of the experiment's times,
+            which must be even
     raises  ProblemError for other numbers
     """
 
@@ -172,7 +173,7 @@ class Correlated(Checked, Correlation):
     """Errors of several quantities at one time that are correlated; independent between times.
 
     With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times their
-    correlation. Where a value is missing the others have their marginal covariance.
+    correlation. If a value is missing, the other values have their marginal covariance.
 
     between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs. None:
              igpe estimates all, on the premise that they are the same at all times and in all

@@ -17,8 +17,8 @@ class LogNormal(Checked):
     measurements is compared with an Expression for the logarithm of the model's quantity. All
     numbers in a result refer to this logarithm.
 
-    deviation  standard deviation of the natural logarithm; about the relative error where it is
-               small. The median of the measurements is the true value, not their mean
+    deviation  standard deviation of the natural logarithm; if it is small, about the relative
+               error. The median of the measurements is the true value, not their mean
     raises     ProblemError unless the deviation is positive
     """
 

@@ -69,6 +69,6 @@ class Noise(NoiseModel):
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:
-        """The smallest |h| that counts beside a column of measurements."""
+        """Return the size that replaces any smaller |h|, for a column of measurements."""
         sizes = np.abs(values[values != 0])
         return NEAR_ZERO * float(sizes.min(initial=np.inf)) if self.absolute == 0 else 0.0

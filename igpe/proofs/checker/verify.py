@@ -58,8 +58,9 @@ class Verified(Shown):
     """Result of `igpe.verify`.
 
     verdict      VERIFIED: within the box no parameters have a sum of squares below `lower_bound`,
-                 and those of the certificate have one in `objective`; REFUTED: the tree does not
-                 cover the box, or some parameters contradict it; NOT_CONFIRMED: neither was shown
+                 and the certificate's parameters have a sum of squares in `objective`; REFUTED: the
+                 tree does not cover the box, or some parameters contradict it; NOT_CONFIRMED:
+                 neither was shown
     lower_bound  as certified
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      boxes where the bound is refuted or not confirmed

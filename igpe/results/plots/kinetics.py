@@ -31,8 +31,8 @@ def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None
 
     result   a result of `igpe.estimate`
     problem  the estimated problem
-    names    of the model's quantities over time; None: the rates `r1`, `r2`, ... of a reactor of
-             `igpe.kinetics`
+    names    names of the model's quantities over time; None: the rates `r1`, `r2`, ... of a reactor
+             of `igpe.kinetics`
     raises   ProblemError if no names are given and the model is not a reactor
     """
     steps = getattr(problem.model, "steps", ())
@@ -106,7 +106,7 @@ def plot_arrhenius(
     """Logarithms of rate constants over the reciprocal temperature, with their linearised bands.
 
     result        a result of `igpe.estimate`
-    problem       whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants
+    problem       problem whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants
     temperatures  lowest and highest temperature, K; None: the range of the experiments
     table         estimates at single temperatures, drawn as marks: columns constant (the name of
                   the factor), temperature (K), value, and lower and upper if they are known

@@ -179,7 +179,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     Curves extend to the last measurement if the model can be integrated this far. There is one row
     of axes for each quantity of each experiment, and one column for each horizon.
 
-    problem   that was estimated;  estimate: an estimate by `IncrementalShooting`
+    problem   the estimated problem;  estimate: an estimate by `IncrementalShooting`
     axes      matplotlib axes, one for each row and column; None makes a figure
     raises    ProblemError if the estimate has no horizons
     """
@@ -207,9 +207,9 @@ def plot_pieces(
 
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
-    problem   that was estimated;  estimate: an estimate by `MultipleShooting(record=True)`
+    problem   the estimated problem;  estimate: an estimate by `MultipleShooting(record=True)`
     axes      matplotlib axes, one for each row and column; None makes a figure
-    iterates  largest number of iterates drawn: the first, the last, and others as the gaps shrink
+    iterates  largest number of iterates drawn: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
     stages = _recorded(estimate)
