@@ -30,8 +30,8 @@ class Estimate(Shown):
     notes        sentences for the user
     iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of further starts whose estimates were not used
-    reached      final objectives of several starts, infinite for unusable results; with the first
-                 weights, if weights depend on the model
+    reached      final objectives of several starts, infinite for unusable results; computed with
+                 the first weights, if weights depend on the model
     """
 
     parameters: Mapping[str, float]

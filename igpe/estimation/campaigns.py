@@ -78,8 +78,8 @@ class Comparison(Shown):
     """Results of several methods from the same starts.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
-             iterations, equivalent iterations of all horizons, found_by (in words), note (why there
-             is no answer), and the unknowns
+             iterations, equivalent iterations of all horizons, found_by (description), note (reason
+             for a missing estimate), and the unknowns
     best     the best objective known
     complete False if the run was interrupted
     rounding differences of objectives up to this value are rounding errors (perfect fits)
@@ -160,7 +160,7 @@ def compare(
     returns   the finished part if the call is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
               unknown, or a number of starts is requested without bounds;  Unsupported by a method;
-              what `igpe.campaign` raises
+              the errors of `igpe.campaign`
     """
     named = _named(methods)
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
@@ -220,11 +220,11 @@ class Campaign(Shown):
 
     table     one row for each finished start, by its number: status, arrived (at an optimum),
               objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
-              all horizons (ISS), found_by (in words), note (why there is no answer), and the
-              unknowns
+              all horizons (ISS), found_by (description), note (reason for a missing estimate), and
+              the unknowns
     starts    the starts by number, one column for each unknown
     complete  False if the run was interrupted, or its executor ended
-    notes     sentences on what went wrong with the workers
+    notes     remarks on failures of the workers
     """
 
     table: pd.DataFrame = field(repr=False)

@@ -34,7 +34,7 @@ ROUNDS = 3  # in which standard deviations follow reconciled values
 
 @dataclass(frozen=True)
 class Suspect:
-    """What may be wrong, and by how much.
+    """A possible gross error and its size.
 
     kind        "value": one measurement; "offset": a constant is added to a quantity; "factor": all
                 values of a quantity are wrong by the same share
@@ -63,7 +63,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class GrossError:
-    """An error that the balances reveal.
+    """A gross error that violates the balances.
 
     suspects  `Suspect`s, the likeliest first; several if the balances cannot distinguish them
     p         probability that measurements without gross errors show an error as clear as this one
@@ -90,7 +90,7 @@ class Reconciliation(Shown):
     rest    p-value of this test without the measurements that gross errors name
     level   largest probability that igpe names a gross error if there is none
     experiments  the experiments without the measurements that gross errors name
-    notes   sentences on what is not checked, and on what does not close
+    notes   remarks on quantities that are not checked, and on balances that do not close
     """
 
     table: pd.DataFrame

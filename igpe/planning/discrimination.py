@@ -124,7 +124,7 @@ def discriminate(
     returns     the best plan so far if the call is interrupted (Ctrl-C), with a note
     raises      ProblemError for settings that do not fit all models, or fewer than two of them;
                 EstimationFailed if no experiment could be integrated with all of them;
-                Unsupported as `igpe.design`
+                Unsupported as in `igpe.design`
     """
     counts = (("experiments", experiments), ("pool", pool), ("starts", starts))
     for name, count in counts:

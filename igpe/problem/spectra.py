@@ -39,9 +39,9 @@ class Spectra(Suggesting):
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
-    nonnegative  whether unknown spectra must not be negative. This excludes sets of rate constants
-                 that need negative spectra. If spectra are zero at many wavelengths, it biases rate
-                 constants; the result reports the change
+    nonnegative  whether unknown spectra must be nonnegative. This excludes sets of rate constants
+                 that need negative spectra. If spectra are zero at many wavelengths, the constraint
+                 biases rate constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
     unwanted     contributions that belong to no species: "constant" for a contribution that does

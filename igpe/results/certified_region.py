@@ -49,9 +49,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
 
     The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
-    within the bounds. `cut` exceeds that: outside of `regions`, and of boxes that are not decided,
-    every sum of squares is at least `cut`; within them it is at least `lower_bound`. The other
-    fields are the same as in a `DynamicCertificate`.
+    within the bounds. `cut` is larger than S_min + rise. Outside of `regions` and of undecided
+    boxes, every sum of squares is at least `cut`; inside them it is at least `lower_bound`. The
+    other fields are the same as in a `DynamicCertificate`.
 
     level         confidence level, 0.95
     simultaneous  whether the region is for all unknowns together; otherwise for each separately

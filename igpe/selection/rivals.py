@@ -281,7 +281,7 @@ def rivals(
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the rivals fitted so far if the call is interrupted (Ctrl-C)
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
-               EstimationFailed if none could be fitted; what `igpe.campaign` raises. A rival that
+               EstimationFailed if none could be fitted; the errors of `igpe.campaign`. A rival that
                cannot be fitted is reported in `failures`
     """
     _check(problems)

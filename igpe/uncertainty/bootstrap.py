@@ -298,7 +298,7 @@ def bootstrap(
     returns       the finished part if the call is interrupted (Ctrl-C)
     raises        ProblemError for arguments that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
-                  what `igpe.campaign` raises
+                  the errors of `igpe.campaign`
     """
     kinds = "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()"
     for ok, name, given, expected in (

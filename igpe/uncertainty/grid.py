@@ -29,7 +29,7 @@ def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.Data
               values: an estimate of the difference from the limit of fine grids, for schemes of
               first order)
     raises    ProblemError if the problem has no space=, EstimationFailed if the model cannot be
-              integrated on the finer grid, Unsupported as `igpe.profile`
+              integrated on the finer grid, Unsupported as in `igpe.profile`
     """
     finer = problem.on_finer_grid()
     method = SingleShooting()

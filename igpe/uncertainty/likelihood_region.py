@@ -89,7 +89,7 @@ def region(
     confidence  confidence level of the region
     method      method whose integrator solves the model
     raises      ProblemError unless there are two names of free unknowns and at least one degree of
-                freedom; Unsupported and EstimationFailed as `igpe.profile`
+                freedom; Unsupported and EstimationFailed as in `igpe.profile`
     """
     require_confidence("region", confidence)
     pair = chosen(problem, names)

@@ -315,21 +315,21 @@ def profile(
 
     problem    the estimated problem
     estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
-    names      of the unknowns; None: all free ones
+    names      names of the unknowns; None: all free unknowns
     confidence confidence level of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  limit after which no further profile starts
+    most_integrations  number of integrations after which no further profile starts
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
-    returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
+    returns    the finished profiles if the call is interrupted (Ctrl-C) after the first profile
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no
-               profile could be made;  what `igpe.campaign` raises
+               profile could be computed; the errors of `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. An
-    interval also holds the values at which the profile of another unknown explains the measurements
-    well enough.
+    interval also contains the values at which the profile of another unknown explains the
+    measurements well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)

@@ -186,7 +186,7 @@ def sample(
 ) -> Samples:
     """Draw from the posterior: likelihood, normal priors, and the bounds as uniform priors.
 
-    Where sigma is unknown it is integrated out (module docstring). Unknowns without finite bounds
+    An unknown sigma is integrated out (module docstring). Unknowns without finite bounds
     have a flat prior; the posterior may then not exist if the data do not determine them.
 
     problem     the estimated problem
@@ -198,7 +198,7 @@ def sample(
     confidence  confidence level of the intervals
     method      method whose integrator solves the model
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
-    returns     the draws so far if it is interrupted (Ctrl-C)
+    returns     the draws so far if the call is interrupted (Ctrl-C)
     raises      SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot
                 be integrated at the estimate

@@ -26,8 +26,8 @@ class Automatic(Integrator):
       reaches the step limit is integrated again from its start by `Sundials`; any other failure is
       final. Each run starts in this way, independently of earlier runs: the same q always gives the
       same numbers.
-    - Else `Sundials` for a trajectory; `slow` says why. NumPy integrates many intervals together;
-      an interval that fails is integrated by `Sundials`.
+    - Else `Sundials` for a trajectory; `slow` gives the reason. NumPy integrates many intervals
+      together; an interval that fails is integrated by `Sundials`.
 
     slack    as for `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt

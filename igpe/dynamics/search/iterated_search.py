@@ -55,8 +55,8 @@ class IteratedSearch(Checked):
     local       the method of the accurate searches
     starts      random starts at which the model can be integrated, of a seeded Sobol sequence
     agreeing    the search ends when this number of random starts reach the best optimum, if they
-                are a tenth of all finished starts: a flat line through all measurements attracts
-                some
+                are a tenth of all finished starts (some starts end at a flat line through the
+                measurements)
     patience    the search ends after this number of modified starts without a better optimum
     most        largest number of modified starts: alternately redrawn or mixed from two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); about two minutes

@@ -71,7 +71,7 @@ class MultiStart(Checked):
         The trail of the estimate holds the best one's horizons, if it has any, and after them the
         other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
-               empty leaves one out or is not a finite number; what `igpe.campaign` raises
+               empty leaves one out or is not a finite number; the errors of `igpe.campaign`
         """
         backend = Backend(executor, store, timeout)
         require_bounds(problem, "A search from many starts")

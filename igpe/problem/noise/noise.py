@@ -27,8 +27,8 @@ class Noise(NoiseModel):
     times this guess.
 
     absolute  standard deviation at h = 0, in the unit of the quantity; without one, |h| is replaced
-              by a tenth of the column's smallest nonzero measurement if it is smaller, and a note
-              says where
+              by a tenth of the column's smallest nonzero measurement if |h| is smaller, and a note
+              names these points
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both are 0 or more, one is positive, and relative < 1
     """

@@ -302,8 +302,8 @@ def certify(
                 what is proved until then, also after Ctrl-C
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                The tree is the same for all but None, unless the search ends early; unfinished
-                boxes are then lost
+                All executors give the same tree (None may give another), unless the search ends
+                early; unfinished boxes are then lost
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without

@@ -76,8 +76,8 @@ class Paving(Shown, Suggesting):
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
     """Divide the plane of two unknowns into boxes inside and outside of a certified region.
 
-    A box is proved in where the sum of squares of every point is at most the level of the proven
-    lower bound, and proved out where it exceeds the region's cut (set inversion, Jaulin & Walter,
+    A box is proved inside if the sum of squares of every point is at most the level of the proven
+    lower bound, and proved outside if it exceeds the region's cut (set inversion, Jaulin & Walter,
     Automatica 29 (1993) 1053).
 
     problem  the certified problem

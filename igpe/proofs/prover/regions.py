@@ -460,8 +460,8 @@ def certify_region(
                   then, also after Ctrl-C
     progress      a function called with each message; True, False, None: as for
                   `igpe.estimate`
-    raises        as `igpe.certify`; ProblemError if neither standard deviations nor residuals
-                  determine the size of the errors
+    raises        the errors of `igpe.certify`; ProblemError if neither standard deviations nor
+                  residuals determine the size of the errors
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:

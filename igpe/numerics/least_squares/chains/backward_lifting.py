@@ -80,7 +80,7 @@ class BackwardLifting(Checked):
     an iteration needs a few directional derivatives for any number of unknowns, while a
     Gauss-Newton iteration needs one for each unknown. It takes more iterations. All derivatives are
     computed at the start, periodically, and when the search seems to have converged. The
-    continuation from free nodes needs all of them; `links=()` omits it.
+    continuation from free nodes needs all derivatives; `links=()` omits this continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
     and a C compiler. It refuses robust losses and constraints of the model. Nodes that violate
