@@ -203,7 +203,7 @@ PROBLEMS: Cases = CALLS | {
     ),
     "parameter of one model": (
         lambda: two(model=differs(without_k)),
-        "Experiment '2' | no scalar Var 'k' | All experiments' models need all parameters",
+        "Experiment '2' | no scalar Var 'k' | models of all experiments need all",
     ),
     "bounds apart": (
         lambda: two(model=differs(far_away)),
@@ -234,7 +234,7 @@ RESULTS: Cases = {
     ),
     "result of another format": (
         lambda: Result.from_json(json.dumps({"format": 99})),
-        "format 99 | reads 1 | make it again",
+        "format 99 | reads 1 | create it again",
     ),
     "result file missing": (
         lambda: Result.from_json("nowhere.json"),

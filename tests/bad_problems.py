@@ -151,13 +151,13 @@ MODELS: Cases = {
     ),
     "branches on time": (
         lambda: read(with_rate(bad.branches_on_time)),
-        "'rate' changes with time | asks `if` | pyo.Expr_if | Experiment(inputs=",
+        "'rate' changes with time | uses `if` | pyo.Expr_if | Experiment(inputs=",
     ),
     "exists sometimes": (
         lambda: read(with_rate(bad.skips_inside)),
         "'rate | does not exist at time | at all times",
     ),
-    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | times may not be mixed"),
+    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | must not mix several times"),
     "start nonlinear": (
         lambda: read_without_start(spoilt(bad.start_square)),
         "'begin' | not linear in 'A' | A == expression of parameters",
@@ -168,7 +168,7 @@ MODELS: Cases = {
     ),
     "too many equations": (
         read_pendulum,
-        "however often | too many equations | 'circle' | Take an equation away",
+        "number of differentiations | too many equations | 'circle' | Remove an equation",
     ),
     "too few equations": (
         lambda: read(spoilt(bad.no_equation_for_B)),
@@ -197,6 +197,6 @@ INPUTS: Cases = {
     "input by math": (lambda: initial(math.sin), "'feed' | pyo.exp(-t) | igpe.step_input"),
     "input that branches": (
         lambda: initial(lambda t: 1.0 if pyo.sin(t) < 0.5 else 2.0),
-        "'feed' | asks `if` | pyo.Expr_if | igpe.step_input",
+        "'feed' | uses `if` | pyo.Expr_if | igpe.step_input",
     ),
 }

@@ -314,7 +314,7 @@ def test_what_takes_errors_one_by_one_refuses():
     with pytest.raises(Unsupported, match=r"igpe\.design does not support correlated errors"):
         igpe.design(problem, TRUTH, free=between, times=[1.0, 2.0])
     robust = igpe.Problem(**{**problem.given, "loss": Huber()})
-    with pytest.raises(Unsupported, match="do not go together"):
+    with pytest.raises(Unsupported, match="cannot be combined"):
         igpe.estimate(robust)
     with pytest.raises(ProblemError, match="needs correlations of errors that are numbers"):
         negative_log_likelihood(pose(measured(BETWEEN), Correlated()), TRUTH)

@@ -340,7 +340,7 @@ def test_a_value_near_zero_changes_no_error(a):
     np.testing.assert_allclose(plan.covariance, np.linalg.inv(x.T @ x), rtol=1e-8)
     assert np.isinf(plan.errors["before"]).all()
     assert np.isinf(plan.before)
-    assert any("'a' counts relative to 0.1" in n for n in plan.notes) == (a < 0.1)
+    assert any("error of 'a' is relative to 0.1" in n for n in plan.notes) == (a < 0.1)
 
 
 def test_errors_are_relative_to_what_the_user_says():
@@ -373,7 +373,7 @@ def test_replicates_count_and_optima_have_them():
     [
         (
             ("k", "c", "A0"),
-            r"a change of 'k' by \+1 together with 'c' by -1.6 changes no measurement",
+            r"no measurement depends on a change of 'k' by \+1 together with 'c' by -1.6",
         ),
         (("k", "rest", "A0"), "no measurement depends on 'rest'"),
     ],
