@@ -254,11 +254,11 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
 
 @takes_problem
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
-    """Run step 2 alone: report which unknowns the measurements determine, and why.
+    """Run step 2 alone: report which unknowns can be estimated, and why the others cannot.
 
-    problem          is only read, not fitted
-    identifiability  whether to test it, by exact rank. None: only if this is fast; True: in any
-                     case, and by integrations where no exact test is possible
+    problem          the problem; igpe does not fit it
+    identifiability  whether to test structural identifiability by exact rank. None: only if this is
+                     fast; True: always, and by integrations if no exact test is possible
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]
