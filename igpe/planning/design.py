@@ -148,8 +148,8 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
     lost = [n for n, e in zip(names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
     if lost:
         raise ProblemError(
-            f"samples={samples} cannot be drawn: the errors of {lost} exceed their values "
-            "(or sizes=). Give a table of the values they may have: "
+            f"samples={samples} cannot be drawn: the standard errors of {lost} exceed the "
+            "reference sizes (their values, or sizes=). Give a table of the values they may have: "
             "samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)

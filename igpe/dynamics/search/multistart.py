@@ -68,7 +68,7 @@ class MultiStart(Checked):
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
         Ctrl-C returns the best of the finished searches, with status INTERRUPTED.
-        The trail of the estimate holds the best search's horizons, if it has any, and after them the
+        The trail of the estimate holds the horizons of the best search, if any, and after them the
         other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
                empty leaves one out or is not a finite number; the errors of `igpe.campaign`
