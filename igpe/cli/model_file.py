@@ -69,7 +69,9 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
         sys.path[:] = before
     is_optional = name == "settings"
     if not callable(function) and not is_optional:
-        raise ProblemError(f"'{path}' has no function {name}(). Write one that returns {wanted}.")
+        raise ProblemError(
+            f"'{path}' has no function {name}(). Write a function that returns {wanted}."
+        )
     if not isinstance(returned, kind) and not (is_optional and returned is None):
         raise ProblemError(
             f"{name}() in '{path}' returned a value of type {type(returned).__name__}; expected "

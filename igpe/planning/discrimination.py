@@ -113,8 +113,8 @@ def discriminate(
 ) -> RivalPlan:
     """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems    name -> problem, all of the same experiments; igpe uses the first one's noise for
-                all
+    problems    name -> problem, all of the same experiments; igpe uses the noise of the first
+                problem for all
     parameters  name -> a result or estimate of that problem, or unknown -> value
     deltas      name -> its current AICc minus the smallest; {}: all are equal. `BoxHill` weights by
                 exp(-delta/2), and the power starts from these values

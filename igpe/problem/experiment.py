@@ -168,9 +168,9 @@ class Experiment(Suggesting):
                 {"feed": 0.0}. Of the events, only those with before=True happen before the start
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
                 these, an array of one for each row, or the name of the column that holds the
-                standard deviations. Relative ones follow the model's predictions, never
-                measurements; `EstimatedSigma(name)` is computed by the model and estimated with the
-                other unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
+                standard deviations. Relative standard deviations follow the model's predictions,
+                never measurements; `EstimatedSigma(name)` is computed by the model and estimated
+                with the other unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
                 unknown: several quantities are weighted by the sizes of their residuals in all
                 experiments (maximum likelihood); "equal" if unknown but equal for all columns

@@ -90,7 +90,7 @@ class Result(ResultData, Stored, name="result", number=1):
         return plot_fit(self.points, self.curves, axes, residuals=values, **how)
 
     def plot_spectra(self, axes: Any = None) -> Plot:
-        """Pure spectra with 95 % bands, and a map of the residuals of the measured ones.
+        """Pure spectra with 95 % bands, and a map of the residuals of the measured spectra.
 
         axes    matplotlib axes, two for each fit in `spectral`; None makes a figure
         raises  ProblemError for a result without spectra

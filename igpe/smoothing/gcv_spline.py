@@ -142,8 +142,8 @@ CORRELATED = 2.0  # times 1 / sqrt(m): a lag-one autocorrelation beyond is no ch
 class GcvSpline:
     """Boundary corrected cubic smoothing spline, its penalty by generalised cross validation.
 
-    Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); errors are Wahba's (1983)
-    Bayesian ones. Time and memory are proportional to the number of measurements.
+    Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); standard errors are Bayesian (Wahba
+    1983). Time and memory are proportional to the number of measurements.
 
     With the boundary correction, the curve is an average of curves with penalties on the fourth and
     the sixth derivative, unless a feature is sharp and GCV clearly prefers the natural spline. With

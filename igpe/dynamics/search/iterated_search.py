@@ -50,7 +50,7 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 
 @dataclass(frozen=True)
 class IteratedSearch(Checked):
-    """Low-accuracy searches from random starts, then from modified optima; accurate ones at last.
+    """Low-accuracy searches from random starts, then from modified optima; then accurate searches.
 
     local       the method of the accurate searches
     starts      random starts at which the model can be integrated, of a seeded Sobol sequence
@@ -63,7 +63,8 @@ class IteratedSearch(Checked):
                 of a processor
     pool        number of best optima that are modified
     finalists   number of accurate searches
-    iterations  largest number in a low-accuracy search, four times as many for one of the best
+    iterations  largest number of iterations of a low-accuracy search; four times as many from one
+                of the best optima
     seed        seed of the random starts; the same seed gives the same result
     """
 

@@ -53,7 +53,7 @@ def petab_objective(
     For logarithmic measurements, a density p of log10(y) is a density p / (y ln 10) of y: the
     objective is `negative_log_likelihood` plus the sum of log(y ln 10) of these measurements.
 
-    parameters  unknown -> value; by default the nominal ones of the parameter table
+    parameters  unknown -> value; by default the nominal values of the parameter table
     priors      whether to include the problem's priors (for PEtab 2, uniform priors as well)
     raises      ProblemError if the problem was not read by `read_petab`; otherwise the errors of
                 `negative_log_likelihood`
@@ -72,7 +72,7 @@ def petab_gradient(
     logarithmic scale in the table; see `igpe.dynamics.likelihood.likelihood_gradient`.
 
     problem     a problem that `read_petab` returned
-    parameters  unknown -> value; by default the nominal ones of the parameter table
+    parameters  unknown -> value; by default the nominal values of the parameter table
     priors      whether to include the problem's priors
     raises      the errors of `petab_objective`
     """
@@ -326,7 +326,7 @@ def petab_simulations(
 ) -> pd.DataFrame:
     """Simulated values of all measurements, in the order of the measurement table.
 
-    parameters  unknown -> value; by default the nominal ones of the parameter table
+    parameters  unknown -> value; by default the nominal values of the parameter table
     integrator  integrator for the simulation
     returns     the measurement table with its own columns, `simulation` in place of `measurement`:
                 values of the observable itself, even if its logarithm is compared; NaN if the model
