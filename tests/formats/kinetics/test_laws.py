@@ -185,7 +185,7 @@ def batch(law, text="A -> B", **options):
 REFUSED = {
     "two units": (
         lambda: batch(kinetics.MichaelisMenten("k", "k")),
-        "'k' stands for constants of different units, mol/h/L and mol/L",
+        "'k' is the name of constants with different units, mol/h/L and mol/L",
     ),
     "no reference": (lambda: batch(THERMAL)([0.0, 1.0]), "no reference temperature"),
     "Celsius": (
@@ -198,7 +198,7 @@ REFUSED = {
     ),
     "Eyring's time": (
         lambda: batch(kinetics.MassAction(kinetics.Eyring("H", "S")), units=kinetics.Units()),
-        "Eyring counts in 's', the reactor in 'h'",
+        "Eyring uses the unit of time 's', the reactor 'h'",
     ),
     "no time": (lambda: kinetics.Eyring("H", "S", time="fortnight_"), "unit of time"),
     "one heat": (

@@ -358,7 +358,10 @@ def test_other_priors_count(tmp_path, kind, numbers, density):
         (lambda m: small.law(m, "V * k * delay(A, 1)"), "delay"),
         (lambda m: m.getReaction(0).unsetKineticLaw(), "'r1' without kinetic law"),
         (lambda m: small.law(m, "V * k * factorial(A)"), "factorial"),
-        (lambda m: small.law(m, "V * piecewise(k, A == 1, 0)"), "^The model branches on Eq"),
+        (
+            lambda m: small.law(m, "V * piecewise(k, A == 1, 0)"),
+            "^The model contains the condition Eq",
+        ),
     ],
 )
 def test_what_the_model_has_beyond_is_refused(tmp_path, change, says):
@@ -380,7 +383,7 @@ def test_more_rules_than_variables_are_refused_by_the_linter(tmp_path):
     [
         ("observables", {"noiseDistribution": "laplace"}, "laplace"),
         ("observables", {"observableFormula": "A + x"}, "check of"),
-        ("measurements", {"time": -1.0}, "begins at 0, but is measured at"),
+        ("measurements", {"time": -1.0}, "starts at 0, but has measurements at"),
         ("measurements", {"measurement": np.nan}, "missing"),
         ("measurements", {"simulationConditionId": "c7"}, "c7"),
     ],
@@ -396,7 +399,7 @@ WRONG = [
     ("measurements", {"measurement": "abc"}, "not numeric.*rows \\[3\\]"),
     ("measurements", {"measurement": np.inf}, "no number in its rows \\[3\\]"),
     ("measurements", {"time": np.nan}, "no number in its rows \\[3\\]"),
-    ("measurements", {"time": -1.0}, "begins at 0, but is measured at"),
+    ("measurements", {"time": -1.0}, "starts at 0, but has measurements at"),
     ("measurements", {"simulationConditionId": "c7"}, "conditions that are not spec.*'c7'"),
     ("measurements", {"observableId": "oC"}, "'oC'.*not defined in observables"),
     ("measurements", {"observableId": "oB", "noiseParameters": "0"}, "standard deviation 0"),

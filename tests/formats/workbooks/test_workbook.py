@@ -136,7 +136,7 @@ def test_what_is_wrongly_said_is_refused(tmp_path):
     path = LAYOUTS["title line"].write(tmp_path, "file")
     for more, says in (
         ({"roles": {"tme [min]": "time"}}, "Did you mean 'time \\[min\\]'"),
-        ({"roles": {"A [mol/L]": "temperature"}}, "igpe knows 'time'"),
+        ({"roles": {"A [mol/L]": "temperature"}}, "igpe supports 'time'"),
         ({"sheets": ["Sheet2"]}, "Did you mean 'Sheet1'"),
         ({"decimal": ";"}, "decimal=','"),
     ):
