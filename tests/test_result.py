@@ -184,7 +184,7 @@ def test_the_certificate_is_a_sentence(chain):
         "k1, k2 in [0, 10], fitted to slopes of smoothed data of A, B, C: globally optimal by "
         "convexity (linear least squares"
     )
-    assert "about these slopes, not about the fit to the measurements." in whole.sentence
+    assert "this refers to the slopes, not to the fit to the measurements." in whole.sentence
     bounds = ((0.0, 10.0), (1e4, 1e5))
     other = replace(whole, bounds=bounds, experiments=("1", "2"), undetermined=("k2",))
     assert other.sentence.startswith("k1 in [0, 10], k2 in [10000, 100000], fitted to")
@@ -214,7 +214,7 @@ def test_a_search_that_met_no_numbers_says_so(chain):
         method="search", undetermined=("k1", "k2"),
     )  # fmt: skip
     assert nothing.sentence.endswith(
-        "no values were met at which these slopes are numbers (search); nothing is proved."
+        "the search found no values at which these slopes are finite (search); nothing is proved."
     )
 
 
@@ -362,7 +362,9 @@ def test_an_unreachable_parameter_is_held_and_named(unreachable):
     assert q["remark"] == "nothing measured depends on it"
     assert any(n.startswith("q not identifiable") for n in unreachable.notes)
     assert "Parameters  k1 determined; q not determined" in str(unreachable)
-    assert "Nothing measured depends on q, which was held. Measure D as well" in str(unreachable)
+    assert "No measured quantity depends on q, which was held fixed. Measure D as well" in str(
+        unreachable
+    )
     table = unreachable.correlation
     assert table.loc["k1", "k1"] == pytest.approx(1.0)
     assert table["q"].isna().all()
@@ -419,7 +421,7 @@ def test_a_ratio_that_intervals_by_profile_contradict_is_not_said(chain, ends, s
     assert "Intervals: 95 %, by profile likelihood" in str(result.details)
     one = replace(result, notes=(BY_PROFILE.format(95, "k2"),))
     words = " ".join(str(one.details).split())
-    assert "Intervals: 95 %, linearised, but for those by profile likelihood" in words
+    assert "Intervals: 95 %, linearised, except for those by profile likelihood" in words
 
 
 def test_no_combination_is_named_where_events_move_what_is_measured():

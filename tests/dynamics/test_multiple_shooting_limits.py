@@ -424,9 +424,9 @@ def foreign(times):
 @pytest.mark.parametrize(
     ("builder", "error", "says"),
     [
-        (stray, Unsupported, r"'end' holds \['z\[3.0\]'\].*Name them"),
-        (foreign, Unsupported, r"'end' holds \['c'\].*fix them"),
-        (early, Unsupported, r"'before' holds \['A\[-1.0\]'\] before the experiment"),
+        (stray, Unsupported, r"'end' contains \['z\[3.0\]'\].*Name them"),
+        (foreign, Unsupported, r"'end' contains \['c'\].*fix them"),
+        (early, Unsupported, r"'before' contains \['A\[-1.0\]'\] before the experiment"),
     ],
 )
 def test_what_a_constraint_may_not_hold_is_refused(builder, error, says):

@@ -264,7 +264,10 @@ def test_what_alone_is_measured_once_is_undecided():
     found = igpe.check(igpe.Problem(case.model, parameters=["k", "m"], experiments=run))
     assert found.exact.values == {"k": 1}
     assert found["m"].verdict is Identifiable.YES
-    assert "Globally undecided are m: what is measured once or twice is not used." in str(found)
+    assert (
+        "Globally undecided are m: quantities that are measured once or twice are not used."
+        in str(found)
+    )
 
 
 def test_further_orders_are_asked_where_starts_are_special():
@@ -291,7 +294,7 @@ def test_words():
     )
     assert "Numbers of values come from Gröbner bases at four random points that agree." in text
     text = str(checked("Goodwin, rational"))
-    assert "Globally undecided are b, c, beta, delta, sigma, x4(t0): solving" in text
+    assert "Globally undecided are b, c, beta, delta, sigma, x4(t0): the solution" in text
     text = str(checked("Bolie, both"))
     assert "Groebner" not in text
     table = checked("chain, product, feed unknown").to_frame()

@@ -242,7 +242,7 @@ def few(count):
             ProblemError,
             r"needs 5 or more; it found \{'A': 4\}",
         ),
-        ({"problem": few(2), "result": NEAR_LINE}, ProblemError, "not more measurements"),
+        ({"problem": few(2), "result": NEAR_LINE}, ProblemError, "no more measurements"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, error, says):
@@ -272,7 +272,9 @@ def test_json_gives_back_all(problem, tmp_path):
 
 def test_what_else_was_stored_is_refused_by_its_name():
     profiles = profile(line(), NEAR_LINE).to_json()
-    said = "This is a stored set of profiles, no bootstrap; give what Bootstrapped.to_json wrote."
+    said = (
+        "This is a stored set of profiles, not a bootstrap; give what Bootstrapped.to_json wrote."
+    )
     with pytest.raises(DataError, match=said):
         Bootstrapped.from_json(profiles)
     with pytest.raises(DataError, match="This is a stored set of profiles, no result"):

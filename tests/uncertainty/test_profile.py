@@ -255,7 +255,7 @@ def test_no_degrees_of_freedom_are_told():
         ({"estimate": 3.0}, ProblemError, "mapping"),
         ({"method": igpe.MultipleShooting()}, ProblemError, "SingleShooting"),
         ({"problem": decay(loss=igpe.losses.Huber())}, Unsupported, "Huber"),
-        ({"problem": decay().fixing(DECAY_TRUTH)}, ProblemError, "held"),
+        ({"problem": decay().fixing(DECAY_TRUTH)}, ProblemError, "are fixed"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, error, says):
