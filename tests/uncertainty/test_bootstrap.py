@@ -277,7 +277,7 @@ def test_what_else_was_stored_is_refused_by_its_name():
     )
     with pytest.raises(DataError, match=said):
         Bootstrapped.from_json(profiles)
-    with pytest.raises(DataError, match="This is a stored set of profiles, no result"):
+    with pytest.raises(DataError, match="This is a stored set of profiles, not a result"):
         igpe.Result.from_json(profiles)
     with pytest.raises(DataError, match=r"The file 'nowhere.json' of the bootstrap could not"):
         Bootstrapped.from_json("nowhere.json")
