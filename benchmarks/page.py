@@ -38,8 +38,8 @@ method reaches the optimum if its objective is within 1e-3 of the best that any 
 
 For methods with several starts, the first number is the average time until a start reaches the
 optimum. To stop there, a user would have to know the optimum. The number in brackets is the time of
-all starts, which is what a user waits for. Some methods were stopped early; if these miss the
-optimum, this means little. igpe's time includes everything and is from its latest measurement.
+all starts, which a user has to wait for. Some methods were stopped early; with more time, these
+might reach the optimum. igpe's time includes everything and is from its latest measurement.
 Times of the other methods exclude translation and compilation (some 20 s for AMICI) unless stated.
 No method proves the optimum here. Random starts use one seed. Only two methods ran on the PEtab
 problems.
@@ -86,7 +86,8 @@ noise, and its slopes are inaccurate. It solves one linear system without a sear
 3 to 20 times faster than igpe up to 10,000 points**. At the penalty of igpe's natural spline (whose
 search is then not included) it gives the same curve. At 100,000 points both take the same time;
 beyond, igpe is faster because it uses 3,000 knots. The other methods report no standard errors.
-SciPy searches the penalty between 0 and n, so the unit of time matters. As given, it fails from
+SciPy searches the penalty between 0 and n (the number of points), so its result depends on the unit
+of time. As given, it fails from
 100,000 points on ("Seems like the problem is ill-posed"); with the spacing as unit, its penalties
 are too small.
 

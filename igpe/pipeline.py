@@ -101,18 +101,18 @@ def estimate(
 ) -> Result:
     """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
-    settings  the methods of the steps
-    seed      of every random choice; the same seed gives the same result
+    settings  methods of the steps
+    seed      seed of every random choice; the same seed gives the same result
     executor, store, timeout   where step 4 processes and stores the candidates of step 3, as for
                                `igpe.campaign`; timeout limits one candidate, time_limit the full
                                call
-    progress  a function that is called with a sentence whenever a step begins; None: a bar, in
+    progress  a function called at the beginning of each step with a message; None: a bar, in
               notebooks; False: nothing; True: a bar in terminals too
     certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
               four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
               True: for up to a minute, with a note if there is no proof; False: no
-    time_limit  seconds of wall time for the whole call; it ends then as at Ctrl-C, but with status
-              TIME_LIMIT. None: no limit
+    time_limit  seconds of wall time for the whole call. At the limit igpe stops as after Ctrl-C,
+                but with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit
@@ -136,7 +136,7 @@ def estimate(
                 raise
             raise EstimationFailed(
                 f"The time limit of {time_limit:g} s was reached before any parameters were "
-                "estimated. Give a longer one: time_limit=...",
+                "estimated. Give a longer limit: time_limit=...",
                 Status.TIME_LIMIT,
             ) from None
 
@@ -254,11 +254,11 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
 
 @takes_problem
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
-    """Run step 2 alone: which unknowns can be estimated from these measurements, and why not.
+    """Run step 2 alone: report which unknowns can be estimated, and why the others cannot.
 
-    problem          is only read, not fitted
-    identifiability  whether to test it, by exact rank. None: only if this is fast; True: in any
-                     case, and by integrations where no exact test is possible
+    problem          the problem; igpe does not fit it
+    identifiability  whether to test structural identifiability by exact rank. None: only if this is
+                     fast; True: always, and by integrations if no exact test is possible
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]

@@ -104,7 +104,7 @@ CONDITIONS: Cases = {
     ),
     "start after measurement": (
         lambda: run(start_time=1.0),
-        "start_time is 1 | first measurement is at 0 | not after it",
+        "start_time is 1 | first measurement is at 0 | not later",
     ),
     "start time ambiguous": (
         lambda: run(table([5, 6, 7])),
@@ -134,7 +134,7 @@ CONDITIONS: Cases = {
     ),
     "input Series by rows": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0, 4.0, 3.0])}),
-        "'feed' | is 0, 1, 2 | set_index('time')['feed']",
+        "'feed' | is 0, 1, 2, ... | set_index('time')['feed']",
     ),
     "input Series after the experiment": (
         lambda: run(inputs={"feed": pd.Series([1.0, 2.0], index=[50.0, 60.0])}),

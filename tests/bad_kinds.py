@@ -203,7 +203,7 @@ PROBLEMS: Cases = CALLS | {
     ),
     "parameter of one model": (
         lambda: two(model=differs(without_k)),
-        "Experiment '2' | no scalar Var 'k' | models of all experiments need all parameters",
+        "Experiment '2' | no scalar Var 'k' | models of all experiments need all",
     ),
     "bounds apart": (
         lambda: two(model=differs(far_away)),
@@ -238,7 +238,7 @@ RESULTS: Cases = {
     ),
     "result file missing": (
         lambda: Result.from_json("nowhere.json"),
-        "'nowhere.json' of the result could not be read | No such file | looked from",
+        "'nowhere.json' of the result could not be read | No such file | working folder",
     ),
     "result not JSON": (lambda: Result.from_json("{k1"), "not JSON | to_json"),
     "result not a text": (

@@ -168,7 +168,7 @@ MODELS: Cases = {
     ),
     "too many equations": (
         read_pendulum,
-        "any number of differentiations | too many equations | 'circle' | Remove an equation",
+        "number of differentiations | too many equations | 'circle' | Remove an equation",
     ),
     "too few equations": (
         lambda: read(spoilt(bad.no_equation_for_B)),

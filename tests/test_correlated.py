@@ -120,7 +120,7 @@ def test_the_estimate_is_the_maximum_of_the_likelihood(kind, times):
     assert 0.001 < result.probability < 0.999
     assert (result.points["whitened"] ** 2).sum() == pytest.approx(result.objective, rel=1e-4)
     assert result.adequacy.verdict == "adequate"
-    assert any("took errors as independent" in note for note in result.notes)
+    assert any("treated errors as independent" in note for note in result.notes)
 
 
 @KINDS
@@ -283,7 +283,7 @@ def test_time_is_converted_and_logarithms_have_other_names():
          "No errors have the correlations"),
         (lambda: pose(measured(BETWEEN), 0.5), DataError, r"correlation is 0.5; expected igpe\."),
         (lambda: pose(measured(BETWEEN), Correlated({("A", "D"): 0.5})), DataError,
-         r"names \['D'\], where the measured columns"),
+         r"names \['D'\], but the measured columns"),
         (lambda: pose(measured(IN_TIME, times=UNEVEN), AR1()), DataError,
          r"has no step, but times are between .* igpe\.losses\.AR1\(step="),
         (lambda: pose(measured(BETWEEN), BETWEEN, {"A": Censored(0.03, below=0.1), "B": 0.05}),
@@ -314,7 +314,7 @@ def test_what_takes_errors_one_by_one_refuses():
     with pytest.raises(Unsupported, match=r"igpe\.design does not support correlated errors"):
         igpe.design(problem, TRUTH, free=between, times=[1.0, 2.0])
     robust = igpe.Problem(**{**problem.given, "loss": Huber()})
-    with pytest.raises(Unsupported, match="do not go together"):
+    with pytest.raises(Unsupported, match="cannot be combined"):
         igpe.estimate(robust)
     with pytest.raises(ProblemError, match="needs correlations of errors that are numbers"):
         negative_log_likelihood(pose(measured(BETWEEN), Correlated()), TRUTH)

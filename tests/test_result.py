@@ -184,7 +184,7 @@ def test_the_certificate_is_a_sentence(chain):
         "k1, k2 in [0, 10], fitted to slopes of smoothed data of A, B, C: globally optimal by "
         "convexity (linear least squares"
     )
-    assert "refers to the slopes, not to the fit to the measurements." in whole.sentence
+    assert "this refers to the slopes, not to the fit to the measurements." in whole.sentence
     bounds = ((0.0, 10.0), (1e4, 1e5))
     other = replace(whole, bounds=bounds, experiments=("1", "2"), undetermined=("k2",))
     assert other.sentence.startswith("k1 in [0, 10], k2 in [10000, 100000], fitted to")
@@ -214,7 +214,7 @@ def test_a_search_that_met_no_numbers_says_so(chain):
         method="search", undetermined=("k1", "k2"),
     )  # fmt: skip
     assert nothing.sentence.endswith(
-        "no values at which these slopes are finite (search); nothing is proved."
+        "the search found no values at which these slopes are finite (search); nothing is proved."
     )
 
 

@@ -262,7 +262,7 @@ class Unweighted:
 
 @dataclass(frozen=True)
 class StateErrors:
-    """The reciprocal of the typical standard error of a state's slopes, the same for all of them.
+    """One weight for each state: the reciprocal of the typical standard error of its slopes.
 
     The default. It does not depend on units. With slopes the estimates are as accurate as with the
     errors of each slope, and with increments more accurate (benchmarks/weights.py), because

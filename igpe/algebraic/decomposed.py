@@ -50,11 +50,12 @@ WORSE = (  # from the best ending of a stage to the worst
 class Decomposed:
     """Solves the stages of a problem one after the other; a single stage is solved as a whole.
 
-    route   for stages nonlinear in their parameters; a time limit of it holds for each stage
-    linear  for stages linear in them
+    route   for stages nonlinear in their parameters; its time limit holds for each stage
+    linear  for stages linear in their parameters
 
-    A stage whose data do not determine all its parameters is solved again together with the next.
-    The stages' own estimates are the `trail` of the answer; their other optima are not followed.
+    A stage whose data do not determine all its parameters is solved again together with the next
+    stage. The stages' own estimates are the `trail` of the answer; their other optima are not
+    followed.
     """
 
     route: Route
@@ -65,7 +66,7 @@ class Decomposed:
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """The stages' parameters; the top of the file says what bound and status mean."""
+        """Estimate the parameters of all stages; the module docstring defines bound and status."""
         began, names = time.perf_counter(), regression.box.names
         stages: list[_Stage] = []
         held: dict[str, float] = {}

@@ -78,9 +78,9 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 class LocalSearch:
     """Gauss-Newton from the best of many Sobol points that are far from each other.
 
-    trials  points that are evaluated;  starts: how many of them are searched from
-    seed    of the points; the same seed gives the same result
-    search  from each start
+    trials  number of points evaluated;  starts: number of local searches, from the best of them
+    seed    seed of the random points; the same seed gives the same result
+    search  the local search from each start
     """
 
     trials: int = 256

@@ -59,7 +59,7 @@ BOUND_TOLERANCE = 1e-6  # taken off a bound on an objective of order one, for th
 class GlobalSolver:
     """A general global solver, started from the best local optimum.
 
-    solver      that gives incumbent and bound; witness: another solver, which confirms a closed gap
+    solver      computes incumbent and bound; witness: another solver, which confirms a closed gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
     local       finds the incumbent, and is used alone if the solver fails
     """
@@ -165,22 +165,22 @@ class Projected:
 
     What is proved: no parameters within the bounds have a weighted sum of squared residuals below
     the estimate's `lower_bound`, for the given residuals with their floating-point numbers. The
-    bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it says
-    nothing about the measurements from which the residuals were computed.
+    bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it does not
+    cover errors of the measurements from which the residuals were computed.
 
-    gap         (objective - lower bound) / objective at which it stops
-    absolute    the same in terms of the weighted targets' sum of squares: exact data have no
-                relative gap
+    gap         (objective - lower bound) / objective at which the search stops
+    absolute    gap at which the search stops, in terms of the weighted targets' sum of squares:
+                exact data have no relative gap
     time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
     samples     largest number of points at which the best linear parameters are computed to find
                 starts
     starts      number of local searches from these points; at most one more than the nonlinear
                 parameters
-    seed        of the samples
-    search      the local one
+    seed        random seed of the samples
+    search      the local search method
     exchange    whether to search for parameters that separate products and exponents
-    otherwise   for residuals with operations that cannot be enclosed, and without bounds on the
-                nonlinear parameters
+    otherwise   route for residuals with operations that cannot be enclosed, and for nonlinear
+                parameters without bounds
     """
 
     gap: float = 1e-4

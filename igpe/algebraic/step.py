@@ -159,13 +159,13 @@ ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", 
 class RouteSelection:
     """Methods for algebraic problems.
 
-    linear  for problems linear in their parameters: always global
-    proven  for the others, on the first candidate
-    quick   for the others, on the further candidates
-    factor  local optima with an objective up to this many times the best become candidates too;
-            2 is about the 95 % region of two parameters and the dozen independent numbers that
-            smoothed slopes hold (Beale 1960: 1 + p / (n - p) F); at most 10
-    most    number of such further candidates in all, the nearest to their best first
+    linear  for problems linear in their parameters; always global
+    proven  for nonlinear problems, on the first candidate
+    quick   for nonlinear problems, on the further candidates
+    factor  local optima with an objective of at most `factor` times the best become candidates too;
+            at most 10. 2 corresponds to the 95 % region of two parameters and about twelve
+            independent values in the smoothed slopes (Beale 1960: 1 + p / (n - p) F)
+    most    largest number of these further candidates; the nearest to their best optimum come first
     """
 
     linear: Route = LinearRoute()

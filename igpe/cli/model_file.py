@@ -54,7 +54,7 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
     """What a function of the file returns, of this kind; None where settings() is not there."""
     if not path.is_file():
         raise ProblemError(
-            f"There is no model file '{path}' (looked from {Path.cwd()}).{closest_file(path)}"
+            f"There is no model file '{path}' (working folder: {Path.cwd()}).{closest_file(path)}"
         )
     before = list(sys.path)
     sys.path.insert(0, str(path.parent.resolve()))  # as if the file were run by Python
@@ -69,7 +69,9 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
         sys.path[:] = before
     is_optional = name == "settings"
     if not callable(function) and not is_optional:
-        raise ProblemError(f"'{path}' has no function {name}(). Write one that returns {wanted}.")
+        raise ProblemError(
+            f"'{path}' has no function {name}(). Write a function that returns {wanted}."
+        )
     if not isinstance(returned, kind) and not (is_optional and returned is None):
         raise ProblemError(
             f"{name}() in '{path}' returned a value of type {type(returned).__name__}; expected "

@@ -21,17 +21,17 @@ class Estimate(Shown):
     """Estimated parameters, with the status and the method of the estimate.
 
     parameters   name -> value, in the model's units
-    objective    what the method minimised (for dynamic methods the weighted sum of squares)
+    objective    value that the method minimised (for dynamic methods the weighted sum of squares)
     status       how the computation ended
-    method       what produced it, in words
+    method       description of the method that computed it
     lower_bound  proven bound on the objective; -inf if the method proves nothing
     seconds      wall time
     trail        the estimates that led to this one, oldest first
     notes        sentences for the user
-    iterations   number of steps; 0 if the method does not count them
+    iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of further starts whose estimates were not used
-    reached      final objectives of several starts, infinite for unusable results; with the first
-                 weights, if weights depend on the model
+    reached      final objectives of several starts, infinite for unusable results; computed with
+                 the first weights, if weights depend on the model
     """
 
     parameters: Mapping[str, float]

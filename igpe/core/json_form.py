@@ -117,7 +117,8 @@ class Form(NamedTuple):
         except OSError as error:
             raise DataError(
                 f"The file '{str(source)[:100]}' of the {self.name} could not be read "
-                f"({error.strerror}; looked from {Path.cwd()}); give the path that {written} to."
+                f"({error.strerror}; working folder: {Path.cwd()}); give the path that {written} "
+                "to."
             ) from None
         except ValueError as error:
             raise DataError(f"{where} is not JSON ({error}); {self._remedy}.") from None
@@ -130,7 +131,7 @@ class Form(NamedTuple):
             )
         other = stored.get("stored", self.name)  # older files do not say
         if other != self.name:
-            raise DataError(f"This is a stored {other}, no {self.name}; {self._remedy}.")
+            raise DataError(f"This is a stored {other}, not a {self.name}; {self._remedy}.")
         if stored["format"] != self.number:
             raise DataError(
                 f"The stored {self.name} has the format {stored['format']!r}; this igpe reads "

@@ -30,15 +30,15 @@ def simulate(
 ) -> pd.DataFrame:
     """Integrate every experiment at the given values of the unknowns.
 
-    problem     whose experiments are integrated
+    problem     the problem whose experiments are integrated
     parameters  unknown -> value, for every free unknown of the problem
-    times       where to report; by default 200 times and those measured
-    integrator  with its tolerances
+    times       times to report; by default 200 times and the measured times
+    integrator  integrator with its tolerances
     returns     columns experiment, time, the states, and other measured quantities; known units of
                 the columns are in `.attrs["units"]`
     raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
-                finite, a time is not a finite number or lies before the start, EstimationFailed if
-                the integration breaks down, saying when
+                finite, or a time is not a finite number or lies before the start; EstimationFailed
+                if the integration fails, with the time of the failure
     """
     values = values_of(problem, parameters)
     given = None if times is None else _times(times)

@@ -54,7 +54,8 @@ def _read(name: str, text: str, known: list[str]) -> Balance:
     sides = text.split("=") if isinstance(text, str) else []
     if len(sides) != 2:  # noqa: PLR2004
         raise ProblemError(
-            f"The balance {shown(text)} is no equation. Write one with a single '=', for example "
+            f"The balance {shown(text)} is not an equation. Write one with a single '=', for "
+            "example "
             "'6*glucose + 2*ethanol + CO2 = constant' or 'feed - product - purge = 0'."
         )
     is_constant = sides[1].strip() in CONSTANT

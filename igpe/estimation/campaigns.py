@@ -78,11 +78,11 @@ class Comparison(Shown):
     """Results of several methods from the same starts.
 
     runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
-             iterations, equivalent ones of all horizons, found_by (in words), note (why there is no
-             answer), and the unknowns
+             iterations, equivalent iterations of all horizons, found_by (description), note (reason
+             for a missing estimate), and the unknowns
     best     the best objective known
-    complete False if it was interrupted
-    rounding difference of objectives that is none, where the fit is perfect
+    complete False if the run was interrupted
+    rounding differences of objectives up to this value are rounding errors (perfect fits)
     """
 
     runs: pd.DataFrame
@@ -148,19 +148,19 @@ def compare(
 
     If standard deviations depend on the model, each objective uses those of its own fit.
 
-    problem   the same for all
+    problem   the problem, the same for all methods
     methods   name -> estimator, or estimators, which are named after their classes
-    starts    each every free unknown -> value; or how many, spread over the bounds by a seeded
-              Sobol sequence
-    seed      of that sequence
+    starts    list of starts, each with a value for every free unknown; or a number of starts,
+              spread over the bounds by a seeded Sobol sequence
+    seed      seed of this sequence
     optimum   the best objective known from other sources, in the methods' units; the methods may
               find a better one
-    executor, store, timeout   where they run and are stored, as for `igpe.campaign`
-    progress  a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns   the finished part if it is interrupted (Ctrl-C)
+    executor, store, timeout   where the runs are computed and stored, as for `igpe.campaign`
+    progress  a function called with each message; True, False, None: as for `igpe.estimate`
+    returns   the finished part if the call is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
               unknown, or a number of starts is requested without bounds;  Unsupported by a method;
-              what `igpe.campaign` raises
+              the errors of `igpe.campaign`
     """
     named = _named(methods)
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
@@ -220,11 +220,11 @@ class Campaign(Shown):
 
     table     one row for each finished start, by its number: status, arrived (at an optimum),
               objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
-              all horizons (ISS), found_by (in words), note (why there is no answer), and the
-              unknowns
+              all horizons (ISS), found_by (description), note (reason for a missing estimate), and
+              the unknowns
     starts    the starts by number, one column for each unknown
-    complete  False if it was interrupted, or its executor ended
-    notes     sentences on what went wrong with the workers
+    complete  False if the run was interrupted, or its executor ended
+    notes     remarks on failures of the workers
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -304,22 +304,22 @@ def campaign(
 ) -> Campaign:
     """Estimate a problem from many starts, in parallel, and keep every finished start.
 
-    problem    the same for all starts; each process translates and compiles it once
-    estimator  of all of them
-    starts     how many, spread over the bounds by a seeded Sobol sequence; or a list, each every
-               free unknown -> value
-    seed       of the starts: the same seed gives the same numbers, for any executor and order
+    problem    the problem, the same for all starts; each process translates and compiles it once
+    estimator  method that runs from each start
+    starts     number of starts, spread over the bounds by a seeded Sobol sequence; or a list of
+               starts, each with a value for every free unknown
+    seed       seed of the starts: the same seed gives the same numbers, for any executor and order
     executor   None: in this process, one after the other; a number: as many igpe processes; or an
                executor of concurrent.futures, or `dask_client.get_executor()`
-    store      SQLite file that receives each finished start at once; starts of the same problem and
-               estimator that it already contains are not repeated
-    timeout    s for each start; a longer start is stopped, recorded as TIMED_OUT, and repeated only
-               with a longer timeout. Each start then runs in a separate process
-    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns    the finished part if it is interrupted (Ctrl-C)
+    store      SQLite file that receives each finished start at once; igpe does not repeat starts of
+               the same problem and estimator that the file contains
+    timeout    seconds for each start; igpe stops a longer start, records it as TIMED_OUT, and
+               repeats it only with a longer timeout. Each start then runs in a separate process
+    progress   a function called with each message; True, False, None: as for `igpe.estimate`
+    returns    the finished part if the call is interrupted (Ctrl-C)
     raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or
-               prepared in any process, an executor that accepts no work;  DataError for a store
-               that is none;  Unsupported by the estimator
+               prepared in any process, or an executor that accepts no work;  DataError if `store`
+               is not such a file;  Unsupported by the estimator
 
     If the process of a start dies, igpe tries this start three more times, and then records it as
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, also if one worker cannot

@@ -34,15 +34,16 @@ ROUNDS = 3  # in which standard deviations follow reconciled values
 
 @dataclass(frozen=True)
 class Suspect:
-    """What may be wrong, and by how much.
+    """A possible gross error and its size.
 
-    kind        "value": one measurement; "offset": a quantity, by a constant; "factor": a quantity,
-                by a constant share of its values
-    name        the quantity
-    experiment  where; None: in all experiments
-    time        of a value
-    size        measured less true, in the quantity's unit; of a factor as a share of the true value
-    deviation   standard deviation of the size
+    kind        "value": one measurement; "offset": a constant is added to a quantity; "factor": all
+                values of a quantity are wrong by the same share
+    name        name of the quantity
+    experiment  name of the experiment; None: in all experiments
+    time        time of a single value
+    size        measured minus true value, in the quantity's unit; for a factor, as a share of the
+                true value
+    deviation   standard deviation of `size`
     """
 
     kind: str
@@ -62,10 +63,10 @@ class Suspect:
 
 @dataclass(frozen=True)
 class GrossError:
-    """An error that the balances reveal.
+    """A gross error that violates the balances.
 
-    suspects  `Suspect`s, the likeliest first; several where the balances cannot tell which it is
-    p         probability that measurements without gross errors show so clear a one anywhere
+    suspects  `Suspect`s, the likeliest first; several if the balances cannot distinguish them
+    p         probability that measurements without gross errors show an error as clear as this one
     """
 
     suspects: tuple[Suspect, ...]
@@ -86,10 +87,10 @@ class Reconciliation(Shown):
             probability of 90 % (NaN where no balance checks it)
     gross_errors  `GrossError`s, the clearest first
     chi_squared, degrees, p  test of all balances
-    rest    p of this test without the measurements that gross errors name
-    level   probability that measurements without gross errors have one named, at most
+    rest    p-value of this test without the measurements that gross errors name
+    level   largest probability that igpe names a gross error if there is none
     experiments  the experiments without the measurements that gross errors name
-    notes   sentences on what is not checked, and on what does not close
+    notes   remarks on quantities that are not checked, and on balances that do not close
     """
 
     table: pd.DataFrame
@@ -125,16 +126,16 @@ def reconcile(
     """Reconcile measurements with balances, and name gross errors.
 
     experiments  one or several, with standard deviations; or a problem. Without balances and
-                 formulas, those of the problem's model are used: sums of states that it conserves
+                 formulas, igpe uses the sums of states that the problem's model conserves
     balances   equations between quantities at each time, with or without names: {"carbon":
-               "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" is a total that is not known
-               but the same at all times of an experiment; "= 0" or another number is known
+               "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that is unknown
+               but constant within each experiment; "= 0" or another number means a known total
     formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. The atoms of each element stay
                constant: all species that contain it are needed, in amounts, or in molar
                concentrations at constant volume
     unmeasured  quantities of balances and formulas that are not measured
-    soft       balance or element -> its standard deviation, where it holds only roughly
-    level      probability that a gross error is named where there is none, at most
+    soft       balance or element -> standard deviation of a balance that holds only approximately
+    level      largest probability that igpe names a gross error if there is none
     raises     ProblemError for balances that cannot be read or contradict each other, DataError
                if standard deviations are missing
     """
@@ -175,7 +176,7 @@ def _runs(given: Any) -> list[Experiment]:
         if not e.sigma_known or e.spectra is not None:
             raise DataError(
                 f"The measurements of experiment '{e.name}' have no standard deviations that are "
-                "numbers, so balances cannot judge them. Pass igpe.Experiment(..., sigma=0.1)."
+                "numbers, so balances cannot check them. Pass igpe.Experiment(..., sigma=0.1)."
             )
         if e.measurements.correlation is not None:
             raise DataError(
@@ -314,7 +315,7 @@ class _Tables:
         names = [n for n in self.names if n in set(seen["name"])]
         said = {
             "No balance contains {}: not checked.": [n for n in names if n not in inside],
-            "Too much is unknown in the balances of {}: not checked.": [
+            "The balances of {} contain too many unknowns: not checked.": [
                 n for n in names if n in inside - able["value"]
             ],
             "A constant offset of {} changes no balance: not checked.": [

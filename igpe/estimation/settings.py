@@ -26,17 +26,18 @@ from igpe.smoothing.spline_curve import Interpolation
 class Settings(Suggesting):
     """Methods of the five steps.
 
-    ladder       step 1: the first smoother is the paper's, the others give further candidates
-    weights      step 3: weights of its residuals
+    ladder       step 1: the paper's smoother comes first; the other smoothers give further
+                 candidates
+    weights      step 3: weights of the residuals
     routes       step 3: how algebraic problems are solved
     complement   step 4: search for the unknowns that step 3 cannot estimate. If step 3 estimates
                  none and 8 or more unknowns are free, `IteratedSearch()` replaces the default
     correction   step 5: the estimator that corrects all unknowns at once. If the default does not
                  support the problem (robust losses, estimated standard deviations), shooting
                  replaces it
-    integrator   for the simulation of the final fit; the default uses compiled code for many states
-                 or unknowns
-    confidence   of the intervals
+    integrator   for the simulation of the final fit; by default compiled code if the problem has
+                 many states or unknowns
+    confidence   confidence level of the intervals
     """
 
     ladder: tuple[Smoother, ...] = (GcvSpline(), GcvSpline(penalty_factor=0.01), Interpolation())
@@ -68,8 +69,8 @@ class Settings(Suggesting):
     def suited(self, problem: Problem) -> "Settings":
         """Return the settings with the default integrator that suits the problem.
 
-        Compiled code for many states, and for so many unknowns that step 4 compiles the model
-        anyway.
+        Compiled code is used for many states, and if step 4 compiles the model because of many
+        unknowns.
         """
         is_compiled = is_large(problem) or len(problem.box) >= MANY
         return replace(self, integrator=self.compiled) if is_compiled else self
@@ -81,7 +82,7 @@ class Settings(Suggesting):
         return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 
     def require_solvers(self) -> None:
-        """Refuse outside solvers that were chosen but are not installed.
+        """Check that the chosen outside solvers are installed.
 
         The solvers of the default settings are used only if igpe's own methods are not sufficient.
         raises SolverMissing with the installation command

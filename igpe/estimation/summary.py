@@ -186,7 +186,8 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     return (
         f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} "
         f"{several}values (igpe.check), complex ones and those out of bounds included. This "
-        f"result has {len(kept)} of them; the search found no other within the bounds.{alike}"
+        f"result has {len(kept)} of these values; the search found no other within the "
+        f"bounds.{alike}"
     )
 
 
@@ -404,7 +405,7 @@ def _held(problem: Problem, structure: Structure) -> list[Parameter]:
 def _criterion(problem: Problem) -> str:
     """Name of the objective; empty for a sum of squares."""
     if problem.sigma_estimated or problem.is_censored:
-        return "-2 log likelihood, but for a constant,"
+        return "-2 log likelihood, up to a constant,"
     return problem.loss.criterion
 
 

@@ -35,7 +35,7 @@ FILE = (
     igpe estimate {file} --plot fit.png --report '''
     """report.html
 
-Written by `igpe new` from the table; it is yours to change. A comment """
+Written by `igpe new` from the table; edit it as you need. A comment """
     """marks each assumption of igpe. What else a problem can hold: python -c "import igpe; """
     '''help(igpe.Problem)"
 """
@@ -63,7 +63,7 @@ START = {{
 
 """
     '''def problem():
-    """What igpe is asked to estimate."""
+    """The estimation problem."""
     experiments = '''
     """{experiments}
     return igpe.Problem(
@@ -86,11 +86,11 @@ def model(times):
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times){time}
 
-    # What changes with time, and its slope. What is not measured is declared in the same way and
-    # gets its start value in START.
+    # Quantities that change with time, and their slopes. Declare quantities that are not
+    # measured in the same way, and give their start values in START.
 {states}
 
-    # What is estimated, with the bounds between which it is sought.
+    # Parameters to estimate, with their bounds.
 {parameters}
 
     # An equation that holds at all times without a slope is one more Constraint like these.
@@ -108,7 +108,7 @@ EQUATION = """    @m.Constraint(m.t)
     def balance_{name}(m, t):
         return m.{slope}[t] == m.{made} - m.{lost} * m.{name}[t]"""
 
-REACTIONS_MODEL = """# Between which values the rate constants are sought.
+REACTIONS_MODEL = """# Bounds of the rate constants.
 BOUNDS = {{
 {bounds}
 }}

@@ -139,8 +139,8 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
         return list(given)
     if not is_count(samples):
         raise ProblemError(
-            f"samples is {shown(samples)}; expected how many to draw, or a table with a column for "
-            f"each of {names}."
+            f"samples is {shown(samples)}; expected a number of draws, or a table with a column "
+            f"for each of {names}."
         )
     if samples == 0:
         return []
@@ -148,8 +148,8 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
     lost = [n for n, e in zip(names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
     if lost:
         raise ProblemError(
-            f"samples={samples} cannot be drawn: the errors of {lost} are larger than what they "
-            "are relative to (their values, or sizes=). Give a table of the values they may have: "
+            f"samples={samples} cannot be drawn: the standard errors of {lost} exceed the "
+            "reference sizes (their values, or sizes=). Give a table of the values they may have: "
             "samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
@@ -223,7 +223,7 @@ def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     remedy = f", or look at others: igpe.planning.{kind}(of=({others[0]!r},))" if others else ""
     return (
         f"No plan was found that determines all unknowns of {kind}: the information of the best "
-        f"one is singular. {said} Allow more samples, quantities or conditions, or fix an "
+        f"plan is singular. {said} Allow more samples, quantities or conditions, or fix an "
         f"unknown{remedy}."
     )
 
@@ -290,14 +290,14 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
         f"The error of '{n}' is relative to {size:.4g}, a hundredth of its range, because its "
-        f"value {posed.values[n]:.4g} is closer to 0. sizes={{{n!r}: ...}} sets something else."
+        f"value {posed.values[n]:.4g} is closer to 0. sizes={{{n!r}: ...}} sets another size."
         for n, size in near.items()
         if n in posed.plan.shared
     ]
     return tuple(notes)
 
 
-INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
+INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
 
 
 @session()
@@ -320,7 +320,8 @@ def design(
     integrator: Integrator = Automatic(),
     sizes: Mapping[str, float] = EMPTY,
 ) -> Plan:
-    """Choose the conditions and samples of the next experiments, so that errors become small.
+    """Choose the conditions and samples of the next experiments, so that standard errors become
+    small.
 
     problem      model and previous experiments, whose information is included; or
                  `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest), whose
@@ -347,8 +348,9 @@ def design(
     samples      a robust design: the mean Φ at the parameters and at this number of draws from
                  their errors, or at the rows of a table with a column for each unknown
     pool, starts  random experiments, and local searches from the best of them
-    seed         of both;  integrator: of the model with its sensitivities
-    returns      the best plan so far if it is interrupted (Ctrl-C), with a note
+    seed         seed of the random experiments and searches;  integrator: integrates the model with
+                 its sensitivities
+    returns      the best plan so far if the call is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, and if no plan determines the
                  unknowns in the criterion; EstimationFailed if no experiment could be integrated;
                  Unsupported for time-varying unknowns or robust losses

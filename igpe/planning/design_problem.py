@@ -260,7 +260,7 @@ def _require_effect(free: Mapping[str, DesignVariable], held: ExperimentConditio
             raise ProblemError(
                 f"free['{name}'] has breaks at {list(breaks)}, but the experiment runs from "
                 f"{held.begin:g} to {held.end:g}, so some of its numbers have no effect. Give "
-                "breaks inside of it."
+                "breaks inside the experiment."
             )
 
 
@@ -276,7 +276,7 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     if unknown or bad:
         raise ProblemError(
             f"sizes has {unknown or bad}. Give a positive number for unknowns out of "
-            f"{list(box.names)}: what their errors are relative to."
+            f"{list(box.names)}: the reference sizes of their errors."
         )
     width = box.upper - box.lower
     crosses = (box.lower <= 0) & (box.upper >= 0) & np.isfinite(width) & ~box.in_logarithms
@@ -285,7 +285,7 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     if zero := [n for n, s in zip(box.names, sizes, strict=True) if s == 0]:
         raise ProblemError(
             f"{zero} are 0 and have no bounds, so their errors have no reference size. Give "
-            f"bounds, or what their errors are relative to: sizes={{{zero[0]!r}: 1.0}}."
+            f"bounds, or the reference sizes of their errors: sizes={{{zero[0]!r}: 1.0}}."
         )
     return sizes
 
@@ -340,7 +340,8 @@ def _space(
     if unknown_names or not interest:
         raise ProblemError(
             f"Unknown names in the criterion: {unknown_names or 'none'}. The unknowns are "
-            f"{names}. Name some of them: {type(criterion).__name__}(of=({shown(names[0])},))."
+            f"{names}. Use names of unknowns, for example "
+            f"{type(criterion).__name__}(of=({shown(names[0])},))."
         )
     return UnknownSpace(
         tuple(names),

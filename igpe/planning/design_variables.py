@@ -93,7 +93,7 @@ class Between(DesignVariable):
 class Levels(DesignVariable):
     """An input to choose that jumps at `breaks` and is constant between them.
 
-    breaks        increasing times at which a level begins, the first where the experiment does
+    breaks        increasing times at which a level begins; the first is the start of the experiment
     lower, upper  bounds of the levels
     raises        ProblemError for crossed bounds and times that do not increase
     """
@@ -114,7 +114,7 @@ class Ramps(DesignVariable):
 
     breaks        increasing times, two or more
     lower, upper  bounds of the values
-    steepest      largest slope, up or down, in the input's unit by time's; None: any
+    steepest      largest absolute slope, in units of the input per unit of time; None: no limit
     raises        ProblemError for crossed bounds, times that do not increase, no positive slope
     """
 
@@ -135,10 +135,10 @@ class Sampling(Checked):
     """Possible times of samples, and their number.
 
     candidates  times at which a sample may be taken; a time listed twice may be sampled twice
-    at_most     samples in each experiment; None: at all candidates
+    at_most     largest number of samples in each experiment; None: all candidates
     spacing     least time between two samples
-    quantities  largest number of measured quantities, the same ones in all planned experiments;
-                None: all
+    quantities  largest number of measured quantities, the same quantities in all planned
+                experiments; None: all
     raises      ProblemError for times that are not finite numbers, or invalid counts
     """
 
@@ -172,7 +172,7 @@ class ProblemWithoutData:
 
     model, parameters, local, priors  as for `Problem`
     measured    names of the quantities that can be measured
-    until       latest end of an experiment; start_time: its start
+    until       latest end time of an experiment; start_time: its start time
     start, inputs  as for `Experiment`; variables that the design chooses may be omitted
     """
 

@@ -33,19 +33,19 @@ POINTS = 200  # of the predicted trajectories
 NOTHING = 1e-6  # of chi squared: predictions that are one
 LEAST_POWER = 0.8  # below it a note says so
 LARGEST_DELTA = 500.0  # of AICc, so that weights stay numbers
-INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better one."
+INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
 
 
 @dataclass(frozen=True, repr=False)
 class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
-    experiments  what to do, as in `Plan`;  bounds: setting -> its bounds
+    experiments  the planned experiments, as in `Plan`;  bounds: setting -> its bounds
     power        right, rival (indices), delta_before (current AICc of the rival minus that of the
                  right one), expected (increase of the rival's sum of squares by the planned
                  experiments after a new fit), power (probability that it has no support afterwards:
                  AICc worse by 10)
-    criterion    that was asked for
+    criterion    the requested criterion
     efficiency   proved lower bound for the criterion of the chosen samples, as a share of the best
                  choice with the same settings; NaN without a proof
     courses      rival, experiment, name, time, predicted, error (standard error of the prediction),
@@ -68,7 +68,7 @@ class RivalPlan(LaboratoryPlan, Shown):
     def simulated(self, seed: int, right: str | None = None) -> pd.DataFrame:
         """`table` filled with simulated measurements if one of the rivals is right.
 
-        right   its name; None: the first
+        right   name of the correct rival; None: the first
         raises  ProblemError if there is no such rival
         """
         names = list(self.courses["rival"].unique())
@@ -113,17 +113,18 @@ def discriminate(
 ) -> RivalPlan:
     """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems    name -> problem, all of the same experiments; the noise of the first is used for all
-    parameters  name -> a result, an estimate, or unknown -> value, of each of the problems
+    problems    name -> problem, all of the same experiments; igpe uses the noise of the first
+                problem for all
+    parameters  name -> a result or estimate of that problem, or unknown -> value
     deltas      name -> its current AICc minus the smallest; {}: all are equal. `BoxHill` weights by
                 exp(-delta/2), and the power starts from these values
     criterion   `igpe.planning.BoxHill()`, `BuzziFerraris()` or `HunterReiner()`
     free, conditions, times, measure, experiments, existing, like, pool, starts, seed, integrator
                 as for `igpe.design`
-    returns     the best plan so far if it is interrupted (Ctrl-C), with a note
+    returns     the best plan so far if the call is interrupted (Ctrl-C), with a note
     raises      ProblemError for settings that do not fit all models, or fewer than two of them;
                 EstimationFailed if no experiment could be integrated with all of them;
-                Unsupported as `igpe.design`
+                Unsupported as in `igpe.design`
     """
     counts = (("experiments", experiments), ("pool", pool), ("starts", starts))
     for name, count in counts:
@@ -293,7 +294,10 @@ def _notes(power: pd.DataFrame) -> list[str]:
     if not notes:
         share = min(float(np.floor(1000 * power["power"].min())) / 10, 99.9)
         notes = [
-            f"Whichever rival is right, each other one has no support afterwards (AICc worse by "
+            f"If any of the rivals is right, each other rival loses its support (AICc worse by "
             f"{FAR:g}) with a probability of at least {share:g} %."
         ]
-    return [*notes, "Linearised at the rivals' estimates; one of them is taken to be right."]
+    return [
+        *notes,
+        "Linearised at the rivals' estimates, assuming that one of the rivals is right.",
+    ]

@@ -125,7 +125,7 @@ class ModifiedE(_OfInterest):
     This criterion is not concave, so there is no bound for the best possible sampling.
     """
 
-    meaning = "longest by shortest axis, (λmax/λmin)^(1/2)"
+    meaning = "ratio of the longest to the shortest axis, (λmax/λmin)^(1/2)"
     concave = False
 
     def log_information(self, covariance: FloatArray) -> FloatArray:

@@ -195,20 +195,21 @@ COURSES = Columns(("experiment", "name"), ("time", "predicted", "sigma"))
 class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     """Planned experiments, and the linearised errors of the unknowns before and after them.
 
-    experiments  what to do
+    experiments  the planned experiments
     bounds       setting -> its bounds
     errors       indexed by unknown: value, unit, before, after (standard errors), ratio
     covariance   (n, n) after the planned experiments, of the unknowns in `errors`
     covariance_before  (n, n); infinite in rows of undetermined unknowns
-    criterion    the requested criterion; before, after: exp(-Φ/2), a relative error (`criteria.py`)
+    criterion    the requested criterion; before, after: its value exp(-Φ/2), a relative error
+                 (`criteria.py`)
     efficiency   proved lower bound for the information of the chosen samples, as a share of the
                  best choice with the same settings; 1 if there was no choice, NaN without a proof
     courses      experiment, name, time, predicted, sigma on a fine grid
-    sigma_known  whether standard deviations were given; if they come from residuals, planned
-                 experiments have none, like those of the problem
+    sigma_known  whether standard deviations were given; if not, they come from residuals, and the
+                 planned experiments have none
     starts       exp(-Φ/2) of the local searches, best first
-    seed         of the random experiments;  notes: sentences worth reading
-    units        of inputs, measured quantities and "time", as far as they are known
+    seed         seed of the random experiments;  notes: remarks for the user
+    units        units of inputs, measured quantities and "time", if they are known
     deviations   measured quantity -> its error model, if standard deviations depend on the model or
                  are estimated; the planned experiments use it
     """

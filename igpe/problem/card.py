@@ -256,7 +256,7 @@ class Formula(NamedTuple):
 
 
 def mathml(tree: Any) -> str:
-    """The equation as HTML. Raises TypeError, ValueError or KeyError for what is no equation."""
+    """The equation as HTML. Raises TypeError, ValueError or KeyError if it is not an equation."""
     return " ".join(
         f'<math displaystyle="true"><mrow>{piece}</mrow></math>'
         for piece in _formula(tree).within(SUM)

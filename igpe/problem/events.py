@@ -21,16 +21,17 @@ class Event(Suggesting):
 
     at        the time, in the unit of the model's time: a number, the name of a parameter, or a
               rule (m, t) of parameters: lambda m, t: m.first + 24
-    when      in its place, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >= m.full.
-              The event happens whenever the comparison becomes true
+    when      instead of `at`, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >=
+              m.full. The event happens whenever the comparison becomes true
     add       state -> increment: a number, the name of a parameter, or a rule (m, t)
-    set       state -> its new value: the same
-    delay     time between `at`, or the moment when the comparison became true, and the jump: the
-              same, without states
-    priority  of several events at one time, those with higher priority happen first, and equal ones
-              in the order of the list; a later event uses the states after the earlier ones
+    set       state -> its new value: a number, the name of a parameter, or a rule (m, t)
+    delay     time between `at` (or the moment when the comparison became true) and the jump: a
+              number, the name of a parameter, or a rule without states
+    priority  events at the same time happen in the order of falling priority; events of equal
+              priority in the order of the list. A later event uses the states after the earlier
+              events
     measured  "before" or "after": which states a measurement at the time of the event refers to
-    at_start  whether the event also happens at the start where `when` is true there
+    at_start  whether the event also happens at the start if `when` is true there
     before    whether it also happens while the model approaches the steady state before a steady
               start; at_start then refers to the start of this approach, and at the start of the
               experiment the event happens only if inputs or other events make `when` true there
@@ -59,7 +60,7 @@ class Event(Suggesting):
         if not self.add and not self.set:
             raise DataError(f"An event changes no state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event adds to {twice} and also sets them. Do one of the two.")
+            raise DataError(f"An event adds to {twice} and also sets them. Use add= or set=.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:
@@ -85,11 +86,11 @@ class Event(Suggesting):
             raise DataError(f"measured is {shown(self.measured)}; expected 'before' or 'after'.")
         if self.at_start and self.when is None:
             raise DataError(
-                "at_start applies to events with when= only. Remove it from the event with at=."
+                "at_start is allowed only for events with when=. Remove it from the event with at=."
             )
         if self.before and self.when is None:
             raise DataError(
-                "before applies to events with when= only: an event with at= cannot happen "
+                "before is allowed only for events with when=: an event with at= cannot happen "
                 "before the experiment starts."
             )
         if not is_finite(self.priority):

@@ -80,7 +80,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if not is_finite(begin) or begin > first:
         raise DataError(
             f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
-            "finite number that is not after it."
+            "finite number that is not later."
         )
     if begin == last:
         raise DataError(
@@ -95,7 +95,8 @@ class Unknown(Suggesting):
     """A start value that is to be estimated.
 
     lower, upper  bounds, in the unit of the state
-    guess         where a search may begin; by default the smoothed data or the middle
+    guess         value at which a search may begin; by default from the smoothed data, or the
+                  middle of the bounds
     raises        DataError if the bounds are crossed or not finite, or the guess lies outside
     """
 
@@ -150,34 +151,34 @@ class Experiment(Suggesting):
                 measured
     start       state -> number (known), parameter name, `Unknown(lower, upper)` (estimated), or
                 `igpe.losses.NormalPrior(mean, deviation)` (known with this error);
-                states left out start where the model says (a fixed value or an equation). The name
+                omitted states start at the model's value (a fixed value or an equation). The name
                 of an indexed variable stands for all members, with a number or a profile over
                 their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
-    start_time  time of the start values; by default 0 if the first measurement is later, but by no
-                more than the length of the experiment, else the first time
+    start_time  time of the start values. By default 0 if the first measurement is later by at most
+                the length of the experiment, else the first time
     inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
                 `time`. A column that is an input is not measured. A `NormalPrior` is a constant
-                input known with this error: a parameter that each experiment has for itself
+                input known with this error; each experiment has its own value
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
     steady      start at the steady state that the model reaches from `start`: True, with the inputs
-                at the start, or input -> number for inputs with other values until then: {"feed":
-                0.0}. Of the events, only those with before=True happen before the start
+                at the start, or input -> number for inputs with other values before the start:
+                {"feed": 0.0}. Of the events, only those with before=True happen before the start
     sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
-                these, an array of one for each row, or the name of the column that holds them.
-                Relative ones follow the model's predictions, never measurements;
-                `EstimatedSigma(name)` is computed by the model and estimated with the other
-                unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
+                these, an array of one for each row, or the name of the column that holds the
+                standard deviations. Relative standard deviations follow the model's predictions,
+                never measurements; `EstimatedSigma(name)` is computed by the model and estimated
+                with the other unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
                 unknown: several quantities are weighted by the sizes of their residuals in all
-                experiments (maximum likelihood); "equal" if unknown but the same for all
+                experiments (maximum likelihood); "equal" if unknown but equal for all columns
     correlation  of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between quantities at
-                one time, `igpe.losses.AR1(0.7)` in time; without a number it is estimated. Steps 1
-                and 3 treat errors as independent. None: independent errors
+                one time, `igpe.losses.AR1(0.7)` in time; without a number igpe estimates the
+                correlation. Steps 1 and 3 treat errors as independent. None: independent errors
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
-    columns     column of the table -> its name in the model, `time` or `experiment`, where they
+    columns     column of the table -> its name in the model, `time` or `experiment`, if the names
                 differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
@@ -265,11 +266,12 @@ class Experiment(Suggesting):
     def with_data(
         self, data: Data, *, one_of_several: bool = False, sigma: Any = None
     ) -> "Experiment":
-        """The same run with other measurements.
+        """Return the experiment with other measurements.
 
         one_of_several  the table has a column `experiment`; only the rows of this experiment are
                         used
-        sigma           their standard deviations, as for `Experiment`; None: as before
+        sigma           standard deviations of the new measurements, as for `Experiment`; None:
+                        unchanged
         """
         columns = self._conditions["columns"]
         table = renamed(read_table(data), columns)
@@ -278,9 +280,10 @@ class Experiment(Suggesting):
         return experiment_of(rows, columns, {**self._conditions, **other})
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
-        """The same run with another table of a model that has more quantities, without spectra.
+        """Return the experiment with another table and without spectra, for a model with more
+        quantities.
 
-        table  in the names and units of the model
+        table  measurements, in the names and units of the model
         """
         unused = dict.fromkeys(("spectra", "only", "sigma", "correlation"))
         held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
@@ -288,7 +291,7 @@ class Experiment(Suggesting):
         return Experiment(table, **{**self._conditions, **unused, **held})
 
     def where(self, kept: BoolArray) -> "Experiment":
-        """The same run with some of its measurements (n,)."""
+        """Return the experiment with some of its measurements (n,)."""
         held = copy(self)
         held.measurements, held._file = self.measurements.where(kept), ""
         return held
@@ -300,11 +303,11 @@ class Experiment(Suggesting):
         relative: bool = False,
         correlation: Correlation | None = None,
     ) -> "Experiment":
-        """The same run with numeric standard deviations (n,), in the order of the measurements.
+        """Return the experiment with numeric standard deviations (n,), in measurement order.
 
-        sigma        None: they stay
-        relative     whether only their ratios are known
-        correlation  of their errors; None: as before
+        sigma        standard deviations; None: unchanged
+        relative     whether only the ratios of the standard deviations are known
+        correlation  correlation of the errors; None: unchanged
         """
         held = copy(self)
         if correlation is not None:
@@ -360,7 +363,8 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Whether a column has no measurements: a species of the spectra, or one reported."""
+        """Return True for a column without measurements: a species of spectra, or a reported
+        quantity."""
         m = self.measurements
         return m.names.index(name) not in m.column
 
@@ -384,7 +388,7 @@ class Experiment(Suggesting):
         return f"table of measurements, SHA-256 {sha256(text.encode()).hexdigest()}"
 
     def reporting(self, names: Iterable[str]) -> "Experiment":
-        """The same experiment with further columns that have no measurements."""
+        """Return the experiment with further columns that have no measurements."""
         found = copy(self)
         columns = tuple(dict.fromkeys((*self.measured, *names)))
         found.measurements = replace(self.measurements, names=columns)
@@ -415,8 +419,8 @@ def read_experiments(
 
     data        DataFrame or path, as for `Experiment`, with a column `experiment`
     columns     as for `Experiment`: {"Run": "experiment", "t / h": "time"}
-    conditions  as for `Experiment`; a mapping keyed by every experiment's name (start={"run1":
-                {...}, "run2": {...}}) gives each its own
+    conditions  as for `Experiment`; a mapping with the names of all experiments as keys
+                (start={"run1": {...}, "run2": {...}}) gives each experiment its own value
     raises      DataError if there is no such column
     """
     check_kinds("", None, columns=columns)
@@ -496,6 +500,6 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
             f"steady contains {lost}; expected finite numbers for inputs: steady={{'feed': "
-            "0.0}, or True where they are those of the experiment's start."
+            "0.0}, or True to use the inputs at the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}

@@ -56,7 +56,7 @@ class Table:
 def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that runs linearly between the given points.
 
-    times   (n,) increasing;  values: (n,) there
+    times   (n,) increasing;  values: (n,) values at these times
     raises  DataError if the points are not finite or the times do not increase
     """
     return _table(times, values, hold=False)
@@ -65,12 +65,12 @@ def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
 def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
-    times   (n,) increasing;  values: (n,) from each time on
+    times   (n,) increasing;  values: (n,) from each time until the next
     raises  DataError if the points are not finite or the times do not increase
 
-    Before the first time it has the first value. After a jump, and at the start of the experiment,
-    the model uses the new value. A measurement at the time of a jump is compared with the model
-    just before the jump (the limit from the left).
+    Before the first time the input has the first value. After a jump, and at the start of the
+    experiment, the model uses the new value. A measurement at the time of a jump is compared with
+    the model just before the jump (the limit from the left).
     """
     return _table(times, values, hold=True)
 

@@ -41,13 +41,13 @@ class Loss:
     A residual contributes its square up to a limit, and grows linearly beyond
     (igpe/numerics/least_squares/ base.py). A loss is one class: these attributes, and the limits.
 
-    is_squares   whether there is no limit, so that the objective is a sum of squares
-    is_absolute  whether the objective is the sum of absolute residuals, the limits being small ones
-                 of a smooth form
+    is_squares   whether residuals of any size enter as squares: the objective is a sum of squares
+    is_absolute  whether the objective is the sum of absolute residuals, approximated by small
+                 limits
     criterion    name of the objective in results; empty for sums of squares
 
-    Any other loss has limits in standard deviations, `needs_deviations`: unknown ones are taken
-    from the residuals, by their median.
+    The limits of any other loss are in standard deviations (`needs_deviations`). Unknown standard
+    deviations are computed from the median of the residuals.
     """
 
     is_squares: bool = False
@@ -60,9 +60,9 @@ class Loss:
         return not (self.is_squares or self.is_absolute)
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return the limits that are used one after the other.
+        """Return the limits that the fits use one after the other.
 
-        spread  typical deviation of residuals: 1 where standard deviations are known
+        spread  typical deviation of residuals: 1 if standard deviations are known
         """
         raise NotImplementedError
 
@@ -126,7 +126,7 @@ class Bend(NamedTuple):
 class NormalPrior(Checked):
     """Prior knowledge of a parameter: a mean and a standard deviation.
 
-    lower, upper  truncation limits of the density, which change only its constant
+    lower, upper  truncation limits of the density; they change only the constant of the density
     raises ProblemError unless mean and deviation are finite and the deviation is positive
     """
 
@@ -150,10 +150,10 @@ class NormalPrior(Checked):
 class PiecewiseConstant:
     """An unknown function of time, constant between breaks.
 
-    breaks        (n,), increasing times at which it may jump; those not inside an experiment's time
-                  have no effect there
-    lower, upper  bounds of its values
-    penalty       weight of the squared jumps in the objective; 0 leaves them free
+    breaks        (n,), increasing times at which the function may jump; breaks outside an
+                  experiment's time have no effect there
+    lower, upper  bounds of the values
+    penalty       weight of the squared jumps in the objective; 0: no penalty
     raises        ProblemError if breaks do not increase, bounds are crossed or the penalty negative
     """
 
@@ -262,11 +262,11 @@ class Prior(Checked):
 
     law         "normal", "laplace", "log-normal", "log-laplace" (of natural logarithms), "cauchy",
                 "chisquare", "exponential", "gamma" (shape, scale), "log-uniform", "rayleigh"
-    parameters  of the law, in the order of PEtab 2
+    parameters  parameters of the law, in the order of PEtab 2
     scale       "log" or "log10": the distribution and its density are those of the parameter's
                 logarithm
-    lower, upper  truncation limits of the density, which change only its constant
-    raises      ProblemError for another law, or numbers that it does not have
+    lower, upper  truncation limits of the density; they change only the constant of the density
+    raises      ProblemError for another law, or parameters that the law does not allow
     """
 
     law: Annotated[str, Rule(lambda v: v in LAWS, f"one of {', '.join(LAWS)}")]

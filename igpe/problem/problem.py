@@ -62,7 +62,7 @@ class Problem(Suggesting):
                   bounds that override the model's: {"k1": (0, 10)}; an indexed Var's name stands
                   for all its members
     experiments   one or several `Experiment`
-    local         parameters that each experiment has for itself
+    local         parameters that have a separate value in each experiment
     priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
@@ -141,7 +141,8 @@ class Problem(Suggesting):
 
     @classmethod
     def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
-        """A problem from Pyomo's own convention: parmest `Experiment` objects with labelled models.
+        """Make a problem from parmest `Experiment` objects with labelled models (Pyomo's
+        convention).
 
         experiments  each has `get_labeled_model()` whose model carries the suffixes
                      experiment_outputs, unknown_parameters and, where known, measurement_error
@@ -302,10 +303,11 @@ class Problem(Suggesting):
     ) -> "Problem":
         """Return the problem with fixed standard deviations.
 
-        sigma     for each experiment (n,), in the order and unit of its `measurements.value`;
-                  None: they stay
-        relative  whether only their ratios are known
-        correlations  for each experiment that of its errors, None where it stays; empty: all do
+        sigma     for each experiment (n,), in the order and unit of its `measurements.value`; None:
+                  unchanged
+        relative  whether only the ratios of the standard deviations are known
+        correlations  for each experiment the correlation of its errors, None where unchanged;
+                      empty: all unchanged
         raises    ProblemError unless there is a positive number for each measurement
         """
         copy, runs = self._copied(), self.experiments
@@ -335,7 +337,7 @@ class Problem(Suggesting):
         """Return the problem with other measurements, under the same conditions.
 
         data    a table or its path; with several experiments it has a column `experiment`
-        sigma   their standard deviations, as for `Experiment`; None: as before
+        sigma   standard deviations of the new measurements, as for `Experiment`; None: unchanged
         raises  DataError if the table does not fit
         """
         table, runs = read_table(data), self._given["experiments"]
@@ -346,7 +348,7 @@ class Problem(Suggesting):
     def of_experiments(self, names: Sequence[str]) -> "Problem":
         """Return the problem with some of its experiments, which must have no local unknowns.
 
-        raises  ProblemError if there is none of these names
+        raises  ProblemError if an experiment does not exist
         """
         places = [k for k, e in enumerate(self.experiments) if e.name in names]
         if not places:
@@ -380,7 +382,7 @@ class Problem(Suggesting):
     def reporting(self, names: Sequence[str]) -> "Problem":
         """Return the problem with further quantities that simulations report, without measurements.
 
-        names  of quantities of the model over time
+        names  names of quantities of the model over time
         """
         copy = self._copied()
         copy.experiments = tuple(e.reporting(names) for e in self.experiments)

@@ -214,8 +214,8 @@ def _converted(measurements: Measurements, name: str, factor: float, offset: flo
         return converted(measurements, name, factor, offset)
     if offset != 0:
         raise DataError(
-            f"The errors of '{name}' are log-normal, but its unit has another zero than the "
-            "model's unit; give the data in the model's unit."
+            f"The errors of '{name}' are log-normal, but its unit has a different zero point "
+            "than the model's unit; give the data in the model's unit."
         )
     return converted(measurements, logarithm, 1.0, float(np.log(factor)))
 

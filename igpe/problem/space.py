@@ -90,17 +90,17 @@ ORDERS = {"backward": 1, "central": 2, "forward": 1}
 class FiniteDifference:
     """A grid in space: finite differences between its points replace derivatives (method of lines).
 
-    intervals  between the points, of equal length; points that the model's ContinuousSet already
+    intervals  number of intervals of equal length; points that the model's ContinuousSet already
                has are kept, and the intervals between them are divided in proportion
     scheme     of first derivatives. "backward": upwind where the flow is towards larger x, first
-               order, robust, but it smears fronts as a dispersion of half a width times the speed
-               does; "backward2": the same by three points, second order, may overshoot at fronts;
-               "forward" and "forward2": upwind where the flow is towards smaller x; "central":
-               second order, for diffusion. Second derivatives are central, second order
+               order, robust, but it smears fronts like a dispersion coefficient of half an interval
+               times the speed; "backward2": upwind with three points, second order, may overshoot
+               at fronts; "forward" and "forward2": upwind where the flow is towards smaller x;
+               "central": second order, for diffusion. Second derivatives are central, second order
     raises     ProblemError for fewer than two intervals, or an unknown scheme
 
-    For a first derivative in a boundary condition where the scheme has no formula, the difference
-    to the only neighbour is used.
+    If the scheme has no formula for a first derivative in a boundary condition, igpe uses the
+    difference to the only neighbour.
     """
 
     intervals: int
@@ -115,8 +115,8 @@ class FiniteDifference:
         if self.scheme not in SCHEMES:
             raise ProblemError(
                 f"The scheme {shown(self.scheme)} is not one of {list(SCHEMES)}. Use 'backward' "
-                "for flow towards larger positions, 'forward' for flow towards smaller ones, and "
-                "'central' for diffusion."
+                "for flow towards larger positions, 'forward' for flow towards smaller positions, "
+                "and 'central' for diffusion."
             )
 
     def refined(self) -> "FiniteDifference":
@@ -177,7 +177,7 @@ class OnGrid:
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space names '{name}', which the builder discretises already. Leave it "
+                    f"space names '{name}', which the builder already discretises. Leave it "
                     "out of space, or remove its TransformationFactory('dae....')."
                 )
             grid.apply(model, sets[name])

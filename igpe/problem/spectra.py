@@ -35,18 +35,18 @@ class Spectra(Suggesting):
                  unit of the experiment's times
     sigma        standard deviation of the numbers: one number, or one for each wavelength (a
                  Series, or an array in the order of the columns). None: the noise level, from the
-                 singular values beyond as many as there are contributions
+                 singular values beyond the number of contributions
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
-    nonnegative  whether unknown spectra must not be negative. This excludes sets of rate constants
-                 that need negative spectra. If spectra are zero at many wavelengths, it biases rate
-                 constants; the result reports the change
+    nonnegative  whether unknown spectra must be nonnegative. This excludes sets of rate constants
+                 that need negative spectra. If spectra are zero at many wavelengths, the constraint
+                 biases rate constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
-    unwanted     contributions of no species: "constant" for one that does not change, such as a
-                 baseline; a number for as many that vary in time. Their spectra and time
-                 profiles are unknown (a number excludes `nonnegative`)
+    unwanted     contributions that belong to no species: "constant" for a contribution that does
+                 not change, such as a baseline; or the number of contributions that vary in time.
+                 Their spectra and time profiles are unknown (a number excludes `nonnegative`)
     shared       whether the species have the same spectra as in the problem's other experiments
                  whose spectra are `shared`, which then have the same wavelengths
     raises       DataError with the cause and the remedy
@@ -135,7 +135,7 @@ class Spectra(Suggesting):
         return np.asarray(np.linalg.qr(splines / self.noise[:, None])[0])
 
     def with_species(self, species: Iterable[str]) -> "Spectra":
-        """The same with the species that absorb, where they are not named."""
+        """Return the spectra with these absorbing species if `species` is None."""
         if self.species is not None:
             return self
         result = self._changed(species=tuple(species))
@@ -147,11 +147,11 @@ class Spectra(Suggesting):
         return result
 
     def at_times(self, factor: float, offset: float) -> "Spectra":
-        """The same with times in another unit."""
+        """Return the spectra with times in another unit."""
         return self._changed(times=factor * self.times + offset)
 
     def compressed(self) -> "Spectra":
-        """The same spectra in the subspace of the leading singular vectors, for searches.
+        """Return the spectra in the subspace of the leading singular vectors, for searches.
 
         There each contribution has one more direction, in place of a hundred wavelengths.
         """
@@ -169,11 +169,11 @@ class Spectra(Suggesting):
         )
 
     def with_free_signs(self) -> "Spectra":
-        """The same with spectra that may be negative."""
+        """Return the spectra without the constraint that pure spectra are nonnegative."""
         return self._changed(nonnegative=False)
 
     def with_values(self, values: FloatArray) -> "Spectra":
-        """The same measurement with other numbers (n_times, n_wavelengths)."""
+        """Return the spectra with other values (n_times, n_wavelengths)."""
         return self._changed(values=np.asarray(values, dtype=float))
 
     def to_frame(self) -> pd.DataFrame:
@@ -193,10 +193,10 @@ class Spectra(Suggesting):
     def select(self, *ranges: tuple[float, float], count: int | None = None) -> "Spectra":
         """The spectra at some of their wavelengths.
 
-        ranges  pairs of wavelengths, the ends included; none: all wavelengths
+        ranges  pairs of wavelengths, including the ends; none: all wavelengths
         count   number of wavelengths: the most informative about the contributions, by their
                 leverage in the space of the leading singular vectors; None: all
-        raises  DataError if too few are left
+        raises  DataError if too few wavelengths remain
         """
         w = self.wavelengths
         kept = np.zeros(len(w), dtype=bool) if ranges else np.ones(len(w), dtype=bool)
@@ -221,8 +221,8 @@ class Spectra(Suggesting):
         """The spectra minus a polynomial baseline, fitted to each spectrum where nothing absorbs.
 
         ranges  pairs of wavelengths where nothing absorbs
-        order   of the polynomial: 0 is an offset
-        raises  DataError without ranges, or where they hold too few wavelengths
+        order   order of the polynomial: 0 is an offset
+        raises  DataError without ranges, or if the ranges contain too few wavelengths
         """
         w = self.wavelengths
         flat = np.zeros(len(w), dtype=bool)
@@ -264,7 +264,7 @@ class Spectra(Suggesting):
         """The spectra smoothed, or differentiated, along the wavelengths (SciPy's savgol_filter).
 
         window      odd number of wavelengths; the wavelengths must be evenly spaced
-        order       of the polynomials, below `window`
+        order       order of the polynomials, below `window`
         derivative  0 for smoothing; derivatives may be negative, so `nonnegative` is off
 
         Errors at neighbouring wavelengths are then correlated; standard errors include this through
@@ -481,7 +481,7 @@ def _species(given: Any) -> tuple[str, ...] | None:
     if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
         raise DataError(f"species is {shown(given)}; expected a list of names: species=['A', 'B'].")
     if len(set(names)) < len(names):
-        raise DataError(f"species={names} names one of them twice.")
+        raise DataError(f"species={names} contains a name twice.")
     return tuple(names)
 
 
@@ -545,7 +545,7 @@ def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
     ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
     if not ok or pair[0] > pair[1]:
         raise DataError(
-            f"The range {shown(pair)} is not a pair of wavelengths with the smaller one first."
+            f"The range {shown(pair)} is not a pair of wavelengths. Give the smaller one first."
         )
     return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
 

@@ -344,7 +344,7 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
         raise DataError(
             f"The table has no column 'time'; its columns are {list(table.columns)}"
             + (f" and its index is '{index}'" if index else "")
-            + ". Rename the one that holds the times, or name it: "
+            + ". Rename the column that holds the times, or name it: "
             f"columns={{'{index or 't / h'}': 'time'}}."
         )
     if len(table) == 0:

@@ -49,15 +49,15 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
 
     The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
-    within the bounds. `cut` exceeds that: outside of `regions`, and of boxes that are not decided,
-    every sum of squares is at least `cut`; within them it is at least `lower_bound`. The other
-    fields are those of a certificate of the optimum.
+    within the bounds. `cut` is larger than S_min + rise. Outside of `regions` and of undecided
+    boxes, every sum of squares is at least `cut`; inside them it is at least `lower_bound`. The
+    other fields are the same as in a `DynamicCertificate`.
 
-    level         of confidence, 0.95
-    simultaneous  whether for all unknowns together, otherwise for each separately
-    degrees       of freedom of the residuals, where standard deviations are unknown; else 0
+    level         confidence level, 0.95
+    simultaneous  whether the region is for all unknowns together; otherwise for each separately
+    degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
     rise          allowed rise of the sum of squares above `objective`
-    precision     that was asked for, as a share of each interval's width
+    precision     requested precision, as a share of each interval's width
     regions       separate boxes that contain the region
     undecided     (lower, upper) of the smallest box around all boxes that are not decided and
                   belong to none of the regions; empty if there are none
@@ -74,10 +74,11 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def to_frame(self) -> pd.DataFrame:
         """One row for each region and unknown.
 
-        outer_lower, outer_upper  proved to contain the region
-        inner_lower, inner_upper  values that are proved to belong to it; NaN if none are
-        below, above              whether the data limit the unknown on that side: "limited",
-                                  "reaches its bound" (they do not) or "not decided"
+        outer_lower, outer_upper  ends of an interval that provably contains the region
+        inner_lower, inner_upper  values that are proved to belong to the region; NaN if there are
+                                  none below, above              whether the data limit the unknown
+                                  on that side: "limited", "reaches its bound" (they do not) or "not
+                                  decided"
         """
         rows = []
         for k, one in enumerate(self.regions):

@@ -127,17 +127,18 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last place.
 
     unknowns      names (n,), within lower, upper (n,)
-    parameters    (n,) the best found
-    objective     proven upper bound of the sum of squares there
+    parameters    (n,) the best parameters found
+    objective     proven upper bound of the sum of squares at `parameters`
     lower_bound   proven for all parameters within the bounds
-    cut           that every decided box is proven to exceed; equals lower_bound if none is open
-    gap_wanted    relative distance that was asked for
+    cut           value that the sum of squares provably exceeds in every decided box; equals
+                  lower_bound if no box is open
+    gap_wanted    requested relative gap
     status        how the search ended
     seconds       wall time
     examined      how many boxes were enclosed
-    open_share    share of the whole box's volume that is not decided
+    open_share    share of the full box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
-    tree          the boxes; the first is the whole
+    tree          the boxes; the first is the full box
     relative_sigma  quantity -> assumed relative standard deviation of its residuals, if none was
                     given
     """
@@ -203,7 +204,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return (
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
             f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
-            "differential equations themselves, their discretisation enclosed "
+            "differential equations themselves, including the discretisation error "
             f"({self.examined} boxes){stopped}{left}.{self._premise}"
         )
 

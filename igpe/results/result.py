@@ -28,38 +28,39 @@ class Result(ResultData, Stored, name="result", number=1):
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration
     status        how step 5 ended
-    covariance    (n, n), of the first n `estimates`; the others were fixed
-    measurements  number of them;  degrees: measurements - unknowns not on a bound
+    covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
+    measurements  number of measurements;  degrees: measurements - unknowns not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
-    probability   of a larger chi squared; NaN if sigma was not given
-    confidence    of the intervals
+    probability   probability of a larger chi squared; NaN if sigma was not given
+    confidence    confidence level of the intervals
     certificates  the proof of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
     points        experiment, name, time, measured, fitted, residual, sigma (used in the fit), unit,
-                  leverage; relative_sigma if it was unknown and several quantities were weighted by
-                  the sizes of their residuals; limit of detection (the largest of the quantity), if
-                  values below it were left out;
-                  of correlated errors whitened, the residual less what others predict of it, and
-                  divided by the standard deviation that is left, of which conditional is the share
+                  leverage; relative_sigma if sigma was unknown and several quantities were weighted
+                  by the sizes of their residuals; limit of detection (the largest of the quantity),
+                  if values below it were left out; for correlated errors, whitened: the residual
+                  minus its prediction from the other residuals, divided by the remaining standard
+                  deviation; and conditional: the remaining share of the standard deviation
     curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
                   and upper end of the linearised band of the fitted model, where errors are known
-    seconds       wall time of each step;  versions: of the packages;  seed: of the search
-    notes         remarks, shown in `details`;  settings: how the steps were carried out, as text
-    actions       sentences on what to do, shown below the estimates
-    maps          which equations give what, and which parameters: as `Structure.maps`
+    seconds       wall time of each step;  versions: of the packages;  seed: seed of the search
+    notes         remarks, shown in `details`;  settings: description of how the steps were carried
+                  out
+    actions       recommended actions, shown below the estimates
+    maps          which equations determine which quantities and parameters, as in `Structure.maps`
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
     adequacy      whether the model fits: one verdict by all tests of the residuals; None in results
                   that older versions stored
-    other_optima  all other known optima with an objective within the threshold of the likelihood
+    other_optima all other known optima with an objective below the threshold of the likelihood
                   ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     name of the objective, if it is not a sum of squares
-    time_unit     of the times; empty if it is not known
-    equations     of the first experiment's model, as `igpe.problem.card` typesets them
+    time_unit     unit of the times; empty if unknown
+    equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> file of its data, and its SHA-256 checksum
     combined      unknowns of which perfect measurements determine only functions
     unprovable    reason why `igpe.certify` refuses the problem; empty otherwise
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
-    correlations  of errors that were estimated, by name
+    correlations  estimated correlations of errors, by name
     """
 
     @property
@@ -76,9 +77,9 @@ class Result(ResultData, Stored, name="result", number=1):
         """Measurements and fitted model: one panel per quantity, one colour per experiment.
 
         axes       matplotlib axes, one per quantity; None makes a figure
-        residuals  whether a strip below each panel shows the standardised residuals; given axes are
-                   then twice as many, those of the strips last
-        smoothed   whether the smoothed measurements of step 1 are drawn too
+        residuals  whether to draw the standardised residuals in a strip below each panel; given
+                   axes are then twice as many, with those of the strips last
+        smoothed   whether to draw the smoothed measurements of step 1 as well
         """
         values = standard_residuals(self.points, self.variance)[0] if residuals else None
         how: dict[str, Any] = {
@@ -89,7 +90,7 @@ class Result(ResultData, Stored, name="result", number=1):
         return plot_fit(self.points, self.curves, axes, residuals=values, **how)
 
     def plot_spectra(self, axes: Any = None) -> Plot:
-        """Pure spectra with 95 % bands, and a map of the residuals of the measured ones.
+        """Pure spectra with 95 % bands, and a map of the residuals of the measured spectra.
 
         axes    matplotlib axes, two for each fit in `spectral`; None makes a figure
         raises  ProblemError for a result without spectra
@@ -106,7 +107,7 @@ class Result(ResultData, Stored, name="result", number=1):
     ) -> str:
         """One self-contained page of HTML, also written to `path` if given.
 
-        title         its heading
+        title         heading of the page
         author, date  printed below the title; the default date is today
         """
         day = day_of.today().isoformat() if date is None else date

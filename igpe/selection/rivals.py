@@ -153,8 +153,8 @@ class Rivals(Shown):
                the outputs' Taylor coefficients; "fits": by fits at a few points)
     failures   rival -> why it has no fit
     problems   rival -> its problem
-    complete   False if it was interrupted
-    notes      sentences worth reading
+    complete   False if the run was interrupted
+    notes      remarks for the user
     """
 
     table: pd.DataFrame
@@ -269,18 +269,19 @@ def rivals(
     """Fit rival models to the same measurements, without start values, and rank them.
 
     problems   name -> problem, all with the same measurements
-    settings, seed, certify  of each fit, as for `igpe.estimate`
-    cross_validation  whether to leave out each experiment once and predict it by a fit to the
-                      others; needs two or more experiments without local unknowns
-    behaviour  whether to compare rivals that the measurements do not distinguish further: could any
+    settings, seed, certify  arguments of each fit, as for `igpe.estimate`
+    cross_validation  whether to omit each experiment once and predict it by a fit to the others;
+                      needs two or more experiments without local unknowns
+    behaviour  whether to check rivals that the measurements do not distinguish: could any
                measurement of the same quantities under the same conditions distinguish them?
-    nested     smaller rival -> larger one that contains it. None: taken from the unknowns' names
+    nested     smaller rival -> larger rival that contains it. None: igpe compares the unknowns'
+               names
     executor, store, timeout   where fits are computed and stored, one rival per item, as for
                `igpe.campaign`
-    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns    the rivals fitted until then if it is interrupted (Ctrl-C)
+    progress   a function called with each message; True, False, None: as for `igpe.estimate`
+    returns    the rivals fitted so far if the call is interrupted (Ctrl-C)
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
-               EstimationFailed if none could be fitted; what `igpe.campaign` raises. A rival that
+               EstimationFailed if none could be fitted; the errors of `igpe.campaign`. A rival that
                cannot be fitted is reported in `failures`
     """
     _check(problems)

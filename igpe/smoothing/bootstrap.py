@@ -21,9 +21,9 @@ LEAST_FREEDOM = 0.5  # residual degrees of freedom below which residuals do not 
 class BootstrapErrors(Checked):
     """Any smoother, with errors from repeated smoothing.
 
-    smoother  what is repeated
+    smoother  smoother that is applied repeatedly
     samples   number of repetitions; 50 give errors within 10 %
-    seed      of the noise; the same seed gives the same errors
+    seed      seed of the simulated noise; the same seed gives the same errors
 
     The noise is normal if standard deviations are given. Otherwise residuals, corrected for the
     degrees of freedom of the curve, are drawn with replacement. If the residuals do not show the

@@ -142,17 +142,18 @@ CORRELATED = 2.0  # times 1 / sqrt(m): a lag-one autocorrelation beyond is no ch
 class GcvSpline:
     """Boundary corrected cubic smoothing spline, its penalty by generalised cross validation.
 
-    Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); errors are Wahba's (1983)
-    Bayesian ones. Time and memory are proportional to the number of measurements.
+    Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); standard errors are Bayesian (Wahba
+    1983). Time and memory are proportional to the number of measurements.
 
-    With the boundary correction, it is an average of curves with penalties on the fourth and the
-    sixth derivative, unless a feature is sharp and GCV clearly prefers the natural spline. With
-    fewer than 8 distinct times, or a gap of over a quarter of the range, it is the natural spline;
-    with fewer than 4, a line or a constant. Up to 3000 distinct times the natural spline is exact;
-    for more it has 3000 knots. If every value is exact it is the spline through them.
+    With the boundary correction, the curve is an average of curves with penalties on the fourth and
+    the sixth derivative, unless a feature is sharp and GCV clearly prefers the natural spline. With
+    fewer than 8 distinct times, or a gap of over a quarter of the range, the curve is the natural
+    spline; with fewer than 4, a line or a constant. Up to 3000 distinct times the natural spline is
+    exact; for more the spline has 3000 knots. If every value is exact, the curve is the spline
+    through all values.
 
     boundary_correction  remove the conditions f'' = f''' = 0 at the ends of the curve
-    penalty_factor       factor for the chosen penalty (as of f''): 0.01 smooths less
+    penalty_factor       factor for the chosen penalty (of f''): 0.01 smooths less
     """
 
     boundary_correction: bool = True

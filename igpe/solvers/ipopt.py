@@ -193,9 +193,9 @@ class PreparedModel(Protocol):
 class Ipopt:
     """Local optimisation by an interior point method, with exact second derivatives.
 
-    tolerance       of the scaled optimality conditions
-    max_iterations  before it gives up
-    options         more of IPOPT's options: (("mu_strategy", "adaptive"), ...)
+    tolerance       tolerance of the scaled optimality conditions
+    max_iterations  largest number of iterations
+    options         further options of IPOPT: (("mu_strategy", "adaptive"), ...)
     """
 
     tolerance: float = 1e-9

@@ -46,11 +46,11 @@ STATUSES = {
 class MAiNGO:
     """Branch and bound with McCormick relaxations.
 
-    gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
-                 the objective's size where that is below 1
+    gap          relative gap between incumbent and bound at which the solver stops
+    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
+                 times the objective's size if it is below 1
     feasibility  tolerance of the constraints
-    options      more of MAiNGO's options: (("BAB_maxIterations", 1000), ...)
+    options      further options of MAiNGO: (("BAB_maxIterations", 1000), ...)
 
     Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is 10
     s or more; with a shorter limit igpe stops it, and its incumbent is lost.
@@ -71,7 +71,8 @@ class MAiNGO:
         return find_spec("maingopy") is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
-        """See `igpe.solvers.base.Solver.solve`. Ctrl-C ends it: INTERRUPTED, without incumbent."""
+        """See `igpe.solvers.base.Solver.solve`. After Ctrl-C the status is INTERRUPTED, and there
+        is no incumbent."""
         if not self.available():
             return no_solver(self)
 

@@ -204,24 +204,24 @@ class Task(NamedTuple):
 class AmplProgram:
     """A solver program called as `program model.nl -AMPL options`, as AMPL calls it.
 
-    program      its name: couenne, bonmin, scip, pounce, ...
-    options      words for its command line, e.g. ("tol=1e-9",)
-    files        (name, text) of option files it reads from its working directory, e.g.
-                 (("couenne.opt", "allowable_fraction_gap 1e-4"),)
-    time_option  the option's name that limits time in seconds, e.g. "max_wall_time". A program
-                 without one is interrupted at the limit
-    time_line    the same for programs that read it from the first of `files`: a line with {} for
+    program      name of the program: couenne, bonmin, scip, pounce, ...
+    options      words for the command line, e.g. ("tol=1e-9",)
+    files        (name, text) of option files that the program reads from its working directory,
+                 e.g. (("couenne.opt", "allowable_fraction_gap 1e-4"),)
+    time_option  name of the option that limits time in seconds, e.g. "max_wall_time". igpe
+                 interrupts a program without such an option at the limit
+    time_line    for programs that read the time limit from the first of `files`: a line with {} for
                  the seconds, e.g. "limits/time = {}"
     gap_line     the line of the first of `files` that sets the absolute gap, e.g.
                  "limits/absgap = {}"
-    proven_gap   relative gap that the program guarantees when it says "solved", if it is a global
-                 solver; None for a local one
-    absolute     for a global solver the gap in the objective's unit, for an optimum near 0; None:
-                 the margin, times the objective's size where that is below 1
+    proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a
+                 local solver
+    absolute     for a global solver the absolute gap in the objective's unit, for an optimum near
+                 0; None: the margin, times the objective's size if it is below 1
     bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
                  without it the bound is the incumbent less the gap
-    margin       possible error of its bound, for an objective of order one
-    how          how to install it
+    margin       possible error of the program's bound, for an objective of order one
+    how          installation command
     """
 
     program: str
@@ -406,14 +406,14 @@ def Couenne(
 ) -> AmplProgram:
     """Couenne: spatial branch and bound, as a program.
 
-    gap          relative distance of incumbent and bound at which it stops
+    gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
-                 objective's size where that is below 1
+    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: about 1e-6,
+                 times the objective's size if it is below 1
 
-    Couenne treats a time limit as processor time; igpe interrupts it at the wall time. Belotti,
-    Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for non-convex
-    MINLP", Optim. Methods Softw. 24 (2009).
+    Couenne treats a time limit as processor time; igpe interrupts Couenne at the wall time.
+    Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
+    non-convex MINLP", Optim. Methods Softw. 24 (2009).
     """
     return AmplProgram(
         "couenne",
@@ -433,7 +433,7 @@ def ScipProgram(
 ) -> AmplProgram:
     """SCIP as a program, where there is no wheel.
 
-    gap          relative distance of incumbent and bound at which it stops
+    gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
     absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
                  objective's size where that is below 1
@@ -464,14 +464,14 @@ STATUSES = {
 class Scip:
     """SCIP: spatial branch and bound over the variables' bounds, from the PySCIPOpt wheel.
 
-    gap          relative distance of incumbent and bound at which it stops
-    absolute     the same in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6 times
-                 the objective's size where that is below 1
+    gap          relative gap between incumbent and bound at which the solver stops
+    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
+                 times the objective's size if it is below 1
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
                  treats the objective as a constraint, and computes small residuals too small
-    threads      of the linear solver
-    seed         of SCIP's random choices; the same seed gives the same run
-    options      more of SCIP's parameters: (("limits/nodes", 1000), ...)
+    threads      number of threads of the linear solver
+    seed         seed of SCIP's random choices; the same seed gives the same run
+    options      further parameters of SCIP: (("limits/nodes", 1000), ...)
     """
 
     gap: float = 1e-4
@@ -491,7 +491,8 @@ class Scip:
         return bool(SolverFactory("scip_direct").available())
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
-        """See `igpe.solvers.base.Solver.solve`. It has no asin, sinh and the like."""
+        """See `igpe.solvers.base.Solver.solve`. SCIP does not support asin, sinh and similar
+        functions."""
         if not self.available():
             return no_solver(self)
         start = time.perf_counter()

@@ -49,8 +49,8 @@ NOT_INTEGRATED = "The model could not be integrated at the estimate."
 ROUNDED = "The residuals are rounding errors."
 NOTHING_LEFT = "There are not more measurements than unknowns, so any such model fits them."
 NO_OPTIMUM = (
-    "A change of the unknowns would still lower the sum of squares: the search stopped early, or a "
-    "constraint holds it."
+    "A change of the unknowns would still lower the sum of squares: the search stopped early, "
+    "or a constraint is active."
 )
 TOO_FEW = "No measured quantity has enough measurements, and standard deviations are unknown."
 MOST_OFF = 0.25  # of the measurements: more outliers are not the measurements' fault

@@ -53,15 +53,15 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     """Estimates from simulated repetitions of the measurements.
 
-    estimate      unknown -> value, of the measurements themselves;  units: of the unknowns
+    estimate      unknown -> value estimated from the measurements;  units: units of the unknowns
     replications  one row for each refit, indexed by its number: status, objective, the unknowns,
                   and with few degrees of freedom the sigma that was drawn, in residual deviations
-    asked       how many replications were requested;  complete: False if it was interrupted
-    kind          how errors were drawn, in words;  seed: of the errors
-    confidence    of the intervals
-    acceleration  unknown -> that of its BCa interval
+    asked       number of replications requested;  complete: False if the run was interrupted
+    kind          how errors were drawn;  seed: random seed of the errors
+    confidence    confidence level of the intervals
+    acceleration  unknown -> acceleration of its BCa interval
     undetermined  unknowns that the measurements do not determine: refits do not change them
-    notes         sentences worth reading
+    notes         remarks for the user
     """
 
     estimate: Mapping[str, float]
@@ -102,7 +102,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         """Estimate, standard error, bias (mean of the refits - estimate) and two intervals.
 
         lower, upper        BCa: percentiles corrected for bias and skewness (Efron 1987)
-        percentile_lower, percentile_upper    of the refits
+        percentile_lower, percentile_upper    percentiles of the refits
         """
         rows = {n: self._row(n) for n in self.estimate}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
@@ -177,7 +177,8 @@ Draw: TypeAlias = Callable[[np.random.Generator], FloatArray]
 
 @dataclass(frozen=True)
 class ParametricBootstrap:
-    """Normal errors with given standard deviations, or with one estimated from the residuals."""
+    """Normal errors with given standard deviations, or with a standard deviation estimated from the
+    residuals."""
 
     def draw(self, base: Likelihood) -> Draw:
         """A source of errors for a problem at its estimate."""
@@ -185,13 +186,13 @@ class ParametricBootstrap:
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """(n,) of BCa intervals, 0: normal errors have no skewness."""
+        """(n,) accelerations of BCa intervals: 0, because normal errors have no skewness."""
         return np.zeros(len(base.x))
 
 
 @dataclass(frozen=True)
 class ResidualBootstrap:
-    """Residuals drawn with replacement, each column's from its own.
+    """Residuals drawn with replacement, for each column from its own residuals.
 
     They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals too small,
     and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 6.2.3).
@@ -212,7 +213,8 @@ class ResidualBootstrap:
         return draw
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """(n,) of BCa intervals: a sixth of the skewness of the linearised estimate."""
+        """(n,) accelerations of BCa intervals: a sixth of the skewness of the linearised
+        estimate."""
         pool = self._pool(base)
         second, third = np.zeros((2, len(pool)))
         for mine in _columns(base).values():
@@ -284,19 +286,19 @@ def bootstrap(
 ) -> Bootstrapped:
     """Refit the problem to drawn measurements, each time from the estimate.
 
-    problem       whose measurements are replaced by drawn ones
+    problem       the problem whose measurements are replaced by simulated measurements
     result        a Result or Estimate of the problem, or unknown -> value
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
     replications  number of replications; replication k has the errors of (seed, k) on any executor
-    seed          of the errors
-    confidence    of the intervals
-    method        of the refits
+    seed          random seed of the errors
+    confidence    confidence level of the intervals
+    method        method of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
-    progress      a function called with sentences; True, False, None: as for `igpe.estimate`
-    returns       the finished part if it is interrupted (Ctrl-C)
+    progress      a function called with each message; True, False, None: as for `igpe.estimate`
+    returns       the finished part if the call is interrupted (Ctrl-C)
     raises        ProblemError for arguments that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
-                  what `igpe.campaign` raises
+                  the errors of `igpe.campaign`
     """
     kinds = "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()"
     for ok, name, given, expected in (
@@ -398,7 +400,7 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
         (made < requested, f"Interrupted: {made} of {requested} replications were finished."),
         (made < FEW, f"{made} replications give only rough intervals; use some hundreds."),
         (on_bound,
-         f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound, where the "
-         "bootstrap is not exact; igpe.profile is."),
+         f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound. The "
+         "bootstrap is not exact there; use igpe.profile."),
     )  # fmt: skip
     return [sentence for holds, sentence in remarks if holds]

@@ -22,13 +22,14 @@ FACTOR = 2.0  # first order; more than enough for higher ones
 def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.DataFrame:
     """Estimate the contribution of the grid in space to the error of each unknown.
 
-    problem   with `space={"x": ...}`
-    estimate  what `igpe.estimate` or a method returned, or unknown -> value
-    returns   a row for each free unknown: value, standard_error, refined (the value that fits best
-              on the grid with twice as many intervals next to it) and grid_error (twice the
-              difference: the distance from the limit of fine grids, for schemes of first order)
+    problem   a problem with `space={"x": ...}`
+    estimate  a result of `igpe.estimate` or of a method, or unknown -> value
+    returns   a row for each free unknown: value, standard_error, refined (the best value on the
+              grid with twice as many intervals) and grid_error (twice the difference of these
+              values: an estimate of the difference from the limit of fine grids, for schemes of
+              first order)
     raises    ProblemError if the problem has no space=, EstimationFailed if the model cannot be
-              integrated on the finer grid, Unsupported as `igpe.profile`
+              integrated on the finer grid, Unsupported as in `igpe.profile`
     """
     finer = problem.on_finer_grid()
     method = SingleShooting()

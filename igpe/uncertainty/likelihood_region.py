@@ -38,12 +38,12 @@ INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promis
 class Region(Shown):
     """Joint region of two unknowns within which the fit is good enough.
 
-    names       of the two;  estimate: of both;  units: of both
-    edge        columns of the two names, and `end`: "" where the likelihood ratio ends it, else
-                "bound reached", "open" or "no solution beyond"; closed
+    names       names of the two unknowns;  estimate: their estimates;  units: their units
+    edge        closed curve, columns of the two names, and `end`: "" where the likelihood ratio
+                limits the region, else "bound reached", "open" or "no solution beyond"
     linearised  columns of the two names: the ellipse (empty if an error is not defined)
-    confidence  of the region;  rise: of the sum of squares on its edge
-    integrations  of the whole model, with derivatives
+    confidence  confidence level of the region;  rise: increase of the sum of squares on its edge
+    integrations  number of integrations of the full model with derivatives
     """
 
     names: tuple[str, str]
@@ -83,13 +83,13 @@ def region(
 ) -> Region:
     """The joint region of two unknowns by the likelihood ratio.
 
-    problem     that was estimated
+    problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value
-    names       two free unknowns
-    confidence  of the region
-    method      whose integrator is used
+    names       names of two free unknowns
+    confidence  confidence level of the region
+    method      method whose integrator solves the model
     raises      ProblemError unless there are two names of free unknowns and at least one degree of
-                freedom; Unsupported and EstimationFailed as `igpe.profile`
+                freedom; Unsupported and EstimationFailed as in `igpe.profile`
     """
     require_confidence("region", confidence)
     pair = chosen(problem, names)

@@ -24,9 +24,10 @@ class ModelComparison(Shown):
     """Rival models, the best first.
 
     table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
-           AICc, BIC, delta (AICc - the least), weight (Akaike's); within: the smallest model that
-           has all its unknowns and more; p: of the likelihood ratio to it
-    notes  sentences worth reading
+           AICc, BIC, delta (AICc minus the smallest AICc), weight (Akaike's); within: the smallest
+           model that has all its unknowns and more; p: p-value of the likelihood ratio to that
+           model
+    notes  remarks for the user
     """
 
     table: pd.DataFrame
@@ -46,9 +47,9 @@ def compare_models(
     one by the likelihood ratio: chi squared if sigma is known, else F.
 
     results  name -> result, all of the same measurements
-    nested   smaller model -> larger one that contains it. None: taken from the unknowns' names
+    nested   smaller model -> larger model that contains it. None: igpe compares the unknowns' names
     raises   DataError if measurements or standard deviations differ, ProblemError if there are
-             fewer than two models, or `nested` names one that is not there
+             fewer than two models, or `nested` names a model that is not among them
     """
     if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
         raise ProblemError(

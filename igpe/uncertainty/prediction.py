@@ -148,10 +148,10 @@ class Prediction(Shown, Stored, name="prediction", number=1):
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
                 band_lower, band_upper (of a measurement; NaN of what is not measured), unit.
-                Infinite where the measurements do not determine it
+                Infinite where the measurements do not determine the prediction
     measured    columns experiment, name, time, measured
-    confidence  of the bands, at each time separately; kind: the method, in words
-    time_unit   of the times; empty if it is not known
+    confidence  confidence level of the bands, at each time separately; kind: name of the method
+    time_unit   unit of the times; empty if unknown
     """
 
     table: Annotated[pd.DataFrame, Columns(("experiment", "name", "unit"), ("time", *NUMBERS))]
@@ -184,14 +184,15 @@ def predict(
 ) -> Prediction:
     """Bands of states, measured or not, and of measured quantities.
 
-    problem       whose experiments are predicted
+    problem       problem whose experiments are predicted
     estimate      a Result or Estimate of the problem, or unknown -> value
-    times         times of the prediction; None: 200 times and the measured ones. They may lie
+    times         times of the prediction; None: 200 times and the measured times. They may lie
                   beyond the measurements
-    names         of states and measured quantities; None: all
-    confidence    of the bands
-    replications  of `igpe.bootstrap`: bands are percentiles over them. None: linearised
-    method        whose integrator is used
+    names         names of states and measured quantities; None: all
+    confidence    confidence level of the bands
+    replications  result of `igpe.bootstrap`: bands are percentiles of its refits. None: linearised
+                  bands
+    method        method whose integrator solves the model
     raises        ProblemError for names or times that do not fit, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated
     """

@@ -99,16 +99,17 @@ class ParameterProfile:
 class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
-    names        of all unknowns that were free
-    parameters   the optimum of the profiles; objective  the sum of squares there
-    rise         of the sum of squares at the ends: by chi squared, or by F if sigma is unknown
-    confidence   of each interval
-    profiles     one for each unknown asked for
+    names        names of all unknowns that were free
+    parameters   the optimum of the profiles; objective  the sum of squares at the optimum
+    rise         increase of the sum of squares at the ends of the intervals: by chi squared, or by
+                 F if sigma is unknown
+    confidence   confidence level of each interval
+    profiles     one for each requested unknown
     linearised   unknown -> (lower, upper) from the covariance, for comparison
-    integrations of the whole model, with derivatives; 0 by collocation
+    integrations number of integrations of the full model with derivatives; 0 for collocation
     seconds      wall time
-    notes        sentences worth reading
-    complete     False if it was interrupted: only the finished profiles are there
+    notes        remarks for the user
+    complete     False if the run was interrupted and only the finished profiles are there
     """
 
     names: tuple[str, ...]
@@ -135,7 +136,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     def range_of(self, name: str) -> tuple[float, float]:
         """Smallest and largest value of an unknown along all profiles, up to their ends.
 
-        An interval of the unknown holds at least these values, whether it has a profile or not.
+        An interval of the unknown holds at least these values, even if the unknown has no profile
+        itself.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise
@@ -311,23 +313,23 @@ def profile(
     linearised errors, these intervals are valid for nonlinear problems and do not depend on the
     parametrisation.
 
-    problem    that was estimated
+    problem    the estimated problem
     estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
-    names      of the unknowns; None: all free ones
-    confidence of each interval
+    names      names of the unknowns; None: all free unknowns
+    confidence confidence level of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  limit after which no further profile starts
+    most_integrations  number of integrations after which no further profile starts
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
-    progress   a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns    the finished profiles if it is interrupted (Ctrl-C) after the first one
+    progress   a function called with each message; True, False, None: as for `igpe.estimate`
+    returns    the finished profiles if the call is interrupted (Ctrl-C) after the first profile
     raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
                method, EstimationFailed if the model cannot be integrated at the estimate, or no
-               profile could be made;  what `igpe.campaign` raises
+               profile could be computed; the errors of `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. An
-    interval also holds the values at which the profile of another unknown explains the measurements
-    well enough.
+    interval also contains the values at which the profile of another unknown explains the
+    measurements well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)
@@ -461,7 +463,8 @@ def _better_sentence(
         "These are the profiles of the better optimum."
         if again
         else (
-            "These are still the profiles of the worse optimum; estimate again from the better one."
+            "These are still the profiles of the worse optimum. Estimate again from the better "
+            "optimum."
         )
     )
     return (

@@ -102,12 +102,13 @@ TELL = 100  # steps between two sentences
 class Samples(Shown):
     """Draws from the posterior; the start of the chains is discarded.
 
-    names         of the n unknowns;  estimate: unknown -> value at the maximum of the likelihood
+    names         names of the n unknowns;  estimate: unknown -> value at the maximum of the
+                  likelihood
     chains        (walkers, steps, n);  log_density: (walkers, steps), up to a constant
     autocorrelation  unknown -> autocorrelation time of a walker, in steps
     acceptance    share of accepted proposals
-    burnt         discarded steps; seed: of all random numbers
-    confidence    of the intervals;  notes: sentences worth reading
+    burnt         number of discarded steps; seed: seed of all random numbers
+    confidence    confidence level of the intervals;  notes: remarks for the user
     """
 
     names: tuple[str, ...]
@@ -126,7 +127,7 @@ class Samples(Shown):
         return pd.DataFrame(self.chains.reshape(-1, len(self.names)), columns=list(self.names))
 
     def to_arviz(self) -> Any:
-        """As ArviZ has it: a DataTree with `posterior` and `sample_stats`, each walker a chain.
+        """Convert to ArviZ: a DataTree with `posterior` and `sample_stats`, each walker a chain.
 
         raises SolverMissing if arviz-base is not installed
         """
@@ -185,19 +186,19 @@ def sample(
 ) -> Samples:
     """Draw from the posterior: likelihood, normal priors, and the bounds as uniform priors.
 
-    Where sigma is unknown it is integrated out (module docstring). Unknowns without finite bounds
+    An unknown sigma is integrated out (module docstring). Unknowns without finite bounds
     have a flat prior; the posterior may then not exist if the data do not determine them.
 
-    problem     that was estimated
-    estimate    a Result or Estimate of the problem, or unknown -> value: where the walkers begin,
-                spread by the linearised errors
-    steps       of each walker, including the discarded steps
-    walkers     how many; None: four for each unknown, at least 16
-    seed        of the walkers
-    confidence  of the intervals
-    method      whose integrator is used
-    progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    returns     the draws so far if it is interrupted (Ctrl-C)
+    problem     the estimated problem
+    estimate    a Result or Estimate of the problem, or unknown -> value: the walkers start around
+                it, spread by the linearised errors
+    steps       number of steps of each walker, including the discarded steps
+    walkers     number of walkers; None: four for each unknown, at least 16
+    seed        random seed of the walkers
+    confidence  confidence level of the intervals
+    method      method whose integrator solves the model
+    progress    a function called with each message; True, False, None: as for `igpe.estimate`
+    returns     the draws so far if the call is interrupted (Ctrl-C)
     raises      SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot
                 be integrated at the estimate

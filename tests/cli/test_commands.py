@@ -134,7 +134,7 @@ def test_a_spoilt_model_file(tmp_path, name):
 
 
 def test_files_that_are_missing_or_do_not_fit(tmp_path):
-    refused(run("check", "nowhere.py"), "There is no model file 'nowhere.py'", "looked from")
+    refused(run("check", "nowhere.py"), "There is no model file 'nowhere.py'", "working folder")
     refused(run("simulate", CHAIN, "--data", "nowhere.csv"), "No such file: 'nowhere.csv'")
     other, broken = tmp_path / "other.csv", tmp_path / "run.xlsx"
     other.write_text("time,x9\n1,2\n2,3\n")

@@ -227,7 +227,7 @@ BROKEN = {
         Event(when=lambda m, t: (t - 5.0) ** 2 * m.A[t] <= 0, set={"B": 1.0}),
         "grazing",
     ),
-    "without end": (
+    "endlessly": (
         Event(when=lambda m, t: m.B[t] >= 0.1, set={"B": lambda m, t: 0.1 - 1e-5 * m.A[t]}),
         "events happen|grazing",
     ),
@@ -261,7 +261,7 @@ REFUSED = {
     "two triggers": (lambda: Event(at=1, when=max, add={"A": 1}), DataError, "both at= and when="),
     "a number as condition": (lambda: Event(when=2.0, add={"A": 1}), DataError, "write at=2.0"),
     "nothing jumps": (lambda: Event(at=1.0), DataError, "changes no state"),
-    "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "Do one of the two"),
+    "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "Use add= or set="),
     "no number": (lambda: Event(at=1, add={"A": [1]}), DataError, r"add of 'A' is \[1\]"),
     "negative delay": (lambda: Event(at=1, delay=-1, add={"A": 1}), DataError, "0 or more"),
     "no priority": (lambda: Event(at=1, priority="x", add={"A": 1}), DataError, "priority is"),

@@ -289,7 +289,7 @@ WRONG = [
     ({"sizes": {"k9": 1.0}}, "sizes has .'k9'."),
     ({"sizes": {"k1": -1.0}}, "Give a positive number"),
     ({"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})}, "samples has k1 = 9, outside"),
-    ({"samples": "many"}, "expected how many"),
+    ({"samples": "many"}, "expected a number of draws"),
     ({"samples": pd.DataFrame({"k1": [1.0]})}, "k2"),
     ({"seed": -1}, "seed"),
 ]
@@ -340,7 +340,7 @@ def test_a_value_near_zero_changes_no_error(a):
     np.testing.assert_allclose(plan.covariance, np.linalg.inv(x.T @ x), rtol=1e-8)
     assert np.isinf(plan.errors["before"]).all()
     assert np.isinf(plan.before)
-    assert any("The error of 'a' is relative to 0.1" in n for n in plan.notes) == (a < 0.1)
+    assert any("error of 'a' is relative to 0.1" in n for n in plan.notes) == (a < 0.1)
 
 
 def test_errors_are_relative_to_what_the_user_says():
@@ -385,7 +385,7 @@ def test_what_no_plan_determines_is_named_and_refused(criterion, unknowns, says)
     values = {n: values[n] for n in unknowns}
     settings = {"times": P.Sampling([0.5, 1, 2, 3, 4], at_most=3), "measure": {"A": 0.02}}
     with pytest.raises(
-        igpe.errors.ProblemError, match=f"information of the best one is singular.*{says}"
+        igpe.errors.ProblemError, match=f"information of the best plan is singular.*{says}"
     ):
         igpe.design(given, values, criterion=criterion, **settings)
     plan = igpe.design(given, values, criterion=type(criterion)(of=("A0",)), **settings)

@@ -272,10 +272,12 @@ def test_json_gives_back_all(problem, tmp_path):
 
 def test_what_else_was_stored_is_refused_by_its_name():
     profiles = profile(line(), NEAR_LINE).to_json()
-    said = "This is a stored set of profiles, no bootstrap; give what Bootstrapped.to_json wrote."
+    said = (
+        "This is a stored set of profiles, not a bootstrap; give what Bootstrapped.to_json wrote."
+    )
     with pytest.raises(DataError, match=said):
         Bootstrapped.from_json(profiles)
-    with pytest.raises(DataError, match="This is a stored set of profiles, no result"):
+    with pytest.raises(DataError, match="This is a stored set of profiles, not a result"):
         igpe.Result.from_json(profiles)
     with pytest.raises(DataError, match=r"The file 'nowhere.json' of the bootstrap could not"):
         Bootstrapped.from_json("nowhere.json")

@@ -18,7 +18,7 @@ CASE = {c.name: c for c in ZOO}
 
 @pytest.fixture(scope="module")
 def weak():
-    """Michaelis and Menten's decay with vmax = 1, km = 4, from far below saturation."""
+    """Michaelis-Menten decay with vmax = 1, km = 4, from far below saturation."""
     table = pd.DataFrame({"time": TIMES})
     exact = 4.0 * lambertw(0.5 / 4.0 * np.exp((0.5 - TIMES) / 4.0)).real
     table["S"] = exact + 0.002 * np.random.default_rng(2).standard_normal(10)

@@ -74,12 +74,13 @@ class Collocation(Checked):
     """Least squares on the discretised equations, refined until the optimum no longer changes.
 
     solver           IPOPT with its settings
-    points           Radau points of an element
-    tolerance        the refinement ends when no unknown changes by more than this from mesh to
-                     mesh, relative to max(|value|, 1e-3 of its bounds' width); a mesh whose own
-                     error estimate is a tenth of it is not refined at all
-    max_refinements  meshes after the first
-    time_limit       s, for each call, or each fit where weights follow the model; None: no limit
+    points           number of Radau points in each element
+    tolerance        the refinement stops when no unknown changes by more than this between two
+                     meshes, relative to max(|value|, 1e-3 of its bounds' width). A mesh is not
+                     refined if its own error estimate is below a tenth of the tolerance
+    max_refinements  largest number of meshes after the first
+    time_limit       s, for each call, or for each fit if weights depend on the model; None: no
+                     limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()

@@ -26,10 +26,10 @@ class Automatic(Integrator):
       reaches the step limit is integrated again from its start by `Sundials`; any other failure is
       final. Each run starts in this way, independently of earlier runs: the same q always gives the
       same numbers.
-    - Else `Sundials` for a trajectory; `slow` says why. NumPy integrates many intervals together;
-      an interval that fails is integrated by `Sundials`.
+    - Else `Sundials` for a trajectory; `slow` gives the reason. NumPy integrates many intervals
+      together; an interval that fails is integrated by `Sundials`.
 
-    slack    of `RungeKutta`: factor by which errors of derivatives may exceed those of states
+    slack    as for `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt
     """
 
@@ -56,5 +56,5 @@ class Automatic(Integrator):
         if compiled.cut.intervals == 1:
             return replace(stiff.prepare(ivp, nodes, times), slow=slow)
         side = LockStep(**given).prepare(ivp, nodes, times)
-        assert isinstance(side, LockStepIntervals), "it refuses implicit variables only"
+        assert isinstance(side, LockStepIntervals), "only implicit variables are not supported"
         return replace(side, otherwise=stiff, slow=slow)

@@ -106,12 +106,12 @@ class LinearStepper(Stepper):
 class LocalLinearization(LockStep):
     """Steps with matrix exponentials, for equations without implicit algebraic variables.
 
-    Stable for stiff equations, and exact for linear ones. For other equations it is much slower
-    than `RungeKutta` at the same accuracy, especially of derivatives, which have order 1 only. The
-    step is chosen by the states alone, as in the paper (Carbonell et al. 2014).
+    The method is stable for stiff equations and exact for linear equations. For nonlinear equations
+    it is much slower than `RungeKutta` at the same accuracy, especially of derivatives, which have
+    order 1 only. The step is chosen by the states alone, as in the paper (Carbonell et al. 2014).
 
-    rtol, atol  as in the paper
-    longest     in the model's time: no step is longer
+    rtol, atol  relative and absolute tolerance, defined as in the paper
+    longest     longest step, in the model's time
     """
 
     stepper: ClassVar[type[Stepper]] = LinearStepper

@@ -519,7 +519,7 @@ class _Course:
             if not changed:
                 break
         else:
-            raise BrokenError(f"Conditions on states change each other without end {at(self.t)}.")
+            raise BrokenError(f"Conditions on states switch each other endlessly {at(self.t)}.")
         if any(found.rates[j] * (1 if self.true[j] else -1) < 0 for j in held):
             raise BrokenError(
                 f"A condition on states switches back at once {at(self.t)} (sliding): each "

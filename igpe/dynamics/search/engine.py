@@ -249,11 +249,11 @@ class Attempt(NamedTuple):
 class Restarts(Checked):
     """Conditions and points for restarts of a search.
 
-    count     at most so many further starts
+    count     largest number of further starts
     chance    probability that a correct fit is rejected
     agreeing  number of agreeing estimates that end the search although the errors do not explain
               them; two if the errors are unknown, or the integration is not accurate
-    seed      of the starts; the same seed gives the same result
+    seed      seed of the random starts; the same seed gives the same result
     """
 
     count: Count = 20
@@ -273,7 +273,8 @@ class Restarts(Checked):
         gate: float,
         deadline: Deadline = NEVER,
     ) -> list[Attempt]:
-        """Attempts from `start` (n,) and, as long as needed, from elsewhere; the best first.
+        """Search from `start` (n,) and, as long as needed, from other starts; the best result
+        first.
 
         gate      cost below which no further start is needed; infinite if errors are unknown
         deadline  limit on restarts. After Ctrl-C the finished attempts; raises KeyboardInterrupt if

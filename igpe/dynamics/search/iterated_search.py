@@ -50,21 +50,22 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 
 @dataclass(frozen=True)
 class IteratedSearch(Checked):
-    """Low-accuracy searches from random starts, then from modified optima; accurate ones at last.
+    """Low-accuracy searches from random starts, then from modified optima; then accurate searches.
 
-    local       makes the exact ones
+    local       the method of the accurate searches
     starts      random starts at which the model can be integrated, of a seeded Sobol sequence
     agreeing    the search ends when this number of random starts reach the best optimum, if they
-                are a tenth of all finished starts: a flat line through all measurements attracts
-                some
+                are a tenth of all finished starts (some starts end at a flat line through the
+                measurements)
     patience    the search ends after this number of modified starts without a better optimum
-    most        modified starts: alternately redrawn or mixed from two
+    most        largest number of modified starts: alternately redrawn or mixed from two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); about two minutes
                 of a processor
     pool        number of best optima that are modified
-    finalists   exact searches
-    iterations  of a low-accuracy search, four times as many for one of the best
-    seed        the same seed gives the same result
+    finalists   number of accurate searches
+    iterations  largest number of iterations of a low-accuracy search; four times as many from one
+                of the best optima
+    seed        seed of the random starts; the same seed gives the same result
     """
 
     local: SingleShooting = SingleShooting()
@@ -84,8 +85,8 @@ class IteratedSearch(Checked):
         """The best optimum found; `start` is an additional start (may be empty).
 
         Ctrl-C ends with the best point so far, status INTERRUPTED.
-        The trail holds the finalists' other distinct optima, best first; `reached` where the rough
-        searches ended, and then the finalists.
+        The trail holds the finalists' other distinct optima, best first; `reached` holds the final
+        objectives of the low-accuracy searches, then of the finalists.
         profiles  are not used
         raises    ProblemError if an unknown has no finite bounds to search in, or a start that is
                   not empty leaves one out or is not a finite number; Unsupported as

@@ -43,9 +43,9 @@ class MultiStart(Checked):
 
     local    single shooting simulates all trials first and searches from the best; any other method
              searches from the first `starts` trials
-    trials   points of the box, by a seeded Sobol sequence
-    starts   how many searches
-    seed     of the sequence; the same seed gives the same result
+    trials   number of points in the box, from a seeded Sobol sequence
+    starts   number of local searches
+    seed     seed of the Sobol sequence; the same seed gives the same result
     """
 
     local: Estimator = SingleShooting()
@@ -68,10 +68,10 @@ class MultiStart(Checked):
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
         Ctrl-C returns the best of the finished searches, with status INTERRUPTED.
-        The trail of the estimate holds the best one's horizons, if it has any, and after them the
+        The trail of the estimate holds the horizons of the best search, if any, and after them the
         other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
-               empty leaves one out or is not a finite number; what `igpe.campaign` raises
+               empty leaves one out or is not a finite number; the errors of `igpe.campaign`
         """
         backend = Backend(executor, store, timeout)
         require_bounds(problem, "A search from many starts")

@@ -177,8 +177,8 @@ def require_plain(
         ),
         (
             problem.is_correlated and not is_plain_loss,
-            f"Correlated errors (correlation=) and {loss} do not go together: a robust loss takes "
-            "errors one by one. Leave out one of the two.",
+            f"Correlated errors (correlation=) and {loss} cannot be combined: a robust loss "
+            "treats errors as independent. Leave out one of the two.",
         ),
         (
             losses_too and not is_plain_loss,

@@ -44,11 +44,11 @@ class SingleShooting:
     Suitable for starts near the optimum. With a bad start the integration may fail, which gives a
     status and not an exception.
 
-    integrator  of the model with its sensitivities
-    search      for the least squares
-    restarts    further starts if a fit is bad; none by default and if standard deviations are
-                estimated. In the latter case the likelihood is maximised: the objective is sum (r /
-                s)^2 + 2 log s
+    integrator  computes the model's trajectories and sensitivities
+    search      the least-squares method
+    restarts    further starts if a fit is bad; by default none, and none if standard deviations are
+                estimated. In that case the method maximises the likelihood: the objective is sum (r
+                / s)^2 + 2 log s
     hierarchical  whether unknowns that only outputs depend on (scales, offsets, estimated standard
                   deviations) are eliminated from the search: each step finds their best values
                   without integrating again. The optimum is that of all unknowns

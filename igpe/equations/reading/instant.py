@@ -116,7 +116,7 @@ class Instant(NumericValue):  # type: ignore[misc]
 
     def __hash__(self) -> int:
         if self.expression is not None:
-            raise TypeError("it looks up a component at a time that it computes")
+            raise TypeError("it uses a computed time as the index of a component")
         return hash(self.index)
 
     def __eq__(self, other: object) -> Any:

@@ -58,8 +58,8 @@ def read_jumps(
             ) from error
         if instant.seen:
             raise ModelError(
-                f"A rule of event {number} uses `if` with the time. Write pyo.Expr_if(t < 0.4, "
-                "a, b), or give two events."
+                f"A rule of event {number} uses Python's `if` on the time. Write "
+                "pyo.Expr_if(t < 0.4, a, b), or give two events."
             )
         return found
 

@@ -21,7 +21,7 @@ class MolarFeed:
 
     flow     name of an input over time, or of a constant input if `algebraic` species need its
              integral
-    species  what is fed
+    species  name of the species that is fed
     """
 
     flow: str
@@ -44,7 +44,7 @@ class Stream:
 class MolarVolumes:
     """Ideal mixing: V = sum of amounts times molar volumes, an algebraic equation.
 
-    of      species -> molar volume, volume/amount; all others take no room
+    of      species -> molar volume, volume/amount; all other species have no volume
     inert   name of a constant input (the amount of solvent, say) -> molar volume
     """
 
@@ -256,7 +256,7 @@ class PlugFlow(Reactor):
     See `Reactor` for the other fields. A catalyst deactivates over time, not along the tube, and a
     jacket has a temperature given along it.
 
-    raises ModelError, as `Reactor` does, and for `catalyst` and a `Jacket`
+    raises ModelError, as `Reactor` does, and if `catalyst` or a `Jacket` is given
 
     Source: Fogler, Elements of Chemical Reaction Engineering, 5th ed. (2016), eq. 1-12.
     """

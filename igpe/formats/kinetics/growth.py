@@ -25,12 +25,12 @@ class MichaelisMenten(RateLaw):
     """vmax*S/(km*(1 + sum of I/Kc) + S*(1 + sum of I/Ku + S/Ks)).
 
     vmax           largest rate
-    km             concentration of half the rate
-    substrate      S; may be left out where the left side is one species
-    inhibitors     species that compete with S, the product too -> their constant Kc
+    km             substrate concentration at half the largest rate
+    substrate      S; may be omitted if the left side has one species only
+    inhibitors     species that compete with S (also the product) -> their constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
     uncompetitive  species that bind to the enzyme with its substrate -> their constant Ku. A
-                   species in both is a mixed inhibitor; with the same constant in both, a
+                   species in both mappings is a mixed inhibitor; with the same constant in both, a
                    non-competitive one
     excess         constant Ks of inhibition by the substrate itself
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is vmax*(S - P/equilibrium)
@@ -63,7 +63,7 @@ class MichaelisMenten(RateLaw):
         self._only(equation)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """The constants; vmax is a rate, kcat a rate by concentration of enzyme."""
+        """Constants with their dimensions; vmax is a rate, kcat a rate per enzyme concentration."""
         (fastest, _), *others = super().constants(equation)
         return [(fastest, RATE if self.enzyme is None else PER_TIME), *others]
 
@@ -87,9 +87,9 @@ class Hill(RateLaw):
     """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
 
     vmax       largest rate
-    half       concentration of half the rate
+    half       concentration at half the largest rate
     exponent   n
-    regulator  S; may be left out where the left side is one species
+    regulator  S; may be omitted if the left side has one species only
     repressing whether S slows the reaction
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapter 12.
@@ -143,8 +143,8 @@ class Monod(_Growth):
     """growth*S/(half + S)*X: the rate at which biomass X grows on S, of "S -> X".
 
     growth              largest specific rate of growth, 1/time
-    half                concentration of half of it
-    substrate, biomass  S and X; may be left out where each is alone on its side
+    half                concentration at half this rate
+    substrate, biomass  S and X; may be omitted if each is the only species on its side
     limits, inhibitors  further species -> constant K: factors c/(K + c) of species that growth
                         needs, such as oxygen, and K/(K + c) of inhibitors
 
@@ -221,7 +221,7 @@ class Maintenance(RateLaw):
 
     demand     substrate per biomass and time
     biomass    X
-    substrate  S; may be left out where the left side is one species
+    substrate  S; may be omitted if the left side has one species only
     half       concentration below which the demand falls, so that S stays positive
 
     Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.

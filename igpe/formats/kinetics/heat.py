@@ -27,10 +27,10 @@ class Jacket:
     """A jacket with its own heat balance: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
     T_jacket)/capacity. `T_jacket` is a state.
 
-    capacity  heat capacity of the jacket's content, J/K; per volume of the reactor if the exchange
-              is
+    capacity  heat capacity of the jacket's content, J/K; per reactor volume if the exchange is also
+              per volume
     flow      flow through the jacket per content, 1/time: name of an input over time, or a number
-    inlet     temperature of what flows in, K: name of an input over time, or a number
+    inlet     temperature of the fluid that flows in, K: name of an input over time, or a number
     """
 
     capacity: Constant
@@ -119,9 +119,9 @@ class HeatBalance:
     ) -> Iterator[Any]:
         """Slopes of the `states`.
 
-        rates   of all reactions, mol per volume and time
-        volume  by which the exchange is divided
-        inflow  inflow per content, 1/time
+        rates   rates of all reactions, mol per volume and time
+        volume  volume by which the exchange is divided
+        inflow  inflow divided by the volume of the content, 1/time
         """
         now, jacket = m.component(TEMPERATURE)[t], self.jacket
         gained = -sum(value(h, m, t) * r for h, r in zip(self.heats, rates, strict=True))

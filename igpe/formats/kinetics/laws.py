@@ -210,12 +210,12 @@ class RateLaw:
 
 @dataclass(frozen=True)
 class MassAction(RateLaw):
-    """forward * product of left concentrations - backward * product of right ones.
+    """forward * product of left concentrations - backward * product of right concentrations.
 
-    forward      constant of the reaction as written
-    backward     constant of the reverse reaction; or
+    forward      rate constant of the reaction as written
+    backward     rate constant of the reverse reaction; or
     equilibrium  forward/backward
-    orders       species on the left -> order, where it is not the coefficient
+    orders       species on the left -> order, if it differs from the stoichiometric coefficient
     """
 
     forward: Constant
@@ -249,7 +249,7 @@ class MassAction(RateLaw):
             )
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """The constants that are given; concentrations to the power of 1 - order, over time."""
+        """The given constants; their dimension is concentration^(1 - order)/time."""
         orders = (Fraction(str(n)) for n in self._orders(equation).values())
         forward, backward = 1 - sum(orders), 1 - sum(equation.right.values())
         every: list[tuple[Any, Dimension]] = [
@@ -276,7 +276,7 @@ class MassAction(RateLaw):
 class PowerLaw(RateLaw):
     """constant*product of (c/reference)^order, with orders that may be unknown.
 
-    constant   the rate where all concentrations are `reference`
+    constant   the rate if all concentrations equal `reference`
     orders     species -> order: number, or name of a parameter; products and inert species are also
                allowed
     reference  concentration within the measured range, which makes constant and orders nearly
@@ -312,9 +312,9 @@ class OwnLaw(RateLaw):
     """User-defined rate: any Pyomo expression.
 
     rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
-                `m.k` a parameter, `m.T[t]` the temperature where the reactor has one
-    parameters  names of the parameters that it uses
-    modifiers   species that it uses and that occur in no reaction
+                `m.k` a parameter, `m.T[t]` the temperature if the reactor has one
+    parameters  names of the parameters that the rule uses
+    modifiers   species that the rule uses and that occur in no reaction
     """
 
     rule: Callable[[Any, float, Concentrations], Any]
@@ -362,13 +362,14 @@ def plain(power: Fraction | float) -> int | float:
 class Reaction:
     """One reaction: its stoichiometry and its rate law.
 
-    text    "A + 2 B -> C"; "<->" for a reaction that goes back
-    rate    by default mass action with the constants k1, or k1f and k1r, 1 its place in the list
+    text    "A + 2 B -> C"; "<->" for a reversible reaction
+    rate    rate law; by default mass action with the constant k1, or k1f and k1r; 1 is the
+            reaction's place in the list
     yields  species -> its yield, a number or the name of a parameter, where the stoichiometry is
             not known. On the left it divides: "S -> X" with {"S": "Y"} consumes rate/Y of S (Y is
             biomass made by substrate used). On the right it multiplies: "S -> X + P" with
             {"P": "Y_P"} makes Y_P*rate of P
-    raises  ModelError for yields of what does not react
+    raises  ModelError for yields of species that do not react
     """
 
     text: str

@@ -31,12 +31,12 @@ def networks(
     semicolons.
 
     reactions  texts ("A -> B"), or `Reaction` with a rate law
-    at_most, at_least  reactions in a network
-    present    species that are there from the start or are fed: networks are left out in which a
-               reaction lacks a reactant that neither is present nor is made by another reaction
-    always     reactions, as they are written, that every network has
-    reactor    `Batch`, `Cstr` or `Semibatch`;  settings: bounds, temperature, units, ... of it;
-               bounds may name parameters of all reactions
+    at_most, at_least  number of reactions in a network
+    present    species that are there from the start or are fed. igpe omits networks with a reaction
+               whose reactant is neither present nor made by another reaction
+    always     reactions, written as in `reactions`, that every network has
+    reactor    `Batch`, `Cstr` or `Semibatch`;  settings: other arguments of this reactor (bounds,
+               temperature, units, ...); bounds may name parameters of all reactions
     raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
                more than 1000 networks, or none at all
     """

@@ -54,10 +54,11 @@ class Deactivation:
     residual)^order*product of c^n. `activity` is a state; it starts at 1 for a fresh catalyst.
 
     constant   rate constant of deactivation
-    order      by the activity: 1 (exponential), 2 (sintering), a name where it is unknown
+    order      order with respect to the activity: 1 (exponential), 2 (sintering), or a name if
+               unknown
     poisons    species that deactivate -> order n: reactants (parallel), products (series), poisons
     residual   residual activity: number, or name of a parameter
-    reactions  numbers of those that need the catalyst, 1 for the first; None: all
+    reactions  numbers of the reactions that need the catalyst, 1 for the first; None: all
 
     raises ModelError for invalid constants or orders
 
@@ -113,7 +114,7 @@ class Deactivation:
 
 @dataclass(frozen=True)
 class Units:
-    """The units that a reactor is written in; those of its constants follow.
+    """Units of a reactor's quantities; the units of its constants follow from them.
 
     amount, volume, time, length  names of units in Pyomo, such as "mol", "L", "h", "m"; amounts may
                                   be masses ("g") if no quantity is molar

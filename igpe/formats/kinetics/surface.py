@@ -28,13 +28,13 @@ POINT = 1e-4  # of the solid at the start: below it the surface shrinks like the
 
 @dataclass(frozen=True)
 class Transfer(RateLaw):
-    """coefficient*(solubility*pressure - G): gas that dissolves, of "-> G"; it leaves where G is
-    above.
+    """coefficient*(solubility*pressure - G): the rate of dissolution of a gas, for "-> G". The rate
+    is negative if G exceeds solubility*pressure.
 
     coefficient  kLa, 1/time
-    solubility   concentration at equilibrium with a pressure of 1 (Henry's law)
-    pressure     partial pressure over the one that the solubility is of
-    dissolved    G; may be left out where the right side is one species
+    solubility   concentration in equilibrium with the reference pressure (Henry's law)
+    pressure     partial pressure divided by the reference pressure of `solubility`
+    dissolved    G; may be omitted if the right side has one species only
 
     Source: Bailey and Ollis, Biochemical Engineering Fundamentals, 2nd ed. (1986), eq. 8.8.
     """
@@ -61,13 +61,13 @@ class Dissolution(RateLaw):
     """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): particles that shrink.
 
     The law of "A_s -> A" with both in amounts per volume of liquid, for particles of one size and
-    shape. The surface goes to zero smoothly where a ten thousandth of the solid is left.
+    shape. Below a ten thousandth of the initial solid, the surface goes to zero smoothly.
 
     coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
     saturation   concentration of the saturated solution
-    initial      solid at the start
-    solid        A_s; may be left out where the left side is one species
-    dissolved    A; may be left out where the right side is one species
+    initial      amount of solid at the start, per volume
+    solid        A_s; may be omitted if the left side has one species only
+    dissolved    A; may be omitted if the right side has one species only
 
     Source: Hixson and Crowell, Ind. Eng. Chem. 23 (1931) 923, eq. 4.
     """
@@ -170,9 +170,10 @@ class LangmuirHinshelwood(_Surface):
     """constant*product of K*c of the reactants/(1 + sum of K*c)^sites: all reactants adsorb.
 
     constant      rate constant of the surface reaction
-    adsorption    species that adsorb, products and inert ones too -> constant K, 1/concentration
-    dissociative  those that fall apart as they adsorb: sqrt(K*c) in the sum
-    sites         exponent; by default one for each reactant, two for one that falls apart
+    adsorption    species that adsorb (also products and inert species) -> constant K,
+                  1/concentration
+    dissociative  species that dissociate when they adsorb: sqrt(K*c) in the sum
+    sites         exponent; by default one for each reactant, two for one that dissociates
     equilibrium   equilibrium constant of the overall reaction, if it is reversible:
                   products/equilibrium is subtracted from the reactants
 

@@ -91,7 +91,7 @@ class Arrhenius(Thermal):
 
     factor     name of a parameter, or a number
     energy     name of a parameter, or a number; J/mol
-    reference  K; None: that of the reactor, which `Reactor.problem` chooses within the measured
+    reference  K; None: the reactor's reference, which `Reactor.problem` chooses within the measured
                range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
@@ -112,8 +112,8 @@ class VantHoff(Thermal):
     """constant*exp(-enthalpy/gas*(1/T - 1/reference)): an equilibrium constant by van 't Hoff.
 
     constant   equilibrium constant at `reference`: name of a parameter, or a number
-    enthalpy   of the reaction, J/mol, negative for exothermic reactions; `HeatBalance.heats` may
-               use the same name
+    enthalpy   enthalpy of the reaction, J/mol, negative for exothermic reactions;
+               `HeatBalance.heats` may use the same name
 
     reference, gas  as for `Arrhenius`
 
@@ -135,8 +135,9 @@ class VantHoff(Thermal):
 class Thermodynamic(Thermal):
     """exp(entropy/gas - enthalpy/(gas*T)): an equilibrium constant from tables of thermodynamics.
 
-    enthalpy, entropy  of the reaction, J/mol and J/(mol K), for the standard concentration of one
-                       unit of the reactor's concentration: name of a parameter, or a number
+    enthalpy, entropy  enthalpy and entropy of the reaction, J/mol and J/(mol K), for the standard
+                       concentration of one unit of the reactor's concentration: name of a
+                       parameter, or a number
     gas                gas constant, J/(mol K)
 
     Source: Atkins and de Paula, Physical Chemistry, 8th ed., eq. 7.17.
@@ -156,7 +157,7 @@ class Thermodynamic(Thermal):
 class Eyring(Thermodynamic):
     """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant by transition state theory.
 
-    enthalpy, entropy  of activation, J/mol and J/(mol K)
+    enthalpy, entropy  enthalpy and entropy of activation, J/mol and J/(mol K)
     time               unit of the model's time, as a name in Pyomo; by default that of the
                        reactor's units
 

@@ -53,9 +53,9 @@ def petab_objective(
     For logarithmic measurements, a density p of log10(y) is a density p / (y ln 10) of y: the
     objective is `negative_log_likelihood` plus the sum of log(y ln 10) of these measurements.
 
-    parameters  unknown -> value; by default the nominal ones of the parameter table
-    priors      whether those that the problem has are counted, in PEtab 2 uniform ones as well
-    raises      ProblemError if the problem was not read by `read_petab`; else as
+    parameters  unknown -> value; by default the nominal values of the parameter table
+    priors      whether to include the problem's priors (for PEtab 2, uniform priors as well)
+    raises      ProblemError if the problem was not read by `read_petab`; otherwise the errors of
                 `negative_log_likelihood`
     """
     model = petab_model(problem)
@@ -66,15 +66,15 @@ def petab_objective(
 def petab_gradient(
     problem: Problem, parameters: Mapping[str, float] | None = None, *, priors: bool = False
 ) -> LikelihoodGradient:
-    """`petab_objective` as `value`, and its exact derivatives by the unknowns as `gradient`.
+    """Compute `petab_objective` as `value` and its exact derivatives as `gradient`.
 
-    They are derivatives with respect to the parameters, not to their logarithms, even for a
+    The derivatives are taken with respect to the parameters, not to their logarithms, even for a
     logarithmic scale in the table; see `igpe.dynamics.likelihood.likelihood_gradient`.
 
-    problem     by `read_petab`
-    parameters  unknown -> value; by default the nominal ones of the parameter table
-    priors      whether those that the problem has are counted
-    raises      as `petab_objective` does
+    problem     a problem that `read_petab` returned
+    parameters  unknown -> value; by default the nominal values of the parameter table
+    priors      whether to include the problem's priors
+    raises      the errors of `petab_objective`
     """
     values = {**petab_model(problem).nominal, **(parameters or {})}
     at = likelihood_gradient(problem, values, priors=priors)
@@ -112,12 +112,12 @@ def petab_errors(
     """Standard errors and intervals from the observed information at an optimum.
 
     The information is that of the parameters on their scales, q = log10 p (or log p, or p), by
-    central differences of exact gradients. The delta rule gives sd(p) = p ln 10 sd(q). Intervals
-    are q -+ 1.96 sd(q), transformed back to p; on a logarithmic scale they are neither symmetric
-    nor negative.
+    central differences of exact gradients. The delta method gives sd(p) = p ln 10 sd(q). Intervals
+    are q -+ 1.96 sd(q), transformed back to p. On a logarithmic scale both ends are positive, and
+    the interval is asymmetric.
 
-    problem     of `igpe.petab.read_petab`;  found: an Estimate, or unknown -> value
-    confidence  of the intervals; method: the method that supplies the integrator
+    problem     a problem that `read_petab` returned;  found: an Estimate, or unknown -> value
+    confidence  confidence level of the intervals; method: the method that supplies the integrator
     returns     one row for each unknown, indexed by parameterId: estimate and standard_error (of
                 the parameter itself), scale (lin, log or log10) and error_on_scale, lower and upper
                 (of the parameter itself), remark. Errors are NaN on a bound, and infinite if the
@@ -237,12 +237,13 @@ def write_petab_parameters(
     `read_petab` then reads the estimates as nominal parameters, to the last digit.
 
     found    a Result, an Estimate, or unknown -> value
-    errors   of `igpe.petab.petab_errors`, written in separate columns: standardError (of the
-             parameter itself), standardErrorOnScale (of its logarithm where standardErrorScale is
+    errors   a table of `igpe.petab.petab_errors`, written in separate columns: standardError (of
+             the parameter itself), standardErrorOnScale (of its logarithm if standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file;  path  the table to write (tab-separated)
     raises   ProblemError for unknowns that the table does not have, or a YAML that names no table;
-             DataError for a file at `path` that igpe did not write, or that is the problem's own
+             DataError if `path` is a file that igpe did not write, or one of the problem's own
+             files
     """
     place = Path(path)
     if place.exists() and place.samefile(_table(Path(problem))):
@@ -304,7 +305,7 @@ def _text(value: Any) -> str:
 
 def _table(problem: Path) -> Path:
     if not problem.is_file():
-        raise ProblemError(f"There is no PEtab file '{problem}' (looked from {Path.cwd()}).")
+        raise ProblemError(f"There is no PEtab file '{problem}' (working folder: {Path.cwd()}).")
     config = petab_config(problem)
     names = config.get("parameter_files", config.get("parameter_file"))
     files = names if isinstance(names, list) else [names]
@@ -325,8 +326,8 @@ def petab_simulations(
 ) -> pd.DataFrame:
     """Simulated values of all measurements, in the order of the measurement table.
 
-    parameters  unknown -> value; by default the nominal ones of the parameter table
-    integrator  that simulates
+    parameters  unknown -> value; by default the nominal values of the parameter table
+    integrator  integrator for the simulation
     returns     the measurement table with its own columns, `simulation` in place of `measurement`:
                 values of the observable itself, even if its logarithm is compared; NaN if the model
                 cannot be integrated
@@ -353,7 +354,7 @@ def petab_simulations(
 def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: str | Path) -> None:
     """Write a PEtab simulation table: the measurement table with simulated values.
 
-    simulated  of `petab_simulations`
+    simulated  a table of `petab_simulations`
     problem    the PEtab YAML file;  path: the table to write (tab-separated)
     raises     DataError if the problem's measurement tables have other rows, or for a file at
                `path` that igpe did not write

@@ -387,7 +387,7 @@ def petab_config(path: Path) -> dict[str, Any]:
         _require_flat(yaml.parse(text, Loader=yaml.SafeLoader), path)
         config = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        raise DataError(f"'{path}' is no YAML file: {str(error)[:200]}") from error
+        raise DataError(f"'{path}' is not a YAML file: {str(error)[:200]}") from error
     if not isinstance(config, dict):
         raise DataError(f"'{path}' is not a PEtab problem: it names no tables.")
     problems = config.get("problems")
@@ -491,7 +491,7 @@ def _require_xml(file: Path) -> None:
     try:
         parser.Parse(read(file, MOST_MODEL), True)
     except expat.ExpatError as error:
-        raise DataError(f"'{file}' is no XML file: {error}.") from None
+        raise DataError(f"'{file}' is not an XML file: {error}.") from None
 
 
 def require_few_calls(model: Any) -> None:

@@ -64,7 +64,7 @@ def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelS
 
     A model whose estimation fails is never ranked above another.
 
-    path      of the YAML file of the selection problem (its PEtab problems are of version 1)
+    path      YAML file of the selection problem (its PEtab problems must be of version 1)
     estimate  igpe.estimate, or a function of a problem that calls it with your own settings
     raises    SolverMissing without the extra igpe[select], ProblemError if the file does not exist,
               DataError if it is not a PEtab Select problem, Unsupported for a criterion other than
@@ -135,7 +135,9 @@ def _compared(candidates: list[RivalModel], criterion: str) -> ModelSelection:
 def _read(select: Any, path: Path) -> Any:
     """The selection problem; raises as `petab_select` says."""
     if not path.is_file():
-        raise ProblemError(f"There is no PEtab Select file '{path}' (looked from {Path.cwd()}).")
+        raise ProblemError(
+            f"There is no PEtab Select file '{path}' (working folder: {Path.cwd()})."
+        )
     try:
         with quiet():
             found = select.Problem.from_yaml(path)

@@ -25,7 +25,7 @@ def petab_simulations(
 ) -> pd.DataFrame:
     """Simulated values of all measurements, in the order of the measurement table.
 
-    parameters  unknown -> value; by default the nominal ones of the parameter table
+    parameters  unknown -> value; by default the nominal values of the parameter table
     integrator  that simulates
     returns     the measurement table with its own columns, `simulation` in place of `measurement`:
                 what is observed itself, also where its logarithm is compared; NaN where the model

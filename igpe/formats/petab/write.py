@@ -45,7 +45,7 @@ def to_petab(
     `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get underscores
     (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 
-    folder   is created if it does not exist
+    folder   folder for the files; igpe creates it if necessary
     result   source of the nominal values (the estimates); by default the values of the model
     force    whether to replace existing files
     returns  the path of the YAML file
@@ -76,7 +76,7 @@ def _refuse(problem: Problem) -> None:
         (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
         (kept, f"the constraints {kept}"),
         (laws, f"priors of logarithms that are not densities of the parameter, of {laws}"),
-        (cut, f"priors that are cut off within other limits than the bounds, of {cut}"),
+        (cut, f"priors that are truncated at other limits than the bounds, of {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
         (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),

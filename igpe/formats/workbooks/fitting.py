@@ -158,7 +158,7 @@ def concentration(
         )
     if q.unit != "%" and run.table[q.name].abs().max() > 1.5:  # noqa: PLR2004 - no fraction
         raise DataError(
-            f"'{q.header}' has no unit and values above 1. Say units={{'{q.header}': '%'}} in "
+            f"'{q.header}' has no unit, but values above 1. Pass units={{'{q.header}': '%'}} in "
             "read_workbook(...)."
         )
     most = float(begin) * factor / other

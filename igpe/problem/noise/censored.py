@@ -20,14 +20,15 @@ class Censored(Checked):
     """Normal errors of a quantity that has a limit of detection (left-censored measurements).
 
     A value below its limit contributes its probability: it adds -2 log Phi((limit - h) / deviation)
-    to the objective, h being the model's prediction, as any other value adds its squared residual
-    (Tobin, Econometrica 26 (1958), 24). Such values have no residual: they are not among
+    to the objective, h being the model's prediction, while any other value adds its squared
+    residual (Tobin, Econometrica 26 (1958), 24). Such values have no residual: they are not among
     `result.points`, nor in plots, smoothed data and step 3.
 
     deviation  standard deviation of the measurements, in the unit of the column
-    below      the limit, in the same unit: for values at or below it, only this is known. Cells of
-               the table such as "<0.05" bring their own limit, with `below` or without
-    raises     ProblemError unless the deviation is a positive number and the limit a finite one
+    below      the limit of detection, in the same unit. Values at or below the limit count as
+               "below the limit". Cells of the table such as "<0.05" give their own limit, with or
+               without `below`
+    raises     ProblemError unless the deviation is positive and the limit finite
     """
 
     deviation: Positive
@@ -36,10 +37,11 @@ class Censored(Checked):
     def read(
         self, column: str, values: FloatArray, cells: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """(n_rows,) values, or limits of those that are below one; and whether they are.
+        """Return (n_rows,) values, or the limit of values below one, and which values are below a
+        limit.
 
-        cells   limits that cells such as "<0.05" gave, else NaN
-        raises  DataError if all are below their limits
+        cells   limits from cells such as "<0.05", else NaN
+        raises  DataError if all values are below their limits
         """
         limits = cells
         if self.below is not None:

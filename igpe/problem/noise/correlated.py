@@ -71,7 +71,8 @@ class Correlation(ABC):
 
     @abstractmethod
     def of(self, columns: Sequence[str], layout: Layout) -> Self:
-        """The same for one experiment's measured columns; raises DataError if it does not fit."""
+        """Return the correlation for one experiment's measured columns; raises DataError for a
+        misfit."""
 
     @abstractmethod
     def whitening(self, layout: Layout) -> Any:
@@ -83,7 +84,7 @@ class Correlation(ABC):
         """The unknown ones of several experiments, which share them."""
 
     def scaled(self, factor: float) -> Self:
-        """The same in a unit of time of which one old unit holds `factor`."""
+        """Return the correlation in another unit of time: one old unit is `factor` new units."""
         return self
 
 
@@ -96,12 +97,13 @@ class AR1(Checked, Correlation):
 
         corr(e(t), e(t')) = rho^(|t - t'| / step),
 
-    in continuous time the Ornstein-Uhlenbeck process, so that times may be uneven and values may be
-    missing. Errors of different quantities are independent.
+    In continuous time this is the Ornstein-Uhlenbeck process. Times may therefore be uneven, and
+    values may be missing. Errors of different quantities are independent.
 
-    rho     correlation of errors that are one `step` apart, 0 or more and below 1; None: estimated,
-            on the premise that it is the same for all quantities and experiments
-    step    in the unit of time; None: the spacing of the experiment's times, which must be even
+    rho     correlation of errors that are one `step` apart, at least 0 and below 1; None:
+            estimated, on the premise that it is the same for all quantities and experiments
+    step    time difference to which `rho` refers; None: the spacing of the experiment's times,
+            which must be even
     raises  ProblemError for other numbers
     """
 
@@ -121,13 +123,13 @@ class AR1(Checked, Correlation):
         if self.step is None and np.ptp(gaps) > EVEN * gaps.max():
             raise DataError(
                 f"igpe.losses.AR1 has no step, but times are between {gaps.min():g} and "
-                f"{gaps.max():g} apart. Say which distance rho is the correlation of, in the unit "
-                f"of time: igpe.losses.AR1(step={np.median(gaps):g})."
+                f"{gaps.max():g} apart. Give the time difference to which rho refers: "
+                f"igpe.losses.AR1(step={np.median(gaps):g})."
             )
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
 
     def whitening(self, layout: Layout) -> Any:
-        """Each error less what the one before it says, over what is left of its deviation."""
+        """Return the matrix that subtracts from each error its prediction by the previous error."""
         order = np.lexsort((layout.time, layout.column))
         time, column = layout.time[order], layout.column[order]
         follows = np.flatnonzero(column[1:] == column[:-1]) + 1
@@ -142,7 +144,7 @@ class AR1(Checked, Correlation):
 
     @classmethod
     def free(cls, every: Sequence[tuple[Any, Layout]]) -> Free:
-        """The correlation at the typical distance of neighbours: of other ones little is known."""
+        """Parametrise by the correlation at the median time between neighbours."""
         apart = float(np.median(np.concatenate([layout.gaps for _, layout in every])))
         return Free(
             [(0.0, MOST)],
@@ -171,13 +173,13 @@ class Correlated(Checked, Correlation):
     """Errors of several quantities at one time that are correlated; independent between times.
 
     With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times their
-    correlation. Where a value is missing the others have their marginal covariance.
+    correlation. If a value is missing, the other values have their marginal covariance.
 
-    between  correlations by pairs of measured columns: {("A", "B"): 0.6}; of other pairs 0. None:
-             all are estimated, on the premise that they are the same at all times and in all
-             experiments; with sigma=None that is the full covariance
-    columns  of the experiment, which fills them in
-    raises   ProblemError for other numbers, or if no errors have these correlations
+    between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs. None:
+             igpe estimates all, on the premise that they are the same at all times and in all
+             experiments; with sigma=None this is the full covariance
+    columns  the experiment's measured columns; the experiment sets them
+    raises   ProblemError for numbers outside -1 to 1, or correlations that no errors can have
     """
 
     between: Annotated[Mapping[tuple[str, str], float] | None, or_none(PAIRS)] = None
@@ -190,7 +192,8 @@ class Correlated(Checked, Correlation):
         if least <= 0:
             raise ProblemError(
                 f"No errors have the correlations {dict(self.between or {})}: their matrix has the "
-                f"eigenvalue {least:.2g}, and all must be above 0. Give those of one estimate."
+                f"eigenvalue {least:.2g}, and all must be above 0. Give correlations "
+                "from one estimate."
             )
 
     @property
@@ -205,13 +208,14 @@ class Correlated(Checked, Correlation):
         strange = sorted({n for pair in self.between or {} for n in pair} - {*columns})
         if strange or len(columns) < 2:  # noqa: PLR2004
             raise DataError(
-                f"igpe.losses.Correlated names {strange or 'no pair'}, where the measured columns "
+                f"igpe.losses.Correlated names {strange or 'no pair'}, but the measured columns "
                 f"are {[*columns]}. Give pairs of these, or leave out correlation=."
             )
         return replace(self, columns=tuple(columns))
 
     def whitening(self, layout: Layout) -> Any:
-        """At each time the inverse of the Cholesky factor of those that were measured."""
+        """Return, at each time, the inverse Cholesky factor of the measured quantities'
+        correlation."""
         distinct, row = np.unique(layout.time, return_inverse=True)
         place = np.full((len(distinct), len(self.columns)), -1)
         place[row, layout.column] = np.arange(len(row))
@@ -229,7 +233,8 @@ class Correlated(Checked, Correlation):
 
     @classmethod
     def free(cls, every: Sequence[tuple[Any, Layout]]) -> Free:
-        """Any correlation is the product of a lower triangle whose rows have length 1."""
+        """Parametrise any correlation matrix as L L', with lower triangular L whose rows have
+        length 1."""
         names = tuple(dict.fromkeys(n for own, _ in every for n in own.columns))
         below = np.tril_indices(len(names), -1)
 

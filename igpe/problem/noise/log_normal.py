@@ -15,11 +15,11 @@ class LogNormal(Checked):
 
     The measured quantity `A` is then `ln(A)`, in results and plots too: the logarithm of the
     measurements is compared with an Expression for the logarithm of the model's quantity. All
-    statements of a result refer to this logarithm.
+    numbers in a result refer to this logarithm.
 
-    deviation  standard deviation of the natural logarithm; about the relative error where it is
-               small. The median of the measurements is the true value, not their mean
-    raises     ProblemError unless it is a positive number
+    deviation  standard deviation of the natural logarithm; if it is small, about the relative
+               error. The median of the measurements is the true value, not their mean
+    raises     ProblemError unless the deviation is positive
     """
 
     deviation: Positive

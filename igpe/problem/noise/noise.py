@@ -22,12 +22,13 @@ class Noise(NoiseModel):
     Estimating heteroscedastic variances, Technometrics 30 (1988)); the relative part alone is a
     constant coefficient of variation, the absolute part alone a number.
 
-    Without an absolute part, estimates do not depend on the relative part. If it is unknown, give a
-    guess: the estimate of the relative part is sqrt(result.reduced_chi_squared) times this guess.
+    Without an absolute part, estimates do not depend on the relative part. If the relative part is
+    unknown, give a guess: the estimate of the relative part is sqrt(result.reduced_chi_squared)
+    times this guess.
 
     absolute  standard deviation at h = 0, in the unit of the quantity; without one, |h| is replaced
-              by a tenth of the column's smallest nonzero measurement if it is smaller, and a note
-              says where
+              by a tenth of the column's smallest nonzero measurement if |h| is smaller, and a note
+              names these points
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both are 0 or more, one is positive, and relative < 1
     """
@@ -54,7 +55,7 @@ class Noise(NoiseModel):
         return np.asarray(self.relative**2 * predicted / np.where(sigma > 0, sigma, np.inf))
 
     def scaled(self, factor: float) -> "Noise":
-        """The same in a unit of which one old unit holds `factor`."""
+        """Return the noise in another unit: one old unit is `factor` new units."""
         return replace(self, absolute=abs(factor) * self.absolute)
 
     @property
@@ -68,6 +69,6 @@ class Noise(NoiseModel):
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:
-        """The smallest |h| that counts beside a column of measurements."""
+        """Return the size that replaces any smaller |h|, for a column of measurements."""
         sizes = np.abs(values[values != 0])
         return NEAR_ZERO * float(sizes.min(initial=np.inf)) if self.absolute == 0 else 0.0

@@ -59,16 +59,17 @@ class Verified(Shown):
     """Result of `igpe.verify`.
 
     verdict      VERIFIED: within the box no parameters have a sum of squares below `lower_bound`,
-                 and those of the certificate have one in `objective`; REFUTED: the tree does not
-                 cover the box, or some parameters contradict it; NOT_CONFIRMED: neither was shown
+                 and the certificate's parameters have a sum of squares in `objective`; REFUTED: the
+                 tree does not cover the box, or some parameters contradict it; NOT_CONFIRMED:
+                 neither was shown
     lower_bound  as certified
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
-    regions      where it is refuted or not confirmed
+    regions      boxes where the bound is refuted or not confirmed
     volume       share of the box that was not confirmed
     leaves       parts of the box in the certificate: leaves, and slabs that were cut off
-    subdivided   number of parts that the checker had to divide further; boxes  how many it
-                 integrated
-    seconds      it took
+    subdivided   number of parts that the checker had to divide further; boxes  number of boxes that
+                 it integrated
+    seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
     """
 
@@ -311,8 +312,8 @@ def _loaded(source: Any) -> Any:
         return read_json(str(text).encode("utf-8", "surrogatepass") if is_text else text)
     except OSError as error:
         raise DataError(
-            f"The certificate's file '{str(text)[:100]}' could not be read ({error.strerror}); "
-            f"looked from {Path.cwd()}."
+            f"The certificate's file '{str(text)[:100]}' could not be read ({error.strerror}; "
+            f"working folder: {Path.cwd()})."
         ) from None
     except ValueError as error:
         raise DataError(f"The certificate is not JSON ({error}).") from None
@@ -356,16 +357,17 @@ def verify(
     """Verify a certificate of global optimality with independent code.
 
     The translation of the model into expressions is the same (`igpe.equations`); arithmetic,
-    integration and bounds are others.
+    integration and bounds are independent.
 
-    certificate  of `igpe.certify`, its JSON text, or the path of its file
-    problem      it is about
+    certificate  a certificate by `igpe.certify`, its JSON text, or the path of its file
+    problem      the problem that the certificate is about
     seconds      limit after which the rest is reported as not confirmed
-    effort       of the integration; it affects how much is confirmed, but not the correctness of
-                 the verdict
+    effort       effort of the integration; it affects how much is confirmed, but not the
+                 correctness of the verdict
     progress     a function that is called with sentences; True, False, None: as for `igpe.estimate`
-    raises       DataError if it is not a certificate, ProblemError if it belongs to another
-                 problem, Unsupported if the problem has features that the checker does not support
+    raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
+                 another problem, Unsupported if the problem has features that the checker does not
+                 support
     """
     tree = read_tree(certificate)
     _require_same(tree, problem)
@@ -460,7 +462,7 @@ def _region_faults(
             why = f"the sum of squares of these parameters is {least:.9g}, not up to {most:.9g}"
             wrong.append(tree.region(p, p, why))
         elif not top <= most:
-            why = f"the sum of squares of these parameters could be enclosed to [{least}, {top}]"
+            why = f"the sum of squares of these parameters lies in [{least}, {top}]"
             doubtful.append(tree.region(p, p, f"{why}, expected at most {most:.9g}"))
     return wrong, doubtful
 
@@ -522,7 +524,7 @@ def _faults(
     elif high < tree.lower_bound:
         why = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
     elif not (high <= tree.objective) and not timed_out:
-        why = f"the sum of squares of its parameters could be enclosed to [{low}, {high}] only"
+        why = f"the sum of squares of its parameters lies in [{low}, {high}], which is too wide"
         return [], [tree.region(p, p, why)]
     else:
         return [], []

@@ -175,7 +175,7 @@ class BranchAndBound(Checked):
     time and parameters whose remainders hold the error of discretisation (Lin & Stadtherr, Ind.
     Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
 
-    gap         relative distance of the bound to the objective
+    gap         relative gap between the bound and the objective at which the proof stops
     time_limit  seconds of wall time for the proof itself; what is proved until then is kept
     """
 
@@ -187,7 +187,7 @@ class BranchAndBound(Checked):
     ) -> Estimate:
         """See `Estimator`; the local method starts at `start`, if there is one.
 
-        raises  as `igpe.certify` does
+        raises  the errors of `igpe.certify`
         """
         parameters, problem = None, held_weights(problem, start)
         if start:
@@ -215,7 +215,7 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  (search) -> whether to stop it early; ignored with an executor
+        enough  (search) -> whether to stop the search early; ignored with an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -295,15 +295,15 @@ def certify(
     The bound holds for the original problem: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
 
-    estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If it is
-                not, better parameters are returned. None: they are looked for
-    gap         relative distance of the bound to the sum of squares
-    time_limit  seconds for the proof itself, once compiled and with first parameters; what is
-                proved until then is returned, also after Ctrl-C
-    progress    a function that is called with sentences; True, False, None: as for `igpe.estimate`
+    estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If better
+                values exist, igpe returns them. None: igpe searches for the best values
+    gap         relative gap between bound and sum of squares at which the proof stops
+    time_limit  seconds for the proof itself, after compilation and the first estimate; igpe returns
+                what is proved until then, also after Ctrl-C
+    progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                The tree is the same for all but None, unless the search ends early; unfinished
-                boxes are then lost
+                All executors give the same tree (None may give another), unless the search ends
+                early; unfinished boxes are then lost
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without

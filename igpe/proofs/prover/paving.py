@@ -34,9 +34,9 @@ ROUNDING = 1e-11  # relative, of sums over some thousand residuals
 class Paving(Shown, Suggesting):
     """The plane of two unknowns around a certified region, in boxes.
 
-    names         of the unknowns;  level: of confidence
-    lower, upper  (k, 2) of the boxes
-    kinds         (k,) "in": all of the box is proved to belong to the region; "out": none of it
+    names         names of the two unknowns;  level: confidence level
+    lower, upper  (k, 2) corners of the boxes
+    kinds         (k,) "in": the full box provably belongs to the region; "out": no point of the box
                   does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
     ellipses      r arrays (m, 2): the regions of the linearised errors
@@ -66,7 +66,7 @@ class Paving(Shown, Suggesting):
     def plot(self, axes: Any = None, profiles: Any = None) -> Plot:
         """Boxes, ellipses and best parameters.
 
-        profiles  of `igpe.profile`: their paths are drawn as well
+        profiles  profiles by `igpe.profile`, whose paths are drawn as well
         """
         return plot_paving(self, axes, profiles)
 
@@ -74,15 +74,15 @@ class Paving(Shown, Suggesting):
 @takes_problem
 @session()
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
-    """Pave the plane of two unknowns: which boxes belong to a certified region, and which do not.
+    """Divide the plane of two unknowns into boxes inside and outside of a certified region.
 
-    A box is proved in where the sum of squares of every point is at most the level of the proven
-    lower bound, and proved out where it exceeds the region's cut (set inversion, Jaulin & Walter,
+    A box is proved inside if the sum of squares of every point is at most the level of the proven
+    lower bound, and proved outside if it exceeds the region's cut (set inversion, Jaulin & Walter,
     Automatica 29 (1993) 1053).
 
-    problem  that was certified
-    region   of `igpe.certify_region`, finished
-    boxes    largest number of examined boxes; none are needed where no region is
+    problem  the certified problem
+    region   a finished region of `igpe.certify_region`
+    boxes    largest number of examined boxes, apart from boxes outside of all separate regions
     raises   ProblemError for other than two unknowns, or a region that is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")

@@ -132,8 +132,8 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     if compiled(problem).systems[k].flow is not None:
         raise Unsupported(
             "igpe.certify supports models of a higher index only if the constraints are "
-            "linear in the states that they constrain. Rewrite the model with free states "
-            "only, without constraints between states."
+            "linear in the states that they constrain. Rewrite the model with free states, "
+            "without constraints between states."
         )
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:

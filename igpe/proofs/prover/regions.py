@@ -450,18 +450,18 @@ def certify_region(
 
     problem       with bounds of all unknowns
     estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
-                  continues with better ones. None: they are looked for
-    level         of confidence, between 0 and 1
-    precision     width of the gap between outer and inner end of an interval, relative to it
+                  continues with better parameters if it finds any. None: igpe searches for them
+    level         confidence level, between 0 and 1
+    precision     difference between outer and inner end of an interval, relative to the interval
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
                   True: for all of them together. By chi squared if standard deviations are given,
                   else by F, as in `igpe.profile`
-    time_limit    seconds for the proof itself, once compiled; what is proved until then is
-                  returned, also after Ctrl-C
-    progress      a function that is called with sentences; True, False, None: as for
+    time_limit    seconds for the proof itself, after compilation; igpe returns what is proved until
+                  then, also after Ctrl-C
+    progress      a function called with each message; True, False, None: as for
                   `igpe.estimate`
-    raises        as `igpe.certify`; ProblemError if neither standard deviations nor residuals
-                  determine the size of the errors
+    raises        the errors of `igpe.certify`; ProblemError if neither standard deviations nor
+                  residuals determine the size of the errors
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:

@@ -63,7 +63,8 @@ class Plot:
     def save(self, path: str | Path) -> None:
         """Write a picture in the format of the path's ending: .png, .pdf, .svg.
 
-        raises  DataError for an existing file that igpe did not write, ValueError for another kind
+        raises  DataError for an existing file that igpe did not write, ValueError for another
+                ending
         """
         write(path, self._drawn(Path(path).suffix.lower()[1:] or "png"))
 

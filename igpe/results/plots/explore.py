@@ -40,7 +40,7 @@ def explore(
 
     problem  with its measurements
     start    unknown -> start of its slider; by default the middle of its bounds
-    method   of the button "Estimate from here"
+    method   estimator for the button "Estimate from here"
     raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), ProblemError if a
              value of `start` belongs to no unknown, EstimationFailed if the model cannot be
              integrated there

@@ -236,7 +236,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
     A line joins each run of residuals of one sign: long runs show a trend that the model misses.
     The title has the smallest p-value of the runs tests of all experiments.
 
-    result   of `igpe.estimate`
+    result   a result of `igpe.estimate`
     axes     matplotlib axes, one per quantity and one more; None makes a figure
     returns  the plot; the last axes have the quantile-quantile plot
     """
@@ -267,7 +267,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
 def plot_parity(result: ResultData, axes: Any = None) -> Plot:
     """Measured against fitted values of each quantity: a correct model scatters around the line.
 
-    result  of `igpe.estimate`
+    result  a result of `igpe.estimate`
     axes    matplotlib axes, one per quantity; None makes a figure
     """
     drawn, shown = panels(result.points, axes)
@@ -298,7 +298,7 @@ def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
     The share in the information is the share of the leverages: the contribution of these
     measurements to the determination of the unknowns. It is omitted if leverages are unknown.
 
-    result  of `igpe.estimate`
+    result  a result of `igpe.estimate`
     axes    matplotlib axes; None makes a figure
     """
     values, _ = standard_residuals(result.points, result.variance)
@@ -345,7 +345,7 @@ def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Plot:
 def plot_correlation(result: ResultData, axes: Any = None) -> Plot:
     """The correlation of the estimates as a heat map.
 
-    result  of `igpe.estimate`
+    result  a result of `igpe.estimate`
     axes    matplotlib axes; None makes a figure
     """
     table = result.correlation
@@ -368,8 +368,8 @@ def plot_ellipses(
 ) -> Plot:
     """Joint linearised confidence regions of pairs of unknowns.
 
-    result  of `igpe.estimate`
-    pairs   None: the six most strongly correlated
+    result  a result of `igpe.estimate`
+    pairs   pairs of names; None: the six most strongly correlated pairs
     axes    matplotlib axes, one per pair; None makes a figure
     raises  ProblemError if no two unknowns have an error
     """

@@ -29,10 +29,10 @@ def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None
     Slopes: those of the model (line) and of the smoothed measurements (dotted), which step 3 fits.
     Both are differences of the curves on a fine grid.
 
-    result   of `igpe.estimate`
-    problem  that was estimated
-    names    of the model's quantities over time; None: the rates `r1`, `r2`, ... of a reactor of
-             `igpe.kinetics`
+    result   a result of `igpe.estimate`
+    problem  the estimated problem
+    names    names of the model's quantities over time; None: the rates `r1`, `r2`, ... of a reactor
+             of `igpe.kinetics`
     raises   ProblemError if no names are given and the model is not a reactor
     """
     steps = getattr(problem.model, "steps", ())
@@ -105,9 +105,9 @@ def plot_arrhenius(
 ) -> Plot:
     """Logarithms of rate constants over the reciprocal temperature, with their linearised bands.
 
-    result        of `igpe.estimate`
-    problem       whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants
-    temperatures  lowest and highest, K; None: those of the experiments
+    result        a result of `igpe.estimate`
+    problem       problem whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants
+    temperatures  lowest and highest temperature, K; None: the range of the experiments
     table         estimates at single temperatures, drawn as marks: columns constant (the name of
                   the factor), temperature (K), value, and lower and upper if they are known
     axes          matplotlib axes; None makes a figure

@@ -55,9 +55,9 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
 def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """The objectives that the starts of a search reached, in ascending order.
 
-    estimate  of `igpe.search.MultiStart`, or of a method whose restarts were needed
+    estimate  an estimate by `igpe.search.MultiStart`, or by a method whose restarts were needed
     axes      matplotlib axes; None makes a figure
-    raises    ProblemError if there was one start only
+    raises    ProblemError if there was only one start
     """
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
@@ -152,9 +152,9 @@ SMALLEST_GAP = 1e-16  # a gap that is drawn
 
 
 def horizon_table(estimate: Estimate) -> str:
-    """As Table 3 of Michalik et al. (2009), ISS: a column for each horizon.
+    """A table with a column for each horizon, like Table 3 of Michalik et al. (2009), ISS.
 
-    estimate  of `IncrementalShooting`
+    estimate  an estimate by `IncrementalShooting`
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
     if not horizons:
@@ -179,8 +179,8 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     Curves extend to the last measurement if the model can be integrated this far. There is one row
     of axes for each quantity of each experiment, and one column for each horizon.
 
-    problem   that was estimated;  estimate: of `IncrementalShooting`
-    axes      matplotlib axes, as many; None makes a figure
+    problem   the estimated problem;  estimate: an estimate by `IncrementalShooting`
+    axes      matplotlib axes, one for each row and column; None makes a figure
     raises    ProblemError if the estimate has no horizons
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
@@ -207,9 +207,9 @@ def plot_pieces(
 
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
-    problem   that was estimated;  estimate: of `MultipleShooting(record=True)`
-    axes      matplotlib axes, as many; None makes a figure
-    iterates  largest number of iterates drawn: the first, the last, and others as the gaps shrink
+    problem   the estimated problem;  estimate: an estimate by `MultipleShooting(record=True)`
+    axes      matplotlib axes, one for each row and column; None makes a figure
+    iterates  largest number of iterates drawn: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
     stages = _recorded(estimate)
@@ -245,7 +245,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     Gaps are relative to the size of their state, the objective is in standard deviations; its
     definition may differ between stages (level errors first, a robust loss last).
 
-    estimate  of `MultipleShooting(record=True)`
+    estimate  an estimate by `MultipleShooting(record=True)`
     axes      two matplotlib axes; None makes a figure
     raises    ProblemError if the estimate has no iterates
     """
@@ -271,7 +271,7 @@ def plot_estimates(
 ) -> Plot:
     """Predictions of several sets of values, with the measurements: one colour for each set.
 
-    problem    whose experiments are drawn
+    problem    problem whose experiments are drawn
     estimates  name -> what an estimation returned, or unknown -> value
     axes       matplotlib axes, one for each quantity of each experiment; None makes a figure
     """

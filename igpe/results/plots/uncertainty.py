@@ -139,7 +139,7 @@ def plot_draws(
 
     draws       one row each, one column for each unknown: refits, or draws from a posterior
     intervals   indexed by unknown: estimate, lower, upper, and unit if known
-    confidence  of the intervals
+    confidence  confidence level of the intervals
     axes        matplotlib axes, one per unknown, with pairs n x n; None makes a figure
     pairs       below the histograms, the draws of each pair of unknowns
     """
@@ -182,7 +182,7 @@ def plot_prediction(
     table       experiment, name, time, value, lower, upper, band_lower, band_upper, unit
     measured    experiment, name, time, measured
     axes        matplotlib axes, one per quantity; None makes a figure
-    confidence  of the bands;  time_unit: of the times
+    confidence  confidence level of the bands;  time_unit: of the times
     """
     drawn, shown = panels(table, axes, time_unit=time_unit)
     every, handles = looks(table["experiment"]), {}

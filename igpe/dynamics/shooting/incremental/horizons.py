@@ -103,8 +103,8 @@ def require_increasing(intervals: Sequence[float]) -> None:
     given = isinstance(intervals, tuple | list | np.ndarray) and len(intervals) > 0
     if not (given and is_finite(*intervals) and all(a < b for a, b in pairwise(intervals))):
         raise ProblemError(
-            f"The intervals {shown(intervals)} do not increase; give the finite times at which "
-            "horizons end, in order: IncrementalShooting(intervals=(1.0, 5.0))."
+            f"The intervals {shown(intervals)} do not increase. Give finite, increasing end times "
+            "of the horizons: IncrementalShooting(intervals=(1.0, 5.0))."
         )
 
 

@@ -75,14 +75,15 @@ EARLY = (
 class IncrementalShooting(Checked):
     """Single shooting on a growing horizon, which tolerates starts far from the optimum.
 
-    integrator  of the model
-    search      on the last horizon; its residuals are in units of one standard deviation
-    early       on the horizons before
-    intervals   their ends; None: 1, 2, 4, 8, ... measurements (see `horizons`)
+    integrator  computes the model's trajectories and sensitivities
+    search      least-squares method on the last horizon; residuals are in standard deviations
+    early       least-squares method on the earlier horizons
+    intervals   times at which the horizons end; None: after 1, 2, 4, 8, ... measurements (see
+                `horizons`)
     robust      whether to integrate early horizons with low accuracy first, to widen bounds after a
                 bad fit, and to repair an estimate that cannot be integrated further; False follows
                 the paper exactly
-    restarts    further starts where a fit is bad
+    restarts    further starts if a fit is bad
     """
 
     integrator: Integrator = Automatic()

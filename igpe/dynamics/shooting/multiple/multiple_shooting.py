@@ -103,17 +103,17 @@ class MultipleShooting(Checked):
     hold at these times (the start, all measured times, the nodes, and the model's own times), but
     not between them.
 
-    integrator  of all intervals with their derivatives, for exact matching
-    rough       the same for the continuation, which needs less accuracy
-    intervals   at most so many in each experiment, between measured times
-    finer       factor for the number of intervals if the errors do not explain the fit; 1 for no
-                such attempt
+    integrator  integrates all intervals with their derivatives, for exact matching
+    rough       integrator for the continuation, which needs less accuracy
+    intervals   largest number of intervals in each experiment; they begin at measured times
+    finer       factor for the number of intervals of another attempt if the errors do not explain
+                the fit; 1: no such attempt
     unobserved  start values of states without any information: a number, or state -> number; by
                 default the values that the model gives, driven by the other states
     links       continuations from free nodes, in this order, until the errors explain the fit, or
-                two fits agree if errors are unknown; () for exact matching from the start
+                two fits agree if errors are unknown; (): exact matching from the start
     search      the search with exact matching; `BackwardLifting()` for very many unknowns
-    restarts    further starts where a fit is bad
+    restarts    further starts if a fit is bad
     time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. The
                 result is then the best so far, integrated once, with status TIME_LIMIT or that of a
                 finished search; FAILED if the intervals did not join yet and there are constraints
@@ -136,7 +136,8 @@ class MultipleShooting(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are where the nodes begin."""
+        """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are the start values of the
+        nodes."""
         once, deadline = replace(self, restarts=Restarts(count=0)), Deadline.after(self.time_limit)
         return iteratively_reweighted(
             problem,
@@ -228,8 +229,8 @@ class PreparedMultiple:
         notes = [*estimate.notes, *remarks(best.fit, box, gate), *slowly]
         if deadline.over and not _explained(best, gate):
             notes.append(
-                f"The time limit of {self.method.time_limit:g} s ended the search; a longer one "
-                "may find better parameters."
+                f"The time limit of {self.method.time_limit:g} s ended the search; a longer "
+                "limit may find better parameters."
             )
         return replace(
             estimate,

@@ -80,15 +80,16 @@ class BackwardLifting(Checked):
     an iteration needs a few directional derivatives for any number of unknowns, while a
     Gauss-Newton iteration needs one for each unknown. It takes more iterations. All derivatives are
     computed at the start, periodically, and when the search seems to have converged. The
-    continuation from free nodes needs all of them; `links=()` omits it.
+    continuation from free nodes needs all derivatives; `links=()` omits this continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
     and a C compiler. It refuses robust losses and constraints of the model. Nodes that violate
     bounds of states are moved back inside. If this is not enough because the fit lies on a bound,
     Gauss-Newton finishes the search, with all derivatives in each iteration.
 
-    tolerance, decrease, max_iterations  as of `GeneralisedGaussNewton`
-    renewed     iterations after which all derivatives, and Gauss-Newton's curvature, are recomputed
+    tolerance, decrease, max_iterations  as for `GeneralisedGaussNewton`
+    renewed     number of iterations after which all derivatives and the Gauss-Newton curvature are
+                recomputed
     """
 
     tolerance: NotNegative = 1e-7
