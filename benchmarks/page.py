@@ -80,16 +80,15 @@ brackets: root mean square errors of the value (per cent of the range) and of th
 its size) over three sets of noise of 2 % (`benchmarks/smoothing.py peers`). The curves are a wave,
 and a wave with a step within a fortieth of a unit of time.
 
-igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross validation. csaps
+igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross-validation. csaps
 uses a fixed rule that ignores the noise. With more than a few hundred points its curve follows the
 noise, and its slopes are inaccurate. It solves one linear system without a search, **which makes it
 3 to 20 times faster than igpe up to 10,000 points**. At the penalty of igpe's natural spline (whose
 search is then not included) it gives the same curve. At 100,000 points both take the same time;
 beyond, igpe is faster because it uses 3,000 knots. The other methods report no standard errors.
-SciPy searches the penalty between 0 and n (the number of points), so its result depends on the unit
-of time. As given, it fails from
-100,000 points on ("Seems like the problem is ill-posed"); with the spacing as unit, its penalties
-are too small.
+SciPy searches for the penalty between 0 and n (the number of points), so its result depends on the
+unit of time. As given, it fails from 100,000 points on ("Seems like the problem is ill-posed");
+with the spacing as unit, its penalties are too small.
 
 """
 STRUCTURE = """

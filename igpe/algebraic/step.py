@@ -1,6 +1,6 @@
 """Step 3: every group of slopes, posed on a ladder of smoothing levels and in both forms.
 
-One level of smoothing cannot be trusted: cross validation may smooth away the dynamics of scarce
+One level of smoothing cannot be trusted: cross-validation may smooth away the dynamics of scarce
 data (problem 6 of the paper is lost that way). So each rung of the ladder and each form of the
 residuals gives a candidate; step 5 judges them. The first candidate, smoothed slopes as in the
 paper, is the one that is solved with a proof.

@@ -111,9 +111,9 @@ class Comparison(Shown):
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def plot(self, axes: Any = None) -> Plot:
-        """A waterfall: each method's objectives in ascending order.
+        """A waterfall plot: each method's objectives in ascending order.
 
-        axes  matplotlib axes; None makes a figure
+        axes  matplotlib axes; None: draw in a new figure
         """
         ax = axes_for(1, axes)[0]
         groups = self.runs.groupby("method", sort=False)
@@ -271,7 +271,10 @@ class Campaign(Shown):
         return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
 
     def plot(self, axes: Any = None) -> Plot:
-        """A waterfall of the starts; axes are matplotlib's, None makes a figure."""
+        """A waterfall plot of the starts.
+
+        axes  matplotlib axes; None: draw in a new figure
+        """
         ax = axes_for(1, axes)[0]
         draw_waterfall(ax, {"": series(self.table["objective"], self.table["arrived"])})
         return Plot([ax])

@@ -69,8 +69,8 @@ class Settings(Suggesting):
     def suited(self, problem: Problem) -> "Settings":
         """Return the settings with the default integrator that suits the problem.
 
-        Compiled code is used for many states, and if step 4 compiles the model because of many
-        unknowns.
+        Compiled code is used if the model has many states, or so many unknowns that step 4 may
+        have to compile it anyway.
         """
         is_compiled = is_large(problem) or len(problem.box) >= MANY
         return replace(self, integrator=self.compiled) if is_compiled else self

@@ -78,7 +78,7 @@ class DesignVariable(Checked):
 
 @dataclass(frozen=True)
 class Between(DesignVariable):
-    """A number to choose: a start value, a constant input, an operating parameter of the model.
+    """A number to be optimised: a start value, constant input or operating parameter of the model.
 
     lower, upper  bounds, in the unit of the model
     raises        ProblemError unless they are finite and lower < upper
@@ -91,11 +91,11 @@ class Between(DesignVariable):
 
 @dataclass(frozen=True)
 class Levels(DesignVariable):
-    """An input to choose that jumps at `breaks` and is constant between them.
+    """An input to be optimised, constant between `breaks`, where it jumps.
 
     breaks        increasing times at which a level begins; the first is the start of the experiment
     lower, upper  bounds of the levels
-    raises        ProblemError for crossed bounds and times that do not increase
+    raises        ProblemError if bounds are crossed or times do not increase
     """
 
     breaks: tuple[float, ...]
@@ -110,12 +110,13 @@ class Levels(DesignVariable):
 
 @dataclass(frozen=True)
 class Ramps(DesignVariable):
-    """An input to choose that runs linearly between its values at `breaks`.
+    """An input to be optimised, linear between its values at `breaks`.
 
     breaks        increasing times, two or more
     lower, upper  bounds of the values
     steepest      largest absolute slope, in units of the input per unit of time; None: no limit
-    raises        ProblemError for crossed bounds, times that do not increase, no positive slope
+    raises        ProblemError if bounds are crossed, times do not increase, or `steepest` is not
+                  positive
     """
 
     breaks: tuple[float, ...]

@@ -80,7 +80,8 @@ class RivalPlan(LaboratoryPlan, Shown):
     def plot(self, axes: Any = None) -> Plot:
         """Predicted trajectories of all rivals with their errors, and the samples.
 
-        axes  matplotlib axes, one for each experiment and measured quantity; None makes a figure
+        axes  matplotlib axes, one for each experiment and measured quantity; None: draw in a new
+              figure
         """
         return plot_rival_plan(self.experiments, self.courses, axes, units=self.units)
 

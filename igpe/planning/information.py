@@ -71,7 +71,7 @@ class _OfInterest:
 
 @dataclass(frozen=True)
 class DOptimal(_OfInterest):
-    """Least volume of the confidence ellipsoid: Φ = -log(det C)/k. Units do not matter."""
+    """Minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k. Units do not matter."""
 
     meaning = "geometric mean relative error, det(C)^(1/2n)"
     concave = True
@@ -87,7 +87,7 @@ class DOptimal(_OfInterest):
 
 @dataclass(frozen=True)
 class AOptimal(_OfInterest):
-    """Least mean variance of the relative unknowns: Φ = -log(tr C / k)."""
+    """Minimises the mean variance of the relative errors: Φ = -log(tr C / k)."""
 
     meaning = "root mean square relative error, (tr C / n)^(1/2)"
     concave = True
@@ -103,7 +103,10 @@ class AOptimal(_OfInterest):
 
 @dataclass(frozen=True)
 class EOptimal(_OfInterest):
-    """Minimal longest axis of the ellipsoid of relative unknowns: Φ = -log λmax(C)."""
+    """Minimises the longest axis of the confidence ellipsoid of the relative errors.
+
+    Φ = -log λmax(C).
+    """
 
     meaning = "relative error of the worst combination, λmax(C)^(1/2)"
     concave = True
@@ -120,8 +123,9 @@ class EOptimal(_OfInterest):
 
 @dataclass(frozen=True)
 class ModifiedE(_OfInterest):
-    """Roundest ellipsoid of relative unknowns, regardless of its size: Φ = -log(λmax/λmin).
+    """Makes the confidence ellipsoid of the relative errors as round as possible.
 
+    Φ = -log(λmax/λmin), which does not depend on the size of the ellipsoid.
     This criterion is not concave, so there is no bound for the best possible sampling.
     """
 

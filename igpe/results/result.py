@@ -22,8 +22,8 @@ from igpe.results.result_data import ResultData
 class Result(ResultData, Stored, name="result", number=1):
     """Estimates with their uncertainty and their origin.
 
-    Printed, it begins with a verdict of three lines: fit, parameters, optimum. The rest is in
-    `details`.
+    When printed, a result begins with a three-line verdict: fit, parameters, optimum. The rest is
+    in `details`.
 
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration
@@ -76,7 +76,7 @@ class Result(ResultData, Stored, name="result", number=1):
     def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:
         """Measurements and fitted model: one panel per quantity, one colour per experiment.
 
-        axes       matplotlib axes, one per quantity; None makes a figure
+        axes       matplotlib axes, one per quantity; None: draw in a new figure
         residuals  whether to draw the standardised residuals in a strip below each panel; given
                    axes are then twice as many, with those of the strips last
         smoothed   whether to draw the smoothed measurements of step 1 as well
@@ -92,7 +92,7 @@ class Result(ResultData, Stored, name="result", number=1):
     def plot_spectra(self, axes: Any = None) -> Plot:
         """Pure spectra with 95 % bands, and a map of the residuals of the measured spectra.
 
-        axes    matplotlib axes, two for each fit in `spectral`; None makes a figure
+        axes    matplotlib axes, two for each fit in `spectral`; None: draw in a new figure
         raises  ProblemError for a result without spectra
         """
         return plot_spectra(self.spectral, axes, self.time_unit)

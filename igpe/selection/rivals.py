@@ -240,7 +240,8 @@ class Rivals(Shown):
     def plot(self, axes: Any = None, *, most: int = 5) -> Plot:
         """Measurements with the fits of the best rivals, `most` of them.
 
-        axes  matplotlib axes, one for each experiment and measured quantity; None makes a figure
+        axes  matplotlib axes, one for each experiment and measured quantity; None: draw in a new
+              figure
         """
         best = dict(list(self.results.items())[:most])
         return plot_rivals(best, axes)

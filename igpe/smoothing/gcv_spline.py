@@ -1,4 +1,4 @@
-"""The smoother of the IGPE paper: boundary corrected smoothing splines with GCV.
+"""The smoother of the IGPE paper: boundary-corrected smoothing splines with GCV.
 
 A penalty on f'' makes the curve natural, f'' = f''' = 0 at both ends, which biases it there, and
 its slope more. A penalty on the m-th derivative leaves polynomials of degree m - 1 alone; its bias
@@ -140,7 +140,8 @@ CORRELATED = 2.0  # times 1 / sqrt(m): a lag-one autocorrelation beyond is no ch
 
 @dataclass(frozen=True)
 class GcvSpline:
-    """Boundary corrected cubic smoothing spline, its penalty by generalised cross validation.
+    """Boundary-corrected cubic smoothing spline with its penalty chosen by generalised
+    cross-validation.
 
     Michalik, Chachuat & Marquardt (2009), step 1; Huang (2001); standard errors are Bayesian (Wahba
     1983). Time and memory are proportional to the number of measurements.

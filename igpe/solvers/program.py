@@ -205,7 +205,7 @@ class AmplProgram:
     """A solver program called as `program model.nl -AMPL options`, as AMPL calls it.
 
     program      name of the program: couenne, bonmin, scip, pounce, ...
-    options      words for the command line, e.g. ("tol=1e-9",)
+    options      command-line arguments, e.g. ("tol=1e-9",)
     files        (name, text) of option files that the program reads from its working directory,
                  e.g. (("couenne.opt", "allowable_fraction_gap 1e-4"),)
     time_option  name of the option that limits time in seconds, e.g. "max_wall_time". igpe

@@ -213,7 +213,7 @@ class Structure(Suggesting):
         read from the top, each follows from those above it. The last rows say which parameters are
         estimated from which measured state, or are in a start value.
 
-        axes  matplotlib axes, one for each of `maps`; None makes a figure
+        axes  matplotlib axes, one for each of `maps`; None: draw in a new figure
         """
         return plot_maps(self.maps, axes)
 

@@ -108,7 +108,10 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
     def plot(self, axes: Any = None, *, pairs: bool = False) -> Plot:
-        """A histogram of each unknown with estimate and interval; `pairs`: and of each pair."""
+        """A histogram of each unknown with estimate and interval.
+
+        pairs  whether to plot each pair of unknowns as well
+        """
         return plot_draws(self.parameters, self.to_frame(), self.confidence, axes, pairs=pairs)
 
     def _row(self, name: str) -> dict[str, Any]:

@@ -25,9 +25,9 @@ def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.Data
     problem   a problem with `space={"x": ...}`
     estimate  a result of `igpe.estimate` or of a method, or unknown -> value
     returns   a row for each free unknown: value, standard_error, refined (the best value on the
-              grid with twice as many intervals) and grid_error (twice the difference of these
-              values: an estimate of the difference from the limit of fine grids, for schemes of
-              first order)
+              grid with twice as many intervals) and grid_error (twice the difference between
+              the two values, which for first-order schemes estimates the distance of `value` from
+              the grid-converged value)
     raises    ProblemError if the problem has no space=, EstimationFailed if the model cannot be
               integrated on the finer grid, Unsupported as in `igpe.profile`
     """

@@ -158,7 +158,10 @@ class Samples(Shown):
         return table.rename_axis("name")
 
     def plot(self, axes: Any = None, *, pairs: bool = True) -> Plot:
-        """A histogram of each unknown with estimate and interval; `pairs`: and of each pair."""
+        """A histogram of each unknown with estimate and interval.
+
+        pairs  whether to plot each pair of unknowns as well
+        """
         return plot_draws(self.flat(), self.to_frame(), self.confidence, axes, pairs=pairs)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:

@@ -51,7 +51,8 @@ class SingleShooting:
                 / s)^2 + 2 log s
     hierarchical  whether unknowns that only outputs depend on (scales, offsets, estimated standard
                   deviations) are eliminated from the search: each step finds their best values
-                  without integrating again. The optimum is that of all unknowns
+                  without integrating again. The optimum is over all unknowns
+                  jointly
     """
 
     integrator: Integrator = Automatic()

@@ -70,7 +70,7 @@ class Semibatch(Reactor):
     With `algebraic` species the feeds are constant `MolarFeed`s. See `Reactor` for the other
     fields.
 
-    raises ModelError, as `Reactor` does
+    raises ModelError in the same cases as `Reactor`, and for invalid fields of its own
     """
 
     volume: MolarVolumes | float | str | None = None
@@ -202,7 +202,7 @@ class Cstr(Reactor):
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.
 
-    raises ModelError, as `Reactor` does
+    raises ModelError in the same cases as `Reactor`, and for invalid fields of its own
     """
 
     dilution: str | float = "dilution"
@@ -253,10 +253,11 @@ class PlugFlow(Reactor):
 
     velocity  length over time: name of a constant input, or a number; 1.0 for residence times
 
-    See `Reactor` for the other fields. A catalyst deactivates over time, not along the tube, and a
-    jacket has a temperature given along it.
+    See `Reactor` for the other fields. A catalyst deactivates over time, not along the tube.
+    A jacket's temperature must be given: a number, or an input as a profile along the tube.
 
-    raises ModelError, as `Reactor` does, and if `catalyst` or a `Jacket` is given
+    raises ModelError in the same cases as `Reactor`, and also if the velocity is not positive, or
+    if `catalyst`, a `Jacket` or the `feed` of the heat balance is given
 
     Source: Fogler, Elements of Chemical Reaction Engineering, 5th ed. (2016), eq. 1-12.
     """

@@ -194,7 +194,7 @@ class Haldane(_Growth):
 
 @dataclass(frozen=True)
 class Contois(_Growth):
-    """growth*S/(crowding*X + S)*X: growth that dense cells slow down.
+    """growth*S/(crowding*X + S)*X: growth that slows at high cell concentration.
 
     growth    largest specific rate of growth, 1/time
     crowding  substrate per biomass at half the rate, in units of S over X

@@ -248,7 +248,7 @@ def plot_bounds(certificate: Any, axes: Any = None) -> Plot:
 
     The boxes count in the order of their bounds, the least first, as a search would take them.
 
-    axes  matplotlib axes; None makes a figure
+    axes  matplotlib axes; None: draw in a new figure
     """
     tree = certificate.tree
     waiting, decided, lower = [(tree[0].bound, 0)], np.inf, []
@@ -279,7 +279,7 @@ def plot_bounds(certificate: Any, axes: Any = None) -> Plot:
 def plot_boxes(certificate: Any, axes: Any = None) -> Plot:
     """Draw every box of a certificate over the plane of its two unknowns, and the best parameters.
 
-    axes  matplotlib axes; None makes a figure
+    axes  matplotlib axes; None: draw in a new figure
     """
     unknowns = certificate.unknowns
     from matplotlib.patches import Rectangle  # noqa: PLC0415 - slow to import
@@ -314,7 +314,7 @@ def plot_certified_intervals(region: Any, axes: Any = None) -> Plot:
     """Outer and inner ends of each unknown's intervals, one line for each separate region.
 
     region  of `igpe.certify_region`
-    axes    matplotlib axes, one for each unknown; None makes a figure
+    axes    matplotlib axes, one for each unknown; None: draw in a new figure
     """
     frame, names = region.to_frame(), region.unknowns
     drawn = axes_for(len(names), axes, (4.2, 1.3 + 0.25 * len(region.regions)))
@@ -341,7 +341,7 @@ def plot_paving(paving: Any, axes: Any = None, profiles: Any = None) -> Plot:
     """The plane of two unknowns: proved in, proved out, linearised ellipse, best parameters.
 
     paving    of `igpe.proofs.pave`
-    axes      matplotlib axes; None makes a figure
+    axes      matplotlib axes; None: draw in a new figure
     profiles  of `igpe.profile`: their paths are drawn as well
     """
     from matplotlib.collections import PatchCollection  # noqa: PLC0415 - slow to import

@@ -31,7 +31,7 @@ from igpe.results.spectral import SpectralFit
 def plot_spectra(fits: tuple[SpectralFit, ...], axes: Any = None, time_unit: str = "") -> Plot:
     """Of each block of spectra two panels: pure spectra with 95 % bands, and the residuals.
 
-    axes    matplotlib axes, two for each block; None makes a figure
+    axes    matplotlib axes, two for each block; None: draw in a new figure
     raises  ProblemError for a result without spectra
     """
     if not fits:
@@ -94,7 +94,7 @@ def plot_fit(
     points      columns experiment, name, time, measured, sigma, unit (see `Result.points`)
     curves      columns experiment, name, time, fitted, smoothed, smoothed_error, and lower and
                 upper of the model's band (see `Result.curves`)
-    axes        matplotlib axes, one per measured quantity; None makes a figure
+    axes        matplotlib axes, one per measured quantity; None: draw in a new figure
     residuals   of the points: drawn in a strip below each panel (as many axes again, after those)
     smoothed    whether the smoothed measurements are drawn too, with their 95 % band
     time_unit   of the times;  confidence: of the model's band
@@ -237,7 +237,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
     The title has the smallest p-value of the runs tests of all experiments.
 
     result   a result of `igpe.estimate`
-    axes     matplotlib axes, one per quantity and one more; None makes a figure
+    axes     matplotlib axes, one per quantity and one more; None: draw in a new figure
     returns  the plot; the last axes have the quantile-quantile plot
     """
     values, standard = standard_residuals(result.points, result.variance)
@@ -268,7 +268,7 @@ def plot_parity(result: ResultData, axes: Any = None) -> Plot:
     """Measured against fitted values of each quantity: a correct model scatters around the line.
 
     result  a result of `igpe.estimate`
-    axes    matplotlib axes, one per quantity; None makes a figure
+    axes    matplotlib axes, one per quantity; None: draw in a new figure
     """
     drawn, shown = panels(result.points, axes)
     every = looks(result.points["experiment"])
@@ -299,7 +299,7 @@ def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
     measurements to the determination of the unknowns. It is omitted if leverages are unknown.
 
     result  a result of `igpe.estimate`
-    axes    matplotlib axes; None makes a figure
+    axes    matplotlib axes; None: draw in a new figure
     """
     values, _ = standard_residuals(result.points, result.variance)
     table = result.points.assign(square=values**2)
@@ -346,7 +346,7 @@ def plot_correlation(result: ResultData, axes: Any = None) -> Plot:
     """The correlation of the estimates as a heat map.
 
     result  a result of `igpe.estimate`
-    axes    matplotlib axes; None makes a figure
+    axes    matplotlib axes; None: draw in a new figure
     """
     table = result.correlation
     side = float(np.clip(0.45 * len(table) + 1.6, 3.4, 12.0))
@@ -370,7 +370,7 @@ def plot_ellipses(
 
     result  a result of `igpe.estimate`
     pairs   pairs of names; None: the six most strongly correlated pairs
-    axes    matplotlib axes, one per pair; None makes a figure
+    axes    matplotlib axes, one per pair; None: draw in a new figure
     raises  ProblemError if no two unknowns have an error
     """
     table = result.correlation

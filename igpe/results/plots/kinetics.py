@@ -110,7 +110,7 @@ def plot_arrhenius(
     temperatures  lowest and highest temperature, K; None: the range of the experiments
     table         estimates at single temperatures, drawn as marks: columns constant (the name of
                   the factor), temperature (K), value, and lower and upper if they are known
-    axes          matplotlib axes; None makes a figure
+    axes          matplotlib axes; None: draw in a new figure
     raises        ProblemError if the model has no such constant
     """
     laws = [c for s in getattr(problem.model, "steps", ()) for c, _ in s.law.constants(s.equation)]

@@ -56,7 +56,7 @@ def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """The objectives that the starts of a search reached, in ascending order.
 
     estimate  an estimate by `igpe.search.MultiStart`, or by a method whose restarts were needed
-    axes      matplotlib axes; None makes a figure
+    axes      matplotlib axes; None: draw in a new figure
     raises    ProblemError if there was only one start
     """
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
@@ -180,7 +180,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     of axes for each quantity of each experiment, and one column for each horizon.
 
     problem   the estimated problem;  estimate: an estimate by `IncrementalShooting`
-    axes      matplotlib axes, one for each row and column; None makes a figure
+    axes      matplotlib axes, one for each row and column; None: draw in a new figure
     raises    ProblemError if the estimate has no horizons
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
@@ -208,7 +208,7 @@ def plot_pieces(
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
     problem   the estimated problem;  estimate: an estimate by `MultipleShooting(record=True)`
-    axes      matplotlib axes, one for each row and column; None makes a figure
+    axes      matplotlib axes, one for each row and column; None: draw in a new figure
     iterates  largest number of iterates drawn: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
@@ -246,7 +246,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     definition may differ between stages (level errors first, a robust loss last).
 
     estimate  an estimate by `MultipleShooting(record=True)`
-    axes      two matplotlib axes; None makes a figure
+    axes      two matplotlib axes; None: draw in a new figure
     raises    ProblemError if the estimate has no iterates
     """
     stages = _recorded(estimate)
@@ -273,7 +273,7 @@ def plot_estimates(
 
     problem    problem whose experiments are drawn
     estimates  name -> what an estimation returned, or unknown -> value
-    axes       matplotlib axes, one for each quantity of each experiment; None makes a figure
+    axes       matplotlib axes, one for each quantity of each experiment; None: draw in a new figure
     """
     rows, several = _rows(problem), len(problem.experiments) > 1
     drawn = axes_for(len(rows), axes)

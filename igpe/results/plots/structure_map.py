@@ -44,7 +44,7 @@ MARKS = {
 def plot_maps(maps: Sequence[StructureMap], axes: Any = None) -> Plot:
     """Each map in axes of its own, below each other in a new figure.
 
-    axes     matplotlib axes, one per map; None makes a figure
+    axes     matplotlib axes, one per map; None: draw in a new figure
     """
     if axes is None:
         import matplotlib.pyplot as plt  # noqa: PLC0415 - slow to import

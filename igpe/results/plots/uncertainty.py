@@ -37,7 +37,7 @@ def plot_rival_plan(
 
     experiments  `PlannedExperiment`s
     courses      rival, experiment, name, time, predicted, error, sigma
-    axes         matplotlib axes, one for each experiment and quantity; None makes a figure
+    axes         matplotlib axes, one for each experiment and quantity; None: draw in a new figure
     """
     rivals, names = (list(dict.fromkeys(courses[c])) for c in ("rival", "name"))
     drawn = axes_for(len(experiments) * len(names), axes)
@@ -67,7 +67,7 @@ def plot_rivals(results: Mapping[str, Any], axes: Any = None) -> Plot:
     """Measurements with each rival's fit: one panel for each experiment and quantity.
 
     results  rival -> `Result`
-    axes     matplotlib axes, one for each panel; None makes a figure
+    axes     matplotlib axes, one for each panel; None: draw in a new figure
     """
     first, best = next(iter(results.items()))
     marks = f"unmixed by {first}" if best.spectral else "measured"
@@ -94,7 +94,7 @@ def plot_profiles(profiles: Any, axes: Any = None) -> Plot:
 
     Solid: the profile, dashed: what linearised errors assume, dotted: the level of confidence.
     profiles    of `igpe.profile`
-    axes        matplotlib axes, one per profile; None makes a figure
+    axes        matplotlib axes, one per profile; None: draw in a new figure
     """
     drawn = axes_for(len(profiles.profiles), axes)
     for ax, one in zip(drawn, profiles.profiles, strict=True):
@@ -140,7 +140,7 @@ def plot_draws(
     draws       one row each, one column for each unknown: refits, or draws from a posterior
     intervals   indexed by unknown: estimate, lower, upper, and unit if known
     confidence  confidence level of the intervals
-    axes        matplotlib axes, one per unknown, with pairs n x n; None makes a figure
+    axes        matplotlib axes, one per unknown, with pairs n x n; None: draw in a new figure
     pairs       below the histograms, the draws of each pair of unknowns
     """
     names, n = list(intervals.index), len(intervals)
@@ -181,7 +181,7 @@ def plot_prediction(
 
     table       experiment, name, time, value, lower, upper, band_lower, band_upper, unit
     measured    experiment, name, time, measured
-    axes        matplotlib axes, one per quantity; None makes a figure
+    axes        matplotlib axes, one per quantity; None: draw in a new figure
     confidence  confidence level of the bands;  time_unit: of the times
     """
     drawn, shown = panels(table, axes, time_unit=time_unit)
@@ -211,7 +211,7 @@ def plot_region(region: Any, axes: Any = None) -> Plot:
     """The region by the likelihood ratio, the linearised ellipse and the estimate.
 
     region      of `igpe.uncertainty.region`
-    axes        matplotlib axes; None makes a figure
+    axes        matplotlib axes; None: draw in a new figure
     """
     ax, (one, other) = axes_for(1, axes)[0], region.names
     ax.fill(region.edge[one], region.edge[other], color=BLUE, alpha=0.25, linewidth=0)
@@ -240,7 +240,7 @@ def plot_plan(
 
     experiments  `PlannedExperiment`s
     axes         matplotlib axes: one for each input over time, one for each measured quantity, one
-                 for the errors; None makes a figure
+                 for the errors; None: draw in a new figure
     units        of inputs, quantities and "time"
     """
     varied = (n for e in experiments for n, v in e.inputs.items() if isinstance(v, Table))
