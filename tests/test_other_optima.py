@@ -372,7 +372,7 @@ def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(nam
     result = igpe.estimate(CASES[name].problem(SEED))
     notes = [note for note in result.notes if "perfect measurements leave" in note]
     assert len(notes) == bool(told)
-    assert all(told in note and "This result has 1 of them" in note for note in notes)
+    assert all(told in note and "This result has 1 of these" in note for note in notes)
     assert all("ka + ke, ka*ke, ke*V" in note for note in notes)
 
 
@@ -505,7 +505,7 @@ def test_a_valley_is_followed_across_a_ridge_that_data_do_not_show(upper, is_low
     landscape = Landscape(residuals, box)
     own = SEARCH.fit(residuals, np.array([1.2, 1.0]), box)
     assert 1.0 < own.x[0] < 1.3
-    search = _Search(landscape, residuals, Sought(own.x, [], lambda x: [], 3.84, 0))
+    search = _Search(residuals, landscape, Sought(own.x, [], lambda x: [], 3.84, 0))
     search._lower_level(own)
     lower = search._along_valleys(own)
     assert (lower is not None) == is_lower
