@@ -28,6 +28,7 @@ from igpe.dynamics.search.iterated_search import IteratedSearch
 from igpe.dynamics.search.other_optima import (
     INTERRUPTED,
     Sought,
+    lower_optimum,
     most_apart,
     other_optima,
     rounding,
@@ -314,7 +315,7 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
     if not _can_search(steps):
         return steps, ""
     if steps.best.at is not None and was_searched_everywhere(steps, settings):
-        return steps, SEARCHED_ALREADY
+        return _followed_along_valleys(steps, settings), SEARCHED_ALREADY
     if steps.best.at is not None and problem.has_spectra and _searches_roughly(steps, settings):
         return steps, REFUTED
     search, found = replace(BRIEFLY, seed=settings.seed), None
@@ -322,6 +323,18 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
         wide = compress(box.names, _wide(box))
         found = search.estimate(problem.compressed().in_logarithms(wide), {})
     return (steps, "") if found is None else _compared(steps, found, settings)
+
+
+def _followed_along_valleys(steps: Steps, settings: Settings) -> Steps:
+    """The steps led by a better optimum along a valley, if there is one."""
+    problem, best, box = steps.problem, steps.best, steps.problem.box
+    x = box.vector(best.estimate.parameters)
+    lower = lower_optimum(problem, x, _rise(steps, settings))
+    values = [] if lower is None else [lower]
+    exact = list(_refined(problem, values, settings, BY_FURTHER, is_estimate=True))
+    if any(_objective(e) < _objective(best) and not _is_level(problem, e, best) for e in exact):
+        return _ordered(steps, [best, *exact], settings, (), BY_FURTHER)
+    return steps
 
 
 def _can_search(steps: Steps) -> bool:

@@ -16,6 +16,7 @@ What is found is exchanged again, so that three unknowns that may change places 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
@@ -129,6 +130,22 @@ def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     return OtherOptima(values, search.improved, why)
 
 
+def lower_optimum(problem: Problem, best: FloatArray, rise: float) -> FloatArray | None:
+    """A lower optimum (n,) than the one at best (n,), along valleys to bounds; None if none is met.
+
+    rise  of the objective up to which a valley is followed
+    """
+    problem = problem.compressed()
+    residuals = _integrated(problem, best)
+    residuals.most, residuals.most_work = EVALUATIONS, WORK / 2
+    landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
+    search = _Search(residuals, landscape, Sought(best, (), lambda x: (), rise, 0))
+    with suppress(ExhaustedError):
+        lower = search.lower_optimum()
+        return None if lower is None else lower.x
+    return None
+
+
 def _integrated(problem: Problem, best: FloatArray) -> Residuals:
     """Residuals with few steps, or as many as the integrations at the estimate (n,) need."""
     quickly = ROUGHLY if is_large(problem) else QUICKLY
@@ -201,6 +218,14 @@ class _Search:
             for start in self._refitted(_exchanges(self.found[k].x, self.landscape.box)):
                 self._search(start)
         return True
+
+    def lower_optimum(self) -> Fit | None:
+        """A lower optimum along the valleys of the one next to the estimate; or None."""
+        own = self._fitted(self.sought.best, CLOSE)
+        if own.at is None:
+            return None
+        self._lower_level(own)
+        return self._along_valleys(own)
 
     def _along_valleys(self, own: Fit) -> Fit | None:
         """A lower optimum on the way from one to bounds that the data do not exclude; or None.
