@@ -108,14 +108,12 @@ class OtherOptima(NamedTuple):
 def other_optima(problem: Problem, sought: Sought) -> OtherOptima:
     """Distinct optima within the threshold, best first."""
     problem = problem.compressed()
-    residuals = _integrated(problem, sought.best)
-    residuals.most, residuals.most_work = EVALUATIONS, WORK
-    landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
-    search = _Search(residuals, landscape, sought)
+    search = _prepared(problem, sought, WORK)
+    residuals = search.residuals
     if is_large(problem):
         glancing = Residuals(problem, replace(GLANCING, max_steps=FEW_STEPS))
         glancing.most, glancing.most_work = EVALUATIONS, WORK
-        search.lines = landscape._replace(residual=glancing)
+        search.lines = search.landscape._replace(residual=glancing)
     why = ""
     try:
         if not search.run():
@@ -135,15 +133,20 @@ def lower_optimum(problem: Problem, best: FloatArray, rise: float) -> FloatArray
 
     rise  of the objective up to which a valley is followed
     """
-    problem = problem.compressed()
-    residuals = _integrated(problem, best)
-    residuals.most, residuals.most_work = EVALUATIONS, WORK / 2
-    landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
-    search = _Search(residuals, landscape, Sought(best, (), lambda x: (), rise, 0))
+    sought = Sought(best, (), lambda x: (), rise, 0)
+    search = _prepared(problem.compressed(), sought, WORK / 2)
     with suppress(ExhaustedError):
         lower = search.lower_optimum()
         return None if lower is None else lower.x
     return None
+
+
+def _prepared(problem: Problem, sought: Sought, work: float) -> "_Search":
+    """The search, whose residuals have limits."""
+    residuals = _integrated(problem, sought.best)
+    residuals.most, residuals.most_work = EVALUATIONS, work
+    landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
+    return _Search(residuals, landscape, sought)
 
 
 def _integrated(problem: Problem, best: FloatArray) -> Residuals:
