@@ -332,8 +332,14 @@ def _followed_along_valleys(steps: Steps, settings: Settings) -> Steps:
     lower = lower_optimum(problem, x, _rise(steps, settings))
     values = [] if lower is None else [lower]
     exact = list(_refined(problem, values, settings, BY_FURTHER, is_estimate=True))
+    return _led_if_better(steps, exact, settings)
+
+
+def _led_if_better(steps: Steps, exact: Sequence[Refined], settings: Settings) -> Steps:
+    """The steps led by the best of some optima, if it is better than the estimate."""
+    problem, best = steps.problem, steps.best
     if any(_objective(e) < _objective(best) and not _is_level(problem, e, best) for e in exact):
-        return _ordered(steps, [best, *exact], settings, (), BY_FURTHER)
+        return _ordered(steps, [best, *exact, *steps.others], settings, (), BY_FURTHER)
     return steps
 
 
@@ -374,11 +380,9 @@ def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Ste
         if not exact:
             return steps, NOTHING_AT_ALL.format(BRIEFLY.starts)
         return _ordered(steps, exact, settings, (), BY_FURTHER), ""
-    if any(
-        _objective(one) < _objective(best) and not _is_level(problem, one, best) for one in exact
-    ):
-        every = [best, *exact, *steps.others]
-        return _ordered(steps, every, settings, (), BY_FURTHER), ""
+    better = _led_if_better(steps, exact, settings)
+    if better is not steps:
+        return better, ""
     return steps, NOTHING_BETTER.format(BRIEFLY.starts)
 
 
