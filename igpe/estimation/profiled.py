@@ -34,11 +34,11 @@ SMALL = 0.02  # the same, below which an interval is left as it is beside poorly
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
 SHORT = 2.0  # times as much as it does should the sum of squares rise where an interval ends
 MOST = 20  # profiles
-INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
+INTEGRATIONS = 3000  # with derivatives, that profiles may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
-    "The intervals of {} may be too short: profile likelihood is needed, and its work limit was "
-    "reached. Run igpe.profile(problem, result)."
+    "The intervals of {} may be too short: they need profile likelihoods, which were not computed "
+    "within the limits of work and time. Run igpe.profile(problem, result)."
 )
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
@@ -68,13 +68,14 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
                 return _with_intervals(result, made, names)
-    return result
+    note = WITHOUT_PROFILE.format(", ".join(names))
+    return replace(result, notes=(*result.notes, note))
 
 
 def _profiled(
     problem: Problem, result: Result, names: Sequence[str], settings: Settings
 ) -> Profiles | None:
-    """Profiles at the result; None if there are none, or no time for them."""
+    """Profiles at the result, or at a better optimum; None if they fail, or time is up."""
     method = SingleShooting(settings.compiled)
     residuals = Residuals(problem, method.integrator)
     level = settings.confidence
@@ -89,10 +90,9 @@ def _profiled(
         )  # fmt: skip
 
     try:
-        made = if_in_time(made_now)
+        return if_in_time(made_now)
     except IgpeError:
         return None
-    return made if made is not None and made.profiles else None
 
 
 def _can_profile(steps: Steps, result: Result) -> bool:
@@ -170,7 +170,7 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
         lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
         return replace(one, lower=lower, upper=upper)
 
-    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))]
+    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
     if left := [n for n in wanted if n not in every]:
         notes.insert(0, WITHOUT_PROFILE.format(", ".join(left)))
     estimates = tuple(map(with_interval, result.estimates))
