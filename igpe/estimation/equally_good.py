@@ -20,7 +20,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
-from igpe.core.estimates import Estimate
+from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.search.complement import BRIEFLY, chosen_search
@@ -374,7 +374,9 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
 def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:
     """The steps with what a further search met, if it is better."""
     problem, best, box = steps.problem, steps.best, steps.problem.box
-    ends = [estimate.parameters, *(e.parameters for e in estimate.trail if isinstance(e, Estimate))]
+    # Horizons on the way to an optimum are none.
+    optima = [estimate, *(e for e in estimate.trail if not isinstance(e, Horizon))]
+    ends = [e.parameters for e in optima]
     exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
     if best.at is None:
         if not exact:

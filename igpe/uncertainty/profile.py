@@ -34,6 +34,7 @@ from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import (
+    Likelihood,
     bending,
     chosen,
     likelihood,
@@ -212,6 +213,7 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
 
 
 INCREMENTS = 4  # of the sum of squares, on each side
+ROUGH = 1e-7  # rtol of integrations, if that is accurate enough
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
 BETTER = 1e-2  # of the rise: an optimum so much lower is another one
 WIDER = 0.01  # of an interval: what another profile shows beyond its ends is more than rounding
@@ -282,10 +284,11 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
             "igpe.Collocation()."
         )
     base = likelihood(problem, values, method, confidence=confidence)
+    profiles = without_profiles(base.x, base.at.cost, base.errors)
+    base = _rougher(base, INEXACT * profiles.rise)
     residuals, before = base.residuals, base.residuals.work
     residuals(base.x)
     each = residuals.work - before
-    profiles = without_profiles(base.x, base.at.cost, base.errors)
     search = bending(quick(base.search, INEXACT * profiles.rise))
 
     def freed(point: PathPoint) -> Better:
@@ -304,6 +307,15 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         work=lambda: residuals.work / each,
         limit=limit,
     )
+
+
+def _rougher(base: Likelihood, inexact: float) -> Likelihood:
+    """With integrations of less accuracy, if they change the sum of squares by less than that."""
+    residuals = base.residuals.rougher(ROUGH)
+    at = residuals(base.x)
+    if at is None or not abs(at.cost - base.at.cost) <= inexact:
+        return base
+    return replace(base, residuals=residuals, at=at)
 
 
 @takes_problem
