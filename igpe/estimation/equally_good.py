@@ -37,6 +37,7 @@ from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
+from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
@@ -144,6 +145,8 @@ UNCONFIRMED = (
     "accurate integrations and are omitted."
 )
 CUT_SHORT = "A further search for a better fit was interrupted."
+CHEAP, COSTLY = 200_000, 2_000_000
+"""Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins."""
 BY_FURTHER = "a further search"
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"
@@ -361,9 +364,14 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
     problem, box = steps.problem, steps.problem.box
     if steps.best.at is None or is_large(problem) or not _can_search(steps):
         return steps
+    residuals = Residuals(problem, settings.compiled)
+    residuals(box.vector(steps.best.estimate.parameters))
+    if residuals.work > COSTLY:
+        return steps
+    method = MultipleShooting() if residuals.work < CHEAP else MultipleShooting(restarts=ONCE)
     for start in (box.middle, box.vector(steps.best.estimate.parameters)):
         with suppress(IgpeError):
-            met = MultipleShooting().estimate(problem, box.mapping(start))
+            met = method.estimate(problem, box.mapping(start))
             if met.status.usable:
                 better, _ = _compared(steps, met, settings)
                 if better is not steps:
