@@ -13,6 +13,7 @@ import numpy as np
 
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
+from igpe.core.markup import listed
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
@@ -37,9 +38,11 @@ MOST = 20  # profiles
 INTEGRATIONS = 3000  # with derivatives, that profiles may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
-    "The intervals of {} may be too short: they need profile likelihoods, which were not computed "
-    "within the limits of work and time. Run igpe.profile(problem, result)."
+    "The intervals of {} are linearised: they need profile likelihoods, which were not computed "
+    "within the limits of work and time."
 )
+TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
+MOST_NAMED = 6  # in that sentence
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
 
@@ -68,8 +71,7 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
                 return _with_intervals(result, made, names)
-    note = WITHOUT_PROFILE.format(", ".join(names))
-    return replace(result, notes=(*result.notes, note))
+    return _without_profile(result, names)
 
 
 def _profiled(
@@ -170,11 +172,21 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
         lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
         return replace(one, lower=lower, upper=upper)
 
-    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
     if left := [n for n in wanted if n not in every]:
-        notes.insert(0, WITHOUT_PROFILE.format(", ".join(left)))
+        result = _without_profile(result, left)
+    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
     estimates = tuple(map(with_interval, result.estimates))
     return replace(result, estimates=estimates, notes=(*result.notes, *notes))
+
+
+def _without_profile(result: Result, names: Sequence[str]) -> Result:
+    """The result that says whose intervals need a profile and have none."""
+    what = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} unknowns"
+    return replace(
+        result,
+        notes=(*result.notes, WITHOUT_PROFILE.format(", ".join(names))),
+        actions=(*result.actions, TOO_SHORT.format(what)),
+    )
 
 
 def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:
