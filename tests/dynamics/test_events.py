@@ -139,7 +139,7 @@ def test_equations_and_outputs_jump_where_their_named_expressions_do(output):
     problem = posed((), values=table, build=named)
     residuals = Residuals(problem, Automatic(1e-11, 1e-13))
     x = np.array(list(TRUTH.values()))
-    rates = np.where(TIMES >= TRUTH["t0"], TRUTH["k"], 0.05)
+    rates = np.where(TRUTH["t0"] <= TIMES, TRUTH["k"], 0.05)
     late = np.maximum(TIMES - TRUTH["t0"], 0)
     amount = np.exp(-0.05 * (TIMES - late) - TRUTH["k"] * late)
     values = {"A": amount, "rate": rates, "loss": rates * amount}[output]
