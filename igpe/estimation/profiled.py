@@ -16,7 +16,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.markup import listed
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import is_plain, minimises_squares
+from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by
@@ -103,7 +103,7 @@ def _can_profile(steps: Steps, result: Result) -> bool:
         and result.status not in {Status.INTERRUPTED, Status.TIME_LIMIT}
         and result.degrees > 0
         and is_plain(steps.problem)
-        and minimises_squares(steps.problem)
+        and steps.problem.loss.is_squares
     )
 
 

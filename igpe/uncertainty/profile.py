@@ -21,7 +21,7 @@ from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.likelihood import errors_at, tangent
+from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -102,8 +102,9 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names        names of all unknowns that were free
-    parameters   the optimum of the profiles; objective  the sum of squares at the optimum
-    rise         increase of the sum of squares at the ends of the intervals: by chi squared, or by
+    parameters   the optimum of the profiles; objective  the sum of squares at the optimum, or with
+                 estimated standard deviations -2 log-likelihood up to a constant
+    rise         increase of the objective at the ends of the intervals: by chi squared, or by
                  F if sigma is unknown
     confidence   confidence level of each interval
     profiles     one for each requested unknown
@@ -175,7 +176,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
             ("", "estimate", f"{100 * self.confidence:g} % interval", "linearised", "", "")
         ]
         rows += [_cells(p, self.linearised[p.name]) for p in self.profiles]
-        level = f"the sum of squares {self.objective:.6g} may rise by {self.rise:.4g}"
+        level = f"the objective {self.objective:.6g} may rise by {self.rise:.4g}"
         return [rows], [f"Profile likelihood; {level}.", *self.notes]
 
 
@@ -257,9 +258,8 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     problem, method = with_numbers(job.problem, values), job.method
     names, confidence = problem.box.names, job.confidence
 
-    def without_profiles(x: FloatArray, cost: float, errors: Uncertainty) -> Profiles:
+    def without_profiles(x: FloatArray, cost: float, rise: float, errors: Uncertainty) -> Profiles:
         pairs = zip(errors.lower.tolist(), errors.upper.tolist(), strict=True)
-        rise = allowed_rise(errors, problem.sigma_known, confidence)
         linearised = dict(zip(names, pairs, strict=True))
         return Profiles(names, problem.box.mapping(x), cost, rise, confidence, (), linearised)
 
@@ -268,9 +268,10 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         x, active = program.x, tangent(problem, program.x).rows
         at = Residuals(problem, Automatic())(x)
         errors = errors_at(problem, x, at, confidence, active=active)
+        rise = allowed_rise(errors, problem.sigma_known, confidence)
         far = np.maximum(errors.upper - x, x - errors.lower) / np.sqrt(INCREMENTS)
         return _Setup(
-            without_profiles(x, program.cost, errors),
+            without_profiles(x, program.cost, rise, errors),
             lambda i: CollocatedPath(program, HeldLine((i,), np.ones(1))),
             lambda i: float(far[i]) if 0 < far[i] < np.inf else size_of(problem, x, i),
             program.freed,
@@ -283,13 +284,14 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
             f"profile was given method={method!r}; it needs igpe.SingleShooting() or "
             "igpe.Collocation()."
         )
-    base = likelihood(problem, values, method, confidence=confidence)
-    profiles = without_profiles(base.x, base.at.cost, base.errors)
-    base = _rougher(base, INEXACT * profiles.rise)
+    base = likelihood(problem, values, method, confidence=confidence, deviations_too=True)
+    rise = objective_rise(base.problem, base.at, base.errors, confidence)
+    profiles = without_profiles(base.x, base.at.cost, rise, base.errors)
+    base = _rougher(base, INEXACT * rise)
     residuals, before = base.residuals, base.residuals.work
     residuals(base.x)
     each = residuals.work - before
-    search = bending(quick(base.search, INEXACT * profiles.rise))
+    search = bending(quick(base.search, INEXACT * rise))
 
     def freed(point: PathPoint) -> Better:
         fit = base.search.fit(residuals, point.x, base.box)
