@@ -48,7 +48,7 @@ WORSE = (  # from the best ending of a stage to the worst
 
 @dataclass(frozen=True)
 class Decomposed:
-    """Solves the stages of a problem one after the other; a single stage is solved as a whole.
+    """Solves the stages of a problem one after the other.
 
     route   for stages nonlinear in their parameters; its time limit holds for each stage
     linear  for stages linear in their parameters

@@ -175,7 +175,7 @@ class RouteSelection:
     most: int = 6
 
     def seeded(self, seed: int) -> "RouteSelection":
-        """Return the routes with another seed, as far as they have one."""
+        """Return the routes with another seed; routes without a seed are unchanged."""
         proven, quick = reseeded(self.proven, seed), reseeded(self.quick, seed)
         return replace(self, proven=proven, quick=quick)
 

@@ -78,7 +78,7 @@ class RivalPlan(LaboratoryPlan, Shown):
         return self._simulated(own, seed)
 
     def plot(self, axes: Any = None) -> Plot:
-        """Predicted trajectories of all rivals with their errors, and the samples.
+        """Predicted trajectories of all rivals with their errors, and the planned samples.
 
         axes  matplotlib axes, one for each experiment and measured quantity; None: draw in a new
               figure

@@ -92,7 +92,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
 
 @dataclass(frozen=True)
 class Unknown(Suggesting):
-    """A start value that is to be estimated.
+    """A start value to estimate.
 
     lower, upper  bounds, in the unit of the state
     guess         value at which a search may begin; by default from the smoothed data, or the
@@ -321,13 +321,13 @@ class Experiment(Suggesting):
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) standard deviations at predictions (n,), in the order of the measurements."""
+        """Return the standard deviations (n,) for predictions (n,), in measurement order."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
 
     def sigma_slope_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) derivatives of `sigma_at` with respect to the predictions."""
+        """Return the derivatives (n,) of `sigma_at` with respect to the predictions."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviation_slopes(models, m.column, m.value, predicted)
@@ -363,8 +363,8 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True for a column without measurements: a species of spectra, or a reported
-        quantity."""
+        """Return True for a column without measurements, which is a species of spectra or a
+        reported quantity."""
         m = self.measurements
         return m.names.index(name) not in m.column
 

@@ -54,7 +54,7 @@ class Table:
 
 
 def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
-    """An input that runs linearly between the given points.
+    """An input that is linear between the given points.
 
     times   (n,) increasing;  values: (n,) values at these times
     raises  DataError if the points are not finite or the times do not increase
@@ -65,7 +65,7 @@ def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
 def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
-    times   (n,) increasing;  values: (n,) from each time until the next
+    times   (n,) increasing; values: (n,), each from its time until the next
     raises  DataError if the points are not finite or the times do not increase
 
     Before the first time the input has the first value. After a jump, and at the start of the

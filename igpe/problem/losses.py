@@ -87,8 +87,8 @@ class L1(Loss):
     criterion = "Sum of absolute residuals"
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return smaller and smaller limits; the last moves an estimate by less than a hundredth
-        of its error."""
+        """Return decreasing limits; the last changes an estimate by less than a hundredth of its
+        error."""
         return (spread, 0.1 * spread, 0.01 * spread)
 
 
@@ -180,7 +180,7 @@ class PiecewiseConstant:
             )
 
     def begins(self, first: float, last: float) -> tuple[float, ...]:
-        """Start times of the pieces that an experiment from `first` to `last` uses."""
+        """Return the start times of the pieces that an experiment from `first` to `last` uses."""
         rounding = ROUNDING * (last - first)
         return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))
 
@@ -304,7 +304,7 @@ class Prior(Checked):
         return float(law.logpdf(there(x)) - np.log(inside))
 
     def bend(self, x: float) -> Bend:
-        """See `Bend`, by the parameter itself."""
+        """Return the `Bend` with respect to the parameter itself."""
         base, given = SCALES[self.scale], self.parameters
         by = 1 / (base * x) if base else 1.0
         slope, curvature = LAWS[self.law].bend(self._there(x), *given)

@@ -242,10 +242,10 @@ class Spectra(Suggesting):
     def scatter_corrected(self, method: Literal["snv", "msc"] = "msc") -> "Spectra":
         """The spectra without offset and scale that light scattering gives each of them.
 
-        "snv" divides each spectrum less its mean by its standard deviation; "msc" fits offset and
-        scale to the mean spectrum and takes them out. Both also remove changes of the total
-        absorbance by the reaction: use them only if these changes are small. Spectra may then be
-        negative, so `nonnegative` is off.
+        "snv" subtracts the mean of each spectrum and divides it by its standard deviation; "msc"
+        fits offset and scale to the mean spectrum and removes them. Both also remove changes of the
+        total absorbance by the reaction: use them only if these changes are small. Spectra may then
+        be negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
             raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
@@ -306,7 +306,7 @@ class Spectra(Suggesting):
         return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
-        """Singular values of the first spectra up to each time, and of the last from there on.
+        """Singular values of the spectra up to each time (forward) and from it on (backward).
 
         The time at which a forward value rises above the noise shows when a contribution appears; a
         backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59

@@ -46,11 +46,11 @@ class SeparateRegion:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
-    """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
+    """A likelihood region within the bounds, enclosed from outside and from inside.
 
-    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
-    within the bounds. `cut` is larger than S_min + rise. Outside of `regions` and of undecided
-    boxes, every sum of squares is at least `cut`; inside them it is at least `lower_bound`. The
+    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the
+    minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and undecided
+    boxes, every sum of squares is at least `cut`; inside them, it is at least `lower_bound`. The
     other fields are the same as in a `DynamicCertificate`.
 
     level         confidence level, 0.95

@@ -135,7 +135,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     gap_wanted    requested relative gap
     status        how the search ended
     seconds       wall time
-    examined      how many boxes were enclosed
+    examined      number of boxes that were enclosed
     open_share    share of the full box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the full box
@@ -257,7 +257,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return made(cls, given, {"tree": tuple(map(_read, restored(given["tree"])))})
 
     def without_tree(self) -> "DynamicCertificate":
-        """The certificate without its boxes, of which there may be many."""
+        """Return the certificate without its boxes, which may be numerous."""
         return replace(self, tree=())
 
 

@@ -49,7 +49,8 @@ class Result(ResultData, Stored, name="result", number=1):
     actions       recommended actions, shown below the estimates
     maps          which equations determine which quantities and parameters, as in `Structure.maps`
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
-    adequacy      whether the model fits: one verdict by all tests of the residuals; None in results
+    adequacy      whether the model fits: a single verdict from all tests of the residuals; None in
+    results
                   that older versions stored
     other_optima all other known optima with an objective below the threshold of the likelihood
                   ratio (F test, if sigma is unknown) at `confidence`, best first
@@ -57,7 +58,7 @@ class Result(ResultData, Stored, name="result", number=1):
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> file of its data, and its SHA-256 checksum
-    combined      unknowns of which perfect measurements determine only functions
+    combined      unknowns for which perfect measurements determine only functions of them
     unprovable    reason why `igpe.certify` refuses the problem; empty otherwise
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
     correlations  estimated correlations of errors, by name

@@ -136,7 +136,7 @@ class Interpolation:
         sigma: FloatArray | None = None,
         exact: BoolArray | None = None,
     ) -> Smooth:
-        """As in `Smoother.smooth`; the penalty is 0, one degree of freedom for each time."""
+        """See `Smoother.smooth`; the penalty is 0, with one degree of freedom for each time."""
         data = prepare(times, values, sigma, exact)
         if data.times.size < FEWEST:
             return polynomial(data, data.times.size - 1)

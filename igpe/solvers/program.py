@@ -468,7 +468,7 @@ class Scip:
     absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
                  times the objective's size if it is below 1
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
-                 treats the objective as a constraint, and computes small residuals too small
+                 treats the objective as a constraint and underestimates small residuals
     threads      number of threads of the linear solver
     seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)

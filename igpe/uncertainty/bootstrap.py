@@ -55,7 +55,8 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
 
     estimate      unknown -> value estimated from the measurements;  units: units of the unknowns
     replications  one row for each refit, indexed by its number: status, objective, the unknowns,
-                  and with few degrees of freedom the sigma that was drawn, in residual deviations
+                  and, with few degrees of freedom, the drawn sigma as a multiple of the residuals'
+                  standard deviation
     asked       number of replications requested;  complete: False if the run was interrupted
     kind          how errors were drawn;  seed: random seed of the errors
     confidence    confidence level of the intervals
@@ -184,12 +185,12 @@ class ParametricBootstrap:
     residuals."""
 
     def draw(self, base: Likelihood) -> Draw:
-        """A source of errors for a problem at its estimate."""
+        """Return a generator of errors for a problem at its estimate."""
         spread = _spread(base)
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """(n,) accelerations of BCa intervals: 0, because normal errors have no skewness."""
+        """Return accelerations (n,) of BCa intervals: 0, because normal errors are symmetric."""
         return np.zeros(len(base.x))
 
 
@@ -197,14 +198,14 @@ class ParametricBootstrap:
 class ResidualBootstrap:
     """Residuals drawn with replacement, for each column from its own residuals.
 
-    They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals too small,
-    and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 6.2.3).
-    There is no assumption about their distribution; of sigma, only the ratios within a column are
-    used.
+    They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals smaller
+    than the errors, and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997,
+    section 6.2.3). There is no assumption about their distribution; of sigma, only the ratios
+    within a column are used.
     """
 
     def draw(self, base: Likelihood) -> Draw:
-        """A source of errors. Raises ProblemError for a column of less than 5 measurements."""
+        """A source of errors. Raise ProblemError for a column with fewer than 5 measurements."""
         pool, spread, columns = self._pool(base), _spread(base), _columns(base)
 
         def draw(random: np.random.Generator) -> FloatArray:
@@ -216,7 +217,7 @@ class ResidualBootstrap:
         return draw
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """(n,) accelerations of BCa intervals: a sixth of the skewness of the linearised
+        """Return accelerations (n,) of BCa intervals: a sixth of the skewness of the linearised
         estimate."""
         pool = self._pool(base)
         second, third = np.zeros((2, len(pool)))

@@ -147,8 +147,8 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     """Predictions of the model at the estimate, with their uncertainty.
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
-                band_lower, band_upper (of a measurement; NaN of what is not measured), unit.
-                Infinite where the measurements do not determine the prediction
+                band_lower, band_upper (of a measurement; NaN for quantities that are not measured),
+                unit. Infinite where the measurements do not determine the prediction
     measured    columns experiment, name, time, measured
     confidence  confidence level of the bands, at each time separately; kind: name of the method
     time_unit   unit of the times; empty if unknown

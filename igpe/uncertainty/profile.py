@@ -136,8 +136,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     def range_of(self, name: str) -> tuple[float, float]:
         """Smallest and largest value of an unknown along all profiles, up to their ends.
 
-        An interval of the unknown holds at least these values, even if the unknown has no profile
-        itself.
+        The interval of the unknown includes at least these values, even if the unknown itself has
+        no profile.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise

@@ -262,7 +262,7 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Cost of a number of residuals that errors with known standard deviations explain."""
+        """Return the largest cost that errors of known size explain, for `size` residuals."""
         return float(chdtri(size, self.chance))
 
     def run(
@@ -277,8 +277,8 @@ class Restarts(Checked):
         first.
 
         gate      cost below which no further start is needed; infinite if errors are unknown
-        deadline  limit on restarts. After Ctrl-C the finished attempts; raises KeyboardInterrupt if
-                  the first attempt does.
+        deadline  limit on restarts. After Ctrl-C it returns the finished attempts, or raises
+                  KeyboardInterrupt if there are none.
         """
         others = distinct_points(self._elsewhere(start, box), start)
         found = [attempt(start)]

@@ -62,7 +62,7 @@ class SingleShooting:
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
-        """The single shooting that Michalik et al. (2009), ISS, compare with.
+        """Return the single shooting with which Michalik et al. (2009), ISS, compare their method.
 
         A failed integration ends the run.
         """

@@ -63,7 +63,7 @@ class MichaelisMenten(RateLaw):
         self._only(equation)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """Constants with their dimensions; vmax is a rate, kcat a rate per enzyme concentration."""
+        """Return the constants; vmax is a rate, kcat a rate per enzyme concentration."""
         (fastest, _), *others = super().constants(equation)
         return [(fastest, RATE if self.enzyme is None else PER_TIME), *others]
 
@@ -140,7 +140,7 @@ FURTHER = {"limits": CONCENTRATION, "inhibitors": CONCENTRATION}
 
 @dataclass(frozen=True)
 class Monod(_Growth):
-    """growth*S/(half + S)*X: the rate at which biomass X grows on S, of "S -> X".
+    """growth*S/(half + S)*X: the rate at which biomass X grows on S, for "S -> X".
 
     growth              largest specific rate of growth, 1/time
     half                concentration at half this rate
@@ -217,7 +217,7 @@ class Contois(_Growth):
 
 @dataclass(frozen=True)
 class Maintenance(RateLaw):
-    """demand*X, or demand*X*S/(half + S): substrate that cells need without growing, of "S ->".
+    """demand*X, or demand*X*S/(half + S): substrate that cells consume without growing, for "S ->".
 
     demand     substrate per biomass and time
     biomass    X

@@ -46,7 +46,7 @@ class Jacket:
 @dataclass(frozen=True)
 class HeatBalance:
     """The temperature T as a state: capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T),
-    and what flows in.
+    and the heat of the inflow.
 
     heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
               reaction): name of a parameter, or a number

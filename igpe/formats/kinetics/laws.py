@@ -172,7 +172,7 @@ class RateLaw:
         return names_in(self.constants(equation))
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        """A Pyomo expression, concentration per time."""
+        """Return the rate as a Pyomo expression, in concentration per time."""
         raise NotImplementedError
 
     def _check_direction(self, equation: Equation, back: str = "") -> None:
@@ -234,7 +234,7 @@ class MassAction(RateLaw):
             )
 
     def check(self, equation: Equation) -> None:
-        """Raise ModelError for wrong numbers of constants, and orders of other species."""
+        """Raise ModelError for a wrong number of constants, or orders of other species."""
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
@@ -249,7 +249,7 @@ class MassAction(RateLaw):
             )
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """The given constants; their dimension is concentration^(1 - order)/time."""
+        """Return the constants with their dimension, concentration^(1 - order)/time."""
         orders = (Fraction(str(n)) for n in self._orders(equation).values())
         forward, backward = 1 - sum(orders), 1 - sum(equation.right.values())
         every: list[tuple[Any, Dimension]] = [
@@ -334,7 +334,7 @@ class OwnLaw(RateLaw):
         """Suits every equation."""
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
-        """The given names: the dimensions of the constants are unknown."""
+        """Return the given names; the dimensions of the constants are unknown."""
         return self.parameters
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
@@ -426,7 +426,7 @@ class Reaction:
         return (Equation(left, right, self.equation.reversible), *alone)
 
     def made(self, m: Any, t: float, species: str) -> Any:
-        """Amount of a species that one turnover produces: a number, or with a yield."""
+        """Return the amount of a species that one turnover produces."""
         count = plain(self.equation.net[species])
         if species not in self.yields:
             return count

@@ -27,8 +27,8 @@ def networks(
     A subset is connected if its reactions cannot be divided into two groups without a species in
     common. Rate constants have the names that they have in the full list, so that a network is
     nested in each network with more reactions. All networks have all species, with inert species as
-    constants, so the same experiments fit all networks. Names are the reactions, joined by
-    semicolons.
+    constants, so the same experiments fit all networks. The name of a network lists its
+    reactions, joined by semicolons.
 
     reactions  texts ("A -> B"), or `Reaction` with a rate law
     at_most, at_least  number of reactions in a network

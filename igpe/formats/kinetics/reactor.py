@@ -99,7 +99,7 @@ class Deactivation:
         return [own, (self.order, NONE), (self.residual, NONE)]
 
     def concerns(self, number: int) -> bool:
-        """Whether the reaction of this number needs the catalyst."""
+        """Return True if the reaction with this number needs the catalyst."""
         return self.reactions is None or number in self.reactions
 
     def slope(self, m: Any, t: float, c: Concentrations) -> Any:
@@ -137,7 +137,7 @@ class Units:
                 ) from error
 
     def of(self, dimension: Dimension) -> Any:
-        """The Pyomo unit of a dimension."""
+        """Return the Pyomo unit of a dimension."""
         own = (getattr(pyomo_units, n) for n in (self.amount, self.volume, self.time, self.length))
         joule, kelvin = pyomo_units.J, pyomo_units.K
         unit: Any = pyomo_units.dimensionless
@@ -149,7 +149,7 @@ class Units:
         return unit
 
     def text(self, dimension: Dimension) -> str:
-        """The unit of a dimension, in words."""
+        """Return the unit of a dimension as text."""
         return unit_name(pyo.Param(units=self.of(dimension))) or "1"
 
     @property

@@ -84,7 +84,7 @@ class Correlation(ABC):
         """The unknown ones of several experiments, which share them."""
 
     def scaled(self, factor: float) -> Self:
-        """Return the correlation in another unit of time: one old unit is `factor` new units."""
+        """Return the correlation for another unit of time; one old unit is `factor` new units."""
         return self
 
 
@@ -101,7 +101,7 @@ class AR1(Checked, Correlation):
     values may be missing. Errors of different quantities are independent.
 
     rho     correlation of errors that are one `step` apart, at least 0 and below 1; None:
-            estimated, on the premise that it is the same for all quantities and experiments
+            igpe estimates it, assuming that it is the same for all quantities and experiments
     step    time difference to which `rho` refers; None: the spacing of the experiment's times,
             which must be even
     raises  ProblemError for other numbers
@@ -176,10 +176,11 @@ class Correlated(Checked, Correlation):
     correlation. If a value is missing, the other values have their marginal covariance.
 
     between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs. None:
-             igpe estimates all, on the premise that they are the same at all times and in all
+             igpe estimates all, assuming that they are the same at all times and in all
              experiments; with sigma=None this is the full covariance
     columns  the experiment's measured columns; the experiment sets them
-    raises   ProblemError for numbers outside -1 to 1, or correlations that no errors can have
+    raises   ProblemError for numbers outside -1 to 1, or correlations that do not form a valid
+    correlation matrix
     """
 
     between: Annotated[Mapping[tuple[str, str], float] | None, or_none(PAIRS)] = None

@@ -46,7 +46,7 @@ class NoiseModel(ABC):
 
     @abstractmethod
     def slope(self, predicted: FloatArray) -> FloatArray:
-        """Derivative of `deviation` by the predictions; 0 where the deviation is 0."""
+        """Derivative of `deviation` with respect to the predictions; 0 where the deviation is 0."""
 
     @abstractmethod
     def scaled(self, factor: float) -> "NoiseModel":

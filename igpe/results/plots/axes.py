@@ -61,7 +61,7 @@ class Plot:
         return len(self.axes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture in the format of the path's ending: .png, .pdf, .svg.
+        """Write the picture; the ending of the path selects the format: .png, .pdf or .svg.
 
         raises  DataError for an existing file that igpe did not write, ValueError for another
                 ending

@@ -55,7 +55,7 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
 def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """The objectives that the starts of a search reached, in ascending order.
 
-    estimate  an estimate by `igpe.search.MultiStart`, or by a method whose restarts were needed
+    estimate  an estimate by `igpe.search.MultiStart`, or by a method that needed restarts
     axes      matplotlib axes; None: draw in a new figure
     raises    ProblemError if there was only one start
     """
@@ -269,7 +269,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
 def plot_estimates(
     problem: Problem, estimates: Mapping[str, Estimate | Mapping[str, float]], axes: Any = None
 ) -> Plot:
-    """Predictions of several sets of values, with the measurements: one colour for each set.
+    """Predictions for several sets of values, with the measurements: one colour for each set.
 
     problem    problem whose experiments are drawn
     estimates  name -> what an estimation returned, or unknown -> value
