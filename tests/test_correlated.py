@@ -280,7 +280,7 @@ def test_time_is_converted_and_logarithms_have_other_names():
         (lambda: AR1(1.0), ProblemError, "rho is 1; AR1 needs a number of 0 or more and"),
         (lambda: Correlated({("A",): 0.5}), ProblemError, "between.*by pairs of names"),
         (lambda: Correlated({("A", "B"): 0.9, ("B", "C"): 0.9, ("A", "C"): -0.9}), ProblemError,
-         "No errors have the correlations"),
+         "No errors can have the correlations"),
         (lambda: pose(measured(BETWEEN), 0.5), DataError, r"correlation is 0.5; expected igpe\."),
         (lambda: pose(measured(BETWEEN), Correlated({("A", "D"): 0.5})), DataError,
          r"names \['D'\], but the measured columns"),
@@ -308,7 +308,7 @@ def test_what_takes_errors_one_by_one_refuses():
         igpe.certify(problem, TRUTH, progress=False)
     with pytest.raises(Unsupported, match="checker does not support correlated errors"):
         replays(problem)
-    with pytest.raises(Unsupported, match="PEtab cannot say correlated errors"):
+    with pytest.raises(Unsupported, match="PEtab does not support correlated errors"):
         igpe.petab.to_petab(problem, "nowhere")
     between = {"A": igpe.planning.Between(0.5, 2)}
     with pytest.raises(Unsupported, match=r"igpe\.design does not support correlated errors"):

@@ -47,7 +47,7 @@ def profile(
         at = Result.from_json(result) if result else estimated(model, problem, None, tell)
         profiles = follow(problem, at, names, confidence=confidence, progress=tell)
     body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
-    unfinished = "" if profiles.complete else "The profiles above were finished before the stop."
+    unfinished = "" if profiles.complete else "The profiles above were complete when igpe stopped."
     answer(
         "profile", str(profiles), body, json, picture=(profiles.plot, plot), unfinished=unfinished
     )
@@ -150,7 +150,7 @@ def certify(
     if isinstance(proof, CertifiedRegion):
         body |= {"intervals": rows(proof.to_frame())}
     is_interrupted = proof.status is Status.INTERRUPTED
-    unfinished = "The statement above was proved before the stop." if is_interrupted else ""
+    unfinished = "igpe proved the statement above before it stopped." if is_interrupted else ""
     answer("certify", str(proof), body, json, picture=(proof.plot, plot), unfinished=unfinished)
 
 

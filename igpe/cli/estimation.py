@@ -185,7 +185,7 @@ def compare(
         "notes": notes,
     }
     text = "\n".join([str(comparison), *map(filled, notes)])
-    unfinished = f"{len(comparison.runs)} runs were finished before the stop."
+    unfinished = f"{len(comparison.runs)} runs were complete when igpe stopped."
     picture, unfinished = (comparison.plot, plot), "" if comparison.complete else unfinished
     answer("compare", text, body, json, picture=picture, unfinished=unfinished)
 

@@ -89,7 +89,7 @@ def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
 
     if source.suffix.lower() != ".py":
         raise ProblemError(
-            f"'{folder}' has no file ending, so it is taken as a folder for PEtab files, which "
+            f"'{folder}' has no file ending, so igpe treats it as a folder for PEtab files, which "
             f"need a Python problem file; '{source}' is not one. Give a target that ends in .csv, "
             ".xlsx, .parquet, .tsv or .html."
         )

@@ -134,8 +134,8 @@ class Form(NamedTuple):
             raise DataError(f"This is a stored {other}, not a {self.name}; {self._remedy}.")
         if stored["format"] != self.number:
             raise DataError(
-                f"The stored {self.name} has the format {stored['format']!r}; this igpe reads "
-                f"{self.number!r}. Read it with the version of igpe that wrote it, or create "
+                f"The stored {self.name} has the format {stored['format']!r}; this version of igpe "
+                f"reads {self.number!r}. Read it with the version of igpe that wrote it, or create "
                 "it again."
             )
         if missing := sorted(set(self.entries) - set(stored)):

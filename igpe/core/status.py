@@ -12,8 +12,8 @@ from igpe.core.progress import Tell
 class Status(enum.Enum):
     """How a computation ended. The value is what the user reads."""
 
-    OPTIMAL_WITHIN_GAP = "The gap is closed: within the bounds no better parameters exist."
-    GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is the global one."
+    OPTIMAL_WITHIN_GAP = "The gap is closed: no better parameters exist within the bounds."
+    GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is global."
     CONVERGED = "A local optimum was reached."
     STAGED = (
         "Each stage reached its optimum with the earlier stages held fixed; fitting all "

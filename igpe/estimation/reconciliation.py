@@ -327,7 +327,10 @@ class _Tables:
         }
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
-            yield f"{lost} of the named values have no reconciled value: nothing else gives them."
+            yield (
+                f"{lost} of the named values have no reconciled value: nothing else determines "
+                "them."
+            )
 
 
 def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], sparse.csc_matrix]:

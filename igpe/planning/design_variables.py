@@ -286,8 +286,8 @@ class ExistingExperiments:
         if degrees <= 0 or squares == 0:
             raise ProblemError(
                 f"The measurements have no standard deviations, and {len(residual)} residuals "
-                f"with {rank} unknowns and a sum of squares of {squares:g} do not give any. Give "
-                "the experiments sigma=..., or measure={'A': 0.01}."
+                f"with {rank} unknowns and a sum of squares of {squares:g} do not determine any. "
+                "Give the experiments sigma=..., or measure={'A': 0.01}."
             )
         return squares / degrees
 

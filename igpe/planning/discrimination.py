@@ -243,7 +243,7 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
     ordered = replace(design, pairs=BoxHill().pairs(dict.fromkeys(design.posed, 1.0)))
     for pair in ordered.pairs:
         gained = DesignSearch(ordered, [pair], 1, 1, 0).information(best.design)
-        assert gained is not None, "the search returns what can be integrated"
+        assert gained is not None, "the search returns only designs that can be integrated"
         (taken,) = gained.taken_rows(best.chosen.taken)
         all_rows = np.vstack([ordered.known(pair), taken])
         variance = determined(all_rows).covariance[0, 0]

@@ -468,7 +468,7 @@ def _uncertain(inputs: Mapping[str, Any]) -> Mapping[str, Uncertain]:
 def _of_one_run(table: pd.DataFrame) -> pd.DataFrame:
     if "experiment" in table.columns and table["experiment"].nunique() > 1:
         raise DataError(
-            f"The table holds several experiments, {list(experiments_in(table).unique())}. "
+            f"The table contains several experiments, {list(experiments_in(table).unique())}. "
             "Read it with igpe.read_experiments(table, ...)."
         )
     return table

@@ -161,7 +161,7 @@ def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Exp
     others = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
     if others or not runs:
         raise ProblemError(
-            f"experiments holds {others or 'nothing'}; expected one or several igpe.Experiment, "
+            f"experiments contains {others or 'nothing'}; expected one or several igpe.Experiment, "
             "for example [igpe.Experiment(pd.read_csv('run1.csv'), start={...})]."
         )
     named = [copy.copy(e) for e in runs]

@@ -145,7 +145,7 @@ def read_space(given: Any) -> dict[str, FiniteDifference]:
     require_mapping("space", given, EXAMPLE, ProblemError)
     grids = {n: FiniteDifference(g) if isinstance(g, int) else g for n, g in given.items()}
     if lost := {n: shown(g) for n, g in grids.items() if not isinstance(g, FiniteDifference)}:
-        raise ProblemError(f"space holds {lost}; expected grids: {EXAMPLE}.")
+        raise ProblemError(f"space contains {lost}; expected grids: {EXAMPLE}.")
     return grids
 
 

@@ -260,7 +260,7 @@ def open_file(data: str | Path, readers: Mapping[str, Callable[[Path], Read]]) -
     """
     is_path = isinstance(data, (str, Path))
     if not is_path or Path(data).suffix.lower() not in readers:
-        what = f"'{data}' is not a table igpe reads"
+        what = f"'{data}' is not a table that igpe can read"
         raise DataError(
             f"{what if is_path else f'The data are a {type(data).__name__}'}; expected a "
             f"DataFrame or the path of a file that ends in {', '.join(readers)}."

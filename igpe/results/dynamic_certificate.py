@@ -88,7 +88,7 @@ class Certificate(Suggesting):
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g}, "
-            f"{100 * self.gap:.2g} % under the {least} found ({by}); {about}"
+            f"{100 * self.gap:.2g} % below the {least} found ({by}); {about}"
         )
 
 
@@ -203,8 +203,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
-            f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
-            "differential equations themselves, including the discretisation error "
+            f"{100 * max(self.gap, 0.0):.2g} % below the {self.objective:.8g} found: proved for "
+            "the differential equations themselves, including the discretisation error "
             f"({self.examined} boxes){stopped}{left}.{self._premise}"
         )
 

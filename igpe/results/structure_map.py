@@ -103,7 +103,7 @@ class StructureMap:
                 [f"From the {source.name}: {in_words(names, MOST_NAMED)}."] if names else []
             )
         if len(sentences) > MOST_NAMED:
-            more = f"The same holds for {len(sentences) - MOST_NAMED} more."
+            more = f"The same applies to {len(sentences) - MOST_NAMED} more."
             sentences = [*sentences[:MOST_NAMED], more]
         for kind, head in LAST.items():
             names = [n for n, r in zip(self.parameters, self.reach, strict=True) if r == kind]

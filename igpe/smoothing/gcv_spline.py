@@ -164,7 +164,9 @@ class GcvSpline:
     def description(self) -> str:
         """What it makes of the data."""
         factor = self.penalty_factor
-        return "smoothed data" if factor == 1 else f"data smoothed {factor:g} times as much"
+        return (
+            "smoothed data" if factor == 1 else (f"data smoothed with {factor:g} times the penalty")
+        )
 
     def smooth(
         self,

@@ -89,8 +89,7 @@ def objective_of(model: Any) -> Any:
         )
     if active[0].sense != pyo.minimize:
         raise ModelError(
-            f"The objective '{active[0].name}' is to be maximised; write it as a minimum of its "
-            "negative."
+            f"The objective '{active[0].name}' is to be maximised; minimise its negative instead."
         )
     return active[0]
 

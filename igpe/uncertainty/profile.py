@@ -198,8 +198,8 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         broken = [side for side, end in sides.items() if end == End.BROKEN.value]
         if flat:
             lines.append(
-                f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate the "
-                "fit hardly becomes worse at any value."
+                f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate, no "
+                "value makes the fit much worse."
             )
         if broken:
             lines.append(

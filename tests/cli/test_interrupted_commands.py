@@ -76,7 +76,7 @@ def test_certify_keeps_what_is_proved(tmp_path):
     )
     assert code == 130, err
     assert "is undecided" in out or "is ruled out" in out
-    assert "Interrupted. The statement above was proved before the stop." in err
+    assert "Interrupted. igpe proved the statement above before it stopped." in err
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert (stored["status"], stored["complete"], stored["closed"]) == ("INTERRUPTED", False, False)
     assert 0 < stored["open_share"] <= 1

@@ -49,12 +49,12 @@ class Automatic(Integrator):
         if isinstance(compiled, RungeKuttaIntervals):
             return replace(compiled, otherwise=stiff)
         slow = (
-            "The equations were integrated without being compiled, many times slower. "
+            "igpe integrated the equations without compiling them, which is many times slower. "
             f"{compiled.refused}"
         )
         LOG.info(slow)
         if compiled.cut.intervals == 1:
             return replace(stiff.prepare(ivp, nodes, times), slow=slow)
         side = LockStep(**given).prepare(ivp, nodes, times)
-        assert isinstance(side, LockStepIntervals), "only implicit variables are not supported"
+        assert isinstance(side, LockStepIntervals), "LockStep supports all explicit equations"
         return replace(side, otherwise=stiff, slow=slow)

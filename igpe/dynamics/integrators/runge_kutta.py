@@ -285,7 +285,7 @@ class RungeKuttaIntervals(Intervals):
     @cached_property
     def _may_lose(self) -> bool:
         """Whether the shared formula has an operation without a finite value more than the own."""
-        assert self.alone is not None, "asked where there is one"
+        assert self.alone is not None, "called only where a separate formula exists"
         return _singular(self.ivp) > _singular(self.alone)
 
     def _wide(self, shots: Shots, size: int) -> Shots:
@@ -498,7 +498,7 @@ class RungeKuttaIntervals(Intervals):
             method.out_of_steps(when),
             method.too_large(self.ivp.states[state - 1], when),
             no_number(when),
-            f"No step is small enough {when}.",
+            f"The step size became too small {when}.",
             "There was not enough memory for the integration.",
             NO_START,
             "The integration failed in an earlier interval.",

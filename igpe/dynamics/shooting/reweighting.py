@@ -52,7 +52,7 @@ TINY = np.finfo(float).tiny
 LOST = "The model could not be integrated at the estimate: "
 STOPPED = "The fit was interrupted: "
 PROVEN = (
-    "The proof of the first fit holds for its own standard deviations, those of the smoothed "
+    "The proof applies to the first fit, whose standard deviations come from the smoothed "
     "measurements."
 )
 

@@ -382,8 +382,8 @@ class Reaction:
             require_constant(f"The yield of {species} in '{self.text}'", constant, None)
             if species not in self.equation.net:
                 raise ModelError(
-                    f"'{self.text}' has a yield of '{species}'; yields are of species that react: "
-                    f"{list(self.equation.net)}."
+                    f"'{self.text}' has a yield of '{species}'; only species that react have "
+                    f"yields: {list(self.equation.net)}."
                 )
             if is_finite(constant) and not constant > 0:  # type: ignore[operator]
                 raise ModelError(f"The yield of '{species}' is {constant}; give a positive number.")

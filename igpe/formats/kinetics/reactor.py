@@ -465,7 +465,9 @@ class Reactor:
                 return fresh * m.component(ACTIVITY)[t] if slowed else fresh
             except KeyError as error:
                 own = isinstance(reaction.law, OwnLaw)
-                remedy = ", which no reaction has; name it in OwnLaw(..., modifiers=(...,))" * own
+                remedy = (
+                    ", which no reaction contains; name it in OwnLaw(..., modifiers=(...,))" * own
+                )
                 raise ModelError(
                     f"The rate law of '{reaction.text}' needs the species {error}{remedy}."
                 ) from None

@@ -118,12 +118,14 @@ class _Surface(RateLaw):
         if (not split and self.dissociative != ()) or not set(split) <= set(self.adsorption):
             raise ModelError(
                 f"{kind}'s dissociative is {shown(self.dissociative)}; expected a tuple of species "
-                f"of its adsorption, {list(self.adsorption)}."
+                f"from adsorption=, {list(self.adsorption)}."
             )
         if not self.adsorption:
             raise ModelError(f"{kind} needs a species that adsorbs: adsorption={{'A': 'K_A'}}.")
         if not (self.sites is None or (is_finite(self.sites) and self.sites >= 0)):
-            raise ModelError(f"{kind}'s sites are {shown(self.sites)}; give a number, as 2.")
+            raise ModelError(
+                f"{kind}'s sites are {shown(self.sites)}; give a number, for example 2."
+            )
 
     def check(self, equation: Equation) -> None:
         self._check_direction(equation, back="equilibrium")

@@ -195,7 +195,7 @@ def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exceptio
         said = of + "; ".join(f"{place}: {what}" if place else what for place, what in each)
     said = " ".join(said.split()).rstrip(".")
     return DataError(
-        f"'{path}' is no PEtab problem of version {version}: {said}. "
+        f"'{path}' is not a valid PEtab problem of version {version}: {said}. "
         f"{_without_numbers(path, config)}Correct the files."
     )
 

@@ -75,8 +75,8 @@ def _refuse(problem: Problem) -> None:
     refusals = (
         (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
         (kept, f"the constraints {kept}"),
-        (laws, f"priors of logarithms that are not densities of the parameter, of {laws}"),
-        (cut, f"priors that are truncated at other limits than the bounds, of {cut}"),
+        (laws, f"priors that are densities of a logarithm and not of the parameter, for {laws}"),
+        (cut, f"priors that are truncated at limits other than the bounds, for {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
         (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),
@@ -89,7 +89,7 @@ def _refuse(problem: Problem) -> None:
     for is_there, what in refusals:
         if is_there:
             raise Unsupported(
-                f"PEtab cannot say {what}. Leave it out of the problem that is written."
+                f"PEtab does not support {what}. Remove this from the problem before you write it."
             )
 
 

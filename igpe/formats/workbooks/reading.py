@@ -203,8 +203,9 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
     """Why a file has no experiments, in a sentence."""
     if any(map(times_across, blocks)):
         return (
-            f"The headers of '{path.name}' are times: they run across, with one row for each well, "
-            "channel or quantity. igpe needs one row for each time. Turn the table around."
+            f"The headers of '{path.name}' are times: the table has one column for each time, and "
+            "one row for each well, channel or quantity. igpe needs one row for each time. Turn "
+            "the table around."
         )
     listed = [h for b in blocks for h in b.headers if h]
     for block in blocks:

@@ -192,9 +192,9 @@ class Correlated(Checked, Correlation):
         least = np.linalg.eigvalsh(self._matrix(names)).min(initial=1.0)
         if least <= 0:
             raise ProblemError(
-                f"No errors have the correlations {dict(self.between or {})}: their matrix has the "
-                f"eigenvalue {least:.2g}, and all must be above 0. Give correlations "
-                "from one estimate."
+                f"No errors can have the correlations {dict(self.between or {})}: their matrix has "
+                f"the eigenvalue {least:.2g}, but all eigenvalues must be above 0. Give "
+                "correlations that were estimated together."
             )
 
     @property

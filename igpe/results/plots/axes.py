@@ -135,8 +135,8 @@ def axes_for(
         given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
         if len(given) != (needed := count * (1 + strips)):
             raise ProblemError(
-                f"This plot needs {needed} axes; got {len(given)}. Pass as many, or none: igpe "
-                "then creates a figure."
+                f"This plot needs {needed} axes; got {len(given)}. Pass this number of axes, "
+                "or none: igpe then creates a figure."
             )
         return given
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures
