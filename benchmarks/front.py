@@ -43,8 +43,9 @@ CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 CALLED = re.compile(r"`([^`\n]*\([^`\n]*)`")
 PYTHON = re.compile(r"^```(?:python|py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
-ENTRY = re.compile(r"\n\s*(?=\w+  )|(?<=\w)  +")  # of an aligned list
-END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*'\"])")
+ENTRY = re.compile(r"\n *(\w+(?:, \w+)*)(?:  +|\n {4,}(?=\S))")  # of an aligned list
+END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*'\"]|igpe\b)|(?<=:)\s+(?=[A-Z])")
+MARKUP = re.compile(r"</|/>|\bconst |^import ")
 
 
 def words(_: argparse.Namespace) -> Iterator[Row]:
@@ -193,7 +194,8 @@ def _sentences() -> Iterator[tuple[str, str]]:
         if kind == "markdown":
             yield from _split("notebook", CODE.sub("", source))
     for name, text in _docstrings():
-        yield from _split(name, ENTRY.sub("\n\n", text))
+        entries = ENTRY.sub(r"\n\n\1: ", text.replace("\nraises ", "\n\nraises "))
+        yield from _split(name, entries)
     for path in sorted((ROOT / "igpe").rglob("*.py")):
         place = str(path.relative_to(ROOT))
         for text in _literals(ast.parse(path.read_text(encoding="utf-8"))):
@@ -212,14 +214,15 @@ def _docstrings() -> Iterator[tuple[str, str]]:
 
 
 def _literals(tree: ast.Module) -> Iterator[str]:
-    """Yield string literals that are no docstrings."""
+    """Yield the string literals that users may read: no docstrings, assertions, lists of words."""
+    hidden = ast.Expr | ast.JoinedStr | ast.FormattedValue | ast.Assert
     outside = [
         part
         for one in ast.walk(tree)
         for part in ast.iter_child_nodes(one)
-        if not isinstance(one, ast.Expr | ast.JoinedStr | ast.FormattedValue)
+        if not (isinstance(one, hidden) or (isinstance(one, ast.Attribute) and one.attr == "split"))
     ]
-    yield from filter(None, map(_literal, outside))
+    yield from (text for text in map(_literal, outside) if text and not MARKUP.search(text))
 
 
 def _literal(node: ast.AST) -> str:
