@@ -72,7 +72,7 @@ SETTINGS: Cases = {
     "Huber NaN": (lambda: Huber(NAN), "delta is nan | positive"),
     "time-varying stranger": (
         lambda: pose(time_varying={"Z": PiecewiseConstant((0.5,), 0, 1)}),
-        "time_varying names ['Z'] | 'feed'",
+        "time_varying= contains ['Z'] | 'feed'",
     ),
     "time-varying input": (
         lambda: pose(

@@ -28,7 +28,7 @@ def profile(
     result: ResultFile = None,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", help="Unknown to profile. Repeat for several; default: all."),
+        typer.Option("--name", help="Unknown to profile. Repeat for more; default: all."),
     ] = None,
     data: DataFile = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,

@@ -149,7 +149,7 @@ def compare(
     *,
     method: Annotated[
         list[MethodName] | None,
-        typer.Option("--method", help="Method to compare. Repeat for several; default: all."),
+        typer.Option("--method", help="Method to compare. Repeat for more; default: all."),
     ] = None,
     starts: Annotated[
         int, typer.Option(min=1, help="Number of starts, spread over the bounds.")

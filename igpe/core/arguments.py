@@ -43,7 +43,7 @@ def shown(value: Any) -> str:
 
 def require_mapping(role: str, given: Any, example: str, error: type[IgpeError]) -> None:
     """Raise the error unless `given` is a mapping from names; `example` shows one."""
-    needed = f"expected a mapping from names, for example {example}."
+    needed = f"expected a mapping with names as keys, for example {example}."
     if not isinstance(given, Mapping):
         raise error(f"{role} is {shown(given)}; {needed}")
     if others := [name for name in given if not isinstance(name, str)]:

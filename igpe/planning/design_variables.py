@@ -337,7 +337,7 @@ def read_noise(
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
-                f"measure names '{name}', which is not a quantity over time of the model; it "
+                f"measure= contains '{name}', which is not a quantity over time of the model; it "
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):

@@ -353,7 +353,7 @@ class Problem(Suggesting):
         places = [k for k, e in enumerate(self.experiments) if e.name in names]
         if not places:
             every = [e.name for e in self.experiments]
-            raise ProblemError(f"There is no experiment of {list(names)}; the problem has {every}.")
+            raise ProblemError(f"Unknown experiments: {list(names)}; the problem has {every}.")
         runs = [self._given["experiments"][k] for k in places]
         if (held := self._weights) is not None:
             sigma = held.sigma and tuple(held.sigma[k] for k in places)

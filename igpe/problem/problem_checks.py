@@ -142,7 +142,7 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     chosen = frozenset(n for n in box.names if n.split("@", maxsplit=1)[0] in wanted)
     if unknown := sorted(wanted - {n.split("@", maxsplit=1)[0] for n in chosen}):
         raise ProblemError(
-            f"logarithmic names {unknown}, which are not among the unknowns {list(box.names)}."
+            f"logarithmic= contains {unknown}, which are not among the unknowns {list(box.names)}."
         )
     inside = box.select(chosen)
     rows = zip(inside.names, inside.lower, inside.upper, strict=True)
@@ -309,8 +309,8 @@ def check_problem(problem: Any) -> None:
             _check_parameter(problem, place, name, instance)
         if unknown := [n for n in problem.time_varying if n not in instance.series]:
             raise ProblemError(
-                f"{place}time_varying names {unknown}; the model's variables over time that are "
-                f"not states are {sorted(instance.series)}."
+                f"{place}time_varying= contains {unknown}; the model's variables over time that "
+                f"are not states are {sorted(instance.series)}."
             )
     times = {e.units.get("time", "") for e in problem.experiments}
     if len(times) > 1 and not time_unit(problem.instances[0]):
@@ -390,7 +390,7 @@ def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: In
     known = sorted([*instance.series, *instance.scalars])
     if unknown := [n for n in experiment.steady or {} if n not in experiment.inputs]:
         raise ProblemError(
-            f"{place}steady names {unknown}, which are not among the inputs "
+            f"{place}steady= contains {unknown}, which are not among the inputs "
             f"{list(experiment.inputs)}. Give them in Experiment(inputs=...) as well."
         )
     for name in experiment.inputs:
@@ -448,7 +448,7 @@ def _check_starts(
     named = [v for v in start.values() if isinstance(v, str)]
     if unknown := [n for n in named if n not in problem.parameters]:
         raise ProblemError(
-            f"{place}start values name {unknown}, which are not among the parameters "
+            f"{place}start= contains {unknown}, which are not among the parameters "
             f"{list(problem.parameters)}."
         )
 

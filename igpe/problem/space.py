@@ -173,12 +173,12 @@ class OnGrid:
         for name, grid in self.space.items():
             if name not in sets:
                 raise ModelError(
-                    f"space names '{name}', but the model's ContinuousSets are {list(sets)}."
+                    f"space= contains '{name}', but the model's ContinuousSets are {list(sets)}."
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space names '{name}', which the builder already discretises. Leave it "
-                    "out of space, or remove its TransformationFactory('dae....')."
+                    f"space= contains '{name}', which the builder already discretises. Remove "
+                    "it from space=, or remove its TransformationFactory('dae....')."
                 )
             grid.apply(model, sets[name])
         return model

@@ -417,8 +417,8 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
         hint = " Limits of detection need sigma={...: igpe.losses.Censored(0.01)}." * bool(is_limit)
         raise DataError(
             f"Column '{name}' has entries that are not numbers: {shown}. Give numbers in the unit "
-            "of the model (times since the start), leave missing ones empty, or leave the column "
-            f"out with only=[...].{hint}"
+            "of the model (times since the start), leave missing values empty, or omit the "
+            f"column with only=[...].{hint}"
         ) from None
 
 

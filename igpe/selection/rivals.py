@@ -395,7 +395,7 @@ def _of(
     unknown = sorted({n for pair in nested.items() for n in pair} - set(problems))
     if unknown:
         raise ProblemError(
-            f"nested names {unknown}, which are not among the rivals {list(problems)}."
+            f"nested= contains {unknown}, which are not among the rivals {list(problems)}."
         )
     return {a: b for a, b in nested.items() if a in results and b in results}
 

@@ -41,8 +41,8 @@ ONCE = Restarts(count=0)
 class SingleShooting:
     """Least squares on the integrated model, from one start.
 
-    Suitable for starts near the optimum. With a bad start the integration may fail, which gives a
-    status and not an exception.
+    Suitable for starts near the optimum. If the integration fails because of a bad start, the
+    status reports it; no exception is raised.
 
     integrator  computes the model's trajectories and sensitivities
     search      the least-squares method

@@ -165,7 +165,7 @@ class Monod(_Growth):
 
 @dataclass(frozen=True)
 class Haldane(_Growth):
-    """growth*S/(half + S + S^2/excess)*X: growth on a substrate that inhibits.
+    """growth*S/(half + S + S^2/excess)*X: growth that excess substrate inhibits.
 
     growth, half  as for `Monod`
     excess        constant of inhibition by the substrate

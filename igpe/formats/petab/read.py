@@ -60,7 +60,7 @@ def read_petab(path: str | Path) -> Problem:
     observable or noise parameters. Logarithms are compared if the observable's transformation or
     its log-normal distribution requires this. Standard deviations that depend on parameters are
     `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2
-    has no scales, where positive parameters are searched in logarithms if their bounds span three
+    has no scales, so positive parameters are searched in logarithms if their bounds span three
     decades.
 
     path    path of the YAML file, which contains the paths of the tables and the model

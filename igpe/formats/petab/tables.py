@@ -111,7 +111,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         raise _unread(path, config, "1 or 2", error) from error
     missing = [name for name in NEEDED if getattr(petab, name) is None]
     if missing or not hasattr(petab.model, "sbml_document"):
-        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
+        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe needs an SBML model.")
     lint = library("petab.v1.lint")
     with _heard(logging.getLogger("petab")) as messages, quiet():
         failed = lint.lint_problem(_brief(petab))

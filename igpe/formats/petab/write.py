@@ -111,8 +111,9 @@ class _Writer:
             if system.solved.implicit:
                 names = [system.unknown_names[i] for i in system.solved.implicit]
                 raise Unsupported(
-                    f"The equations determine {names} only implicitly, which few programs that "
-                    "read SBML can solve. Write them as explicit formulas, to write PEtab."
+                    f"The equations determine {names} only implicitly, and few programs that "
+                    "read SBML can solve implicit equations. Write them as explicit formulas, to "
+                    "write PEtab."
                 )
             if e.steady is not None:
                 self.phases.append(_Phase(e.at_rest(), system, is_rest=True))

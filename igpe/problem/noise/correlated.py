@@ -209,7 +209,7 @@ class Correlated(Checked, Correlation):
         strange = sorted({n for pair in self.between or {} for n in pair} - {*columns})
         if strange or len(columns) < 2:  # noqa: PLR2004
             raise DataError(
-                f"igpe.losses.Correlated names {strange or 'no pair'}, but the measured columns "
+                f"igpe.losses.Correlated has {strange or 'no pair'}, but the measured columns "
                 f"are {[*columns]}. Give pairs of these, or leave out correlation=."
             )
         return replace(self, columns=tuple(columns))
