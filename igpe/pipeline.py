@@ -99,15 +99,16 @@ def estimate(
     certify: bool | Literal["auto"] = "auto",
     time_limit: float | None = None,
 ) -> Result:
-    """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
+    """Estimate the unknowns in the five steps of Michalik, Chachuat & Marquardt (2009), Fig. 1.
 
     settings  methods of the steps
     seed      seed of every random choice; the same seed gives the same result
     executor, store, timeout   where step 4 processes and stores the candidates of step 3, as for
                                `igpe.campaign`; timeout limits one candidate, time_limit the full
                                call
-    progress  a function called at the beginning of each step with a message; None: a bar, in
-              notebooks; False: nothing; True: a bar in terminals too
+    progress  a function called at the beginning of each step with a message; None: a
+              progress bar, in notebooks only; False: nothing; True: a progress bar in terminals as
+              well
     certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
               four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
               True: for up to a minute, with a note if there is no proof; False: no
@@ -116,7 +117,7 @@ def estimate(
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit
-    Ctrl-C ends the call with the best found so far (status INTERRUPTED), if there is anything.
+    After Ctrl-C igpe returns the best estimate so far (status INTERRUPTED), if there is one.
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")

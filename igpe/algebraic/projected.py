@@ -164,7 +164,7 @@ class Projected:
     """Projected branch and bound, which proves its optimum up to a gap.
 
     What is proved: no parameters within the bounds have a weighted sum of squared residuals below
-    the estimate's `lower_bound`, for the given residuals with their floating-point numbers. The
+    the estimate's `lower_bound`, for the given residuals and their stored numbers. The
     bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it does not
     cover errors of the measurements from which the residuals were computed.
 

@@ -320,15 +320,15 @@ def campaign(
                repeats it only with a longer timeout. Each start then runs in a separate process
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the finished part if the call is interrupted (Ctrl-C)
-    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or
+    raises     ProblemError for invalid arguments, a problem that cannot be sent to or
                prepared in any process, or an executor that accepts no work;  DataError if `store`
                is not such a file;  Unsupported by the estimator
 
     If the process of a start dies, igpe tries this start three more times, and then records it as
-    WORKER_DIED. A start with an unexpected error is recorded as RAISED, also if one worker cannot
-    build the model but others can. With a store, igpe repeats these starts after a change of igpe,
-    the estimator or one of your modules. If a Dask cluster has no worker for 30 s, processes of
-    this machine do its work; `notes` say so.
+    WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose
+    worker could not build the model while others could. With a store, igpe repeats these starts
+    after a change of igpe, the estimator or one of your modules. If a Dask cluster has no worker
+    for 30 s, processes of this machine do its work; `notes` say so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

@@ -66,7 +66,7 @@ class RivalPlan(LaboratoryPlan, Shown):
     notes: tuple[str, ...] = ()
 
     def simulated(self, seed: int, right: str | None = None) -> pd.DataFrame:
-        """`table` filled with simulated measurements if one of the rivals is right.
+        """Return `table` with simulated measurements, if one of the rivals is right.
 
         right   name of the correct rival; None: the first
         raises  ProblemError if there is no such rival

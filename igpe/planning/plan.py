@@ -232,7 +232,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def simulated(self, seed: int) -> pd.DataFrame:
-        """`table` filled with simulated measurements, for correct model and parameters."""
+        """Return `table` with simulated measurements, for a correct model and parameters."""
         return self._simulated(self.courses, seed)
 
     @property
@@ -271,7 +271,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     def from_json(
         cls, source: str | Path, *, functions: Mapping[str, Callable[[Any], Any]] = NONE
     ) -> "Plan":
-        """The plan that `to_json` wrote, from its text or from the path of its file.
+        """Read the plan that `to_json` wrote, from its text or from the path of its file.
 
         functions  input -> its function of time, of which only the name is stored
         raises     DataError if there is no such file, it contains no plan of this format, or a

@@ -415,7 +415,7 @@ class Experiment(Suggesting):
 def read_experiments(
     data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
 ) -> list[Experiment]:
-    """One `Experiment` for each value of the table's column `experiment`.
+    """Return one `Experiment` for each value of the table's column `experiment`.
 
     data        DataFrame or path, as for `Experiment`, with a column `experiment`
     columns     as for `Experiment`: {"Run": "experiment", "t / h": "time"}

@@ -389,7 +389,7 @@ class Problem(Suggesting):
         return copy
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
-        """The unknown of a model parameter in one experiment."""
+        """Return the unknown that a model parameter stands for in one experiment."""
         return self._own(parameter, experiment) if parameter in self.local else parameter
 
     def start_unknown(self, state: str, experiment: Experiment) -> str:
@@ -397,7 +397,7 @@ class Problem(Suggesting):
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
-        """Unknowns of a time-varying parameter in one experiment -> the time at which each begins.
+        """Map the unknowns of a time-varying parameter in one experiment to their start times.
 
         A break that equals a measured time up to rounding is set to this time.
         """

@@ -153,7 +153,8 @@ class Spectra(Suggesting):
     def compressed(self) -> "Spectra":
         """Return the spectra in the subspace of the leading singular vectors, for searches.
 
-        There each contribution has one more direction, in place of a hundred wavelengths.
+        The subspace has one dimension more than there are contributions, and one for each known
+        spectrum, instead of one for each wavelength.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}
@@ -177,7 +178,7 @@ class Spectra(Suggesting):
         return self._changed(values=np.asarray(values, dtype=float))
 
     def to_frame(self) -> pd.DataFrame:
-        """The numbers: times by wavelengths."""
+        """Return the values as a table of times by wavelengths."""
         index, columns = pd.Index(self.times, name="time"), pd.Index(self.wavelengths)
         return pd.DataFrame(self.values, index=index, columns=columns.rename("wavelength"))
 
@@ -240,7 +241,7 @@ class Spectra(Suggesting):
         return self.with_values(self.values - line.T)
 
     def scatter_corrected(self, method: Literal["snv", "msc"] = "msc") -> "Spectra":
-        """The spectra without offset and scale that light scattering gives each of them.
+        """Return the spectra corrected for the offset and scale that light scattering causes.
 
         "snv" subtracts the mean of each spectrum and divides it by its standard deviation; "msc"
         fits offset and scale to the mean spectrum and removes them. Both also remove changes of the

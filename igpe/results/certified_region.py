@@ -229,7 +229,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "CertifiedRegion":
-        """Undo `entries`. Raises DataError for numbers that prove nothing."""
+        """Read the stored entries; raise DataError if their numbers prove nothing."""
         base = vars(DynamicCertificate.of_entries(stored))
         own = [f.name for f in fields(cls) if f.name not in base and f.name != "regions"]
         given = {n: stored[n] for n in own if n in stored}

@@ -243,7 +243,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "DynamicCertificate":
-        """Undo `entries`. Raises DataError for numbers that prove nothing."""
+        """Read the stored entries; raise DataError if their numbers prove nothing."""
         stored = {"relative_sigma": {}, **stored}  # older versions did not write it
         given = {f.name: stored[STORED_AS.get(f.name, f.name)] for f in fields(cls)}
         for name in ("objective", "lower_bound", "cut"):

@@ -78,8 +78,8 @@ class Result(ResultData, Stored, name="result", number=1):
         """Measurements and fitted model: one panel per quantity, one colour per experiment.
 
         axes       matplotlib axes, one per quantity; None: draw in a new figure
-        residuals  whether to draw the standardised residuals in a strip below each panel; given
-                   axes are then twice as many, with those of the strips last
+        residuals  whether to draw the standardised residuals in a strip below each panel; axes
+                   must then contain twice as many, those of the strips last
         smoothed   whether to draw the smoothed measurements of step 1 as well
         """
         values = standard_residuals(self.points, self.variance)[0] if residuals else None

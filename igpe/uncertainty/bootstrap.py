@@ -288,19 +288,20 @@ def bootstrap(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Bootstrapped:
-    """Refit the problem to drawn measurements, each time from the estimate.
+    """Refit the problem to simulated measurements, each time starting at the estimate.
 
     problem       the problem whose measurements are replaced by simulated measurements
     result        a Result or Estimate of the problem, or unknown -> value
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
-    replications  number of replications; replication k has the errors of (seed, k) on any executor
+    replications  number of replications; replication k of a seed has the same errors on any
+                  executor
     seed          random seed of the errors
     confidence    confidence level of the intervals
     method        method of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with each message; True, False, None: as for `igpe.estimate`
     returns       the finished part if the call is interrupted (Ctrl-C)
-    raises        ProblemError for arguments that do not fit, Unsupported for constraints and
+    raises        ProblemError for invalid arguments, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
                   the errors of `igpe.campaign`
     """

@@ -182,7 +182,7 @@ def predict(
     replications: Bootstrapped | None = None,
     method: SingleShooting = SingleShooting(),
 ) -> Prediction:
-    """Bands of states, measured or not, and of measured quantities.
+    """Predict states, measured or not, and measured quantities, with confidence bands.
 
     problem       problem whose experiments are predicted
     estimate      a Result or Estimate of the problem, or unknown -> value

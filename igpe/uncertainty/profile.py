@@ -306,7 +306,7 @@ def profile(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Profiles:
-    """Intervals by the likelihood ratio: all values of an unknown that fit well enough.
+    """Compute likelihood ratio intervals: all values of an unknown that fit well enough.
 
     Each unknown is held at values further and further from the estimate while all others are
     estimated again; the interval ends where the sum of squares has risen by a threshold. Unlike

@@ -22,7 +22,7 @@ def networks(
     reactor: type[Reactor] = Batch,
     **settings: Any,
 ) -> dict[str, Reactor]:
-    """Reactors with the connected subsets of possible reactions: name -> reactor.
+    """Return a reactor for each connected subset of possible reactions: name -> reactor.
 
     A subset is connected if its reactions cannot be divided into two groups without a species in
     common. Rate constants have the names that they have in the full list, so that a network is

@@ -50,9 +50,10 @@ def read_workbook(
 ) -> Workbook:
     """Read experiments from unmodified laboratory files.
 
-    Sheets and tables of a sheet are experiments, or a column names them. Titles and conditions may
-    be above a table, units in headers or below them. Clock times and dates become times since the
-    start. Temperatures become kelvin. `Workbook.table()` shows the interpretation.
+    Each sheet, or each table of a sheet, is an experiment, unless a column names the experiments.
+    Titles and conditions may be above a table, units in headers or below them. Clock times and
+    dates become times since the start. Temperatures become kelvin. `Workbook.table()` shows the
+    interpretation.
 
     path    an Excel, CSV, text or Parquet file, or several, whose runs are combined
     sheets  names of the sheets to read; by default all

@@ -452,7 +452,7 @@ def certify_region(
     estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
                   continues with better parameters if it finds any. None: igpe searches for them
     level         confidence level, between 0 and 1
-    precision     difference between outer and inner end of an interval, relative to the interval
+    precision     difference between outer and inner end of an interval, relative to its width
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
                   True: for all of them together. By chi squared if standard deviations are given,
                   else by F, as in `igpe.profile`

@@ -100,7 +100,7 @@ class BackwardLifting(Checked):
     def fit(
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
-        """Search from `start`, clipped into the space. Failure is the status of the Outcome.
+        """Search from `start`, clipped into the space. The status of the Outcome reports failure.
 
         evaluate  chains that are all `Lifted`
         """
