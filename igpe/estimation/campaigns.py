@@ -77,12 +77,12 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 class Comparison(Shown):
     """Results of several methods from the same starts.
 
-    runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
-             iterations, equivalent iterations of all horizons, found_by (description), note (reason
-             for a missing estimate), and the unknowns
-    best     the best objective known
-    complete False if the run was interrupted
-    rounding differences of objectives up to this value are rounding errors (perfect fits)
+    runs      one row for each run: method, start (its number), status, arrived, objective, seconds,
+              iterations, equivalent iterations of all horizons, found_by (description), note
+              (reason for a missing estimate), and the unknowns
+    best      the best objective known
+    complete  False if the run was interrupted
+    rounding  differences of objectives up to this value are rounding errors (perfect fits)
     """
 
     runs: pd.DataFrame

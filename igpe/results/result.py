@@ -50,9 +50,8 @@ class Result(ResultData, Stored, name="result", number=1):
     maps          which equations determine which quantities and parameters, as in `Structure.maps`
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
     adequacy      whether the model fits: a single verdict from all tests of the residuals; None in
-    results
-                  that older versions stored
-    other_optima all other known optima with an objective below the threshold of the likelihood
+                  results that older versions stored
+    other_optima  all other known optima with an objective below the threshold of the likelihood
                   ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     name of the objective, if it is not a sum of squares
     time_unit     unit of the times; empty if unknown

@@ -226,8 +226,7 @@ class Ipopt:
         """Translate the model once, for several solves.
 
         sizes   whether to scale variables, objective and constraints to magnitude 1, the
-        constraints by their
-                derivatives at the current values
+                constraints by their derivatives at the current values
         raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)

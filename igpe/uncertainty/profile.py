@@ -99,17 +99,17 @@ class ParameterProfile:
 class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
-    names        names of all unknowns that were free
-    parameters   the optimum of the profiles; objective  the sum of squares at the optimum
-    rise         increase of the sum of squares at the ends of the intervals: by chi squared, or by
-                 F if sigma is unknown
-    confidence   confidence level of each interval
-    profiles     one for each requested unknown
-    linearised   unknown -> (lower, upper) from the covariance, for comparison
-    integrations number of integrations of the full model with derivatives; 0 for collocation
-    seconds      wall time
-    notes        remarks for the user
-    complete     False if the run was interrupted and only the finished profiles are there
+    names         names of all unknowns that were free
+    parameters    the optimum of the profiles; objective  the sum of squares at the optimum
+    rise          increase of the sum of squares at the ends of the intervals: by chi squared, or by
+                  F if sigma is unknown
+    confidence    confidence level of each interval
+    profiles      one for each requested unknown
+    linearised    unknown -> (lower, upper) from the covariance, for comparison
+    integrations  number of integrations of the full model with derivatives; 0 for collocation
+    seconds       wall time
+    notes         remarks for the user
+    complete      False if the run was interrupted and only the finished profiles are there
     """
 
     names: tuple[str, ...]
@@ -313,19 +313,19 @@ def profile(
     linearised errors, these intervals are valid for nonlinear problems and do not depend on the
     parametrisation.
 
-    problem    the estimated problem
-    estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
-    names      names of the unknowns; None: all free unknowns
-    confidence confidence level of each interval
-    method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
+    problem     the estimated problem
+    estimate    a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
+    names       names of the unknowns; None: all free unknowns
+    confidence  confidence level of each interval
+    method      `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
     most_integrations  number of integrations after which no further profile starts
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
-    progress   a function called with each message; True, False, None: as for `igpe.estimate`
-    returns    the finished profiles if the call is interrupted (Ctrl-C) after the first profile
-    raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
-               method, EstimationFailed if the model cannot be integrated at the estimate, or no
-               profile could be computed; the errors of `igpe.campaign`
+    progress    a function called with each message; True, False, None: as for `igpe.estimate`
+    returns     the finished profiles if the call is interrupted (Ctrl-C) after the first profile
+    raises      ProblemError for names or an estimate that do not fit the problem, Unsupported by
+                the method, EstimationFailed if the model cannot be integrated at the estimate, or
+                no profile could be computed; the errors of `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. An
     interval also contains the values at which the profile of another unknown explains the

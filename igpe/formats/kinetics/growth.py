@@ -86,11 +86,11 @@ class MichaelisMenten(RateLaw):
 class Hill(RateLaw):
     """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
 
-    vmax       largest rate
-    half       concentration at half the largest rate
-    exponent   n
-    regulator  S; may be omitted if the left side has one species only
-    repressing whether S slows the reaction
+    vmax        largest rate
+    half        concentration at half the largest rate
+    exponent    n
+    regulator   S; may be omitted if the left side has one species only
+    repressing  whether S slows the reaction
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapter 12.
     """

@@ -180,7 +180,7 @@ class Correlated(Checked, Correlation):
              experiments; with sigma=None this is the full covariance
     columns  the experiment's measured columns; the experiment sets them
     raises   ProblemError for numbers outside -1 to 1, or correlations that do not form a valid
-    correlation matrix
+             correlation matrix
     """
 
     between: Annotated[Mapping[tuple[str, str], float] | None, or_none(PAIRS)] = None
