@@ -44,7 +44,7 @@ CALLED = re.compile(r"`([^`\n]*\([^`\n]*)`")
 PYTHON = re.compile(r"^```(?:python|py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 ENTRY = re.compile(r"\n *(\w+(?:, \w+)*)(?:  +|\n {4,}(?=\S))")  # of an aligned list
-END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*'\"]|igpe\b)|(?<=:)\s+(?=[A-Z])")
+END = re.compile(r"(?<=[.!?])(?<!e\.g\.)\s+(?=[A-Z`*'\"]|igpe\b)|(?<=:)\s+(?=[A-Z])")
 MARKUP = re.compile(r"</|/>|\bconst |^import ")
 
 

@@ -88,7 +88,7 @@ SETTINGS: Cases = {
         lambda: PiecewiseConstant((1,), 0, 1, penalty=-1),
         "penalty -1 | 0 or more",
     ),
-    "no experiments": (lambda: pose(experiments=[]), "holds nothing | igpe.Experiment"),
+    "no experiments": (lambda: pose(experiments=[]), "contains nothing | igpe.Experiment"),
     "experiments of wrong type": (
         lambda: pose(experiments=[{"A": 1}]),
         "['dict'] | one or several igpe.Experiment",

@@ -200,10 +200,7 @@ def test_what_is_known_of_correlations_after_an_interrupt_is_said(monkeypatch):
     monkeypatch.setattr(reweighting, "stopped", lambda: True)
     found = METHOD.estimate(pose(measured(IN_TIME), AR1()), TRUTH)
     assert found.status is igpe.Status.INTERRUPTED
-    assert found.notes[-1] == (
-        "The fit was interrupted: correlations of errors are not those of the residuals at the "
-        "estimate but 0."
-    )
+    assert found.notes[-1] == ("The fit was interrupted: correlations of errors are 0.")
 
 
 def test_experiments_share_an_estimated_correlation():

@@ -103,8 +103,8 @@ class _Reduced:
         bound = [self.symbols.states[i] for i in self.bound]
         if missing := self._missing:
             raise ModelError(
-                f"{self._place()}the states {missing} have no start value. The equations give those"
-                f" of {bound} from the others, but not these. Give it in "
+                f"{self._place()}the states {missing} have no start value. The equations determine"
+                f" the start values of {bound} from the others, but not these. Give it in "
                 f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
                 "igpe.Unknown(lower, upper) to estimate it."
             )

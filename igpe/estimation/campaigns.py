@@ -195,7 +195,9 @@ def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, 
     if isinstance(methods, Mapping):
         named = dict(methods)
     else:
-        expected = "a list of estimators, or a mapping from names: {'MS': igpe.MultipleShooting()}"
+        expected = (
+            "a list of estimators, or a mapping with names as keys: {'MS': igpe.MultipleShooting()}"
+        )
         is_list = isinstance(methods, Sequence) and not isinstance(methods, str)
         require(is_list, "compare", "methods", methods, expected)
         names = [type(m).__name__ for m in methods]

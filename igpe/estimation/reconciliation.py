@@ -79,7 +79,7 @@ class GrossError:
 
 @dataclass(frozen=True, repr=False)
 class Reconciliation(Shown):
-    """Measurements that obey balances, and gross errors.
+    """Measurements adjusted so that they obey balances, and gross errors.
 
     table   one row for each experiment, time and quantity: measured (mean of replicates) and its
             sigma, reconciled and its standard_deviation (NaN where nothing determines the value),

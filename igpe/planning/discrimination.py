@@ -295,7 +295,7 @@ def _notes(power: pd.DataFrame) -> list[str]:
     if not notes:
         share = min(float(np.floor(1000 * power["power"].min())) / 10, 99.9)
         notes = [
-            f"If any of the rivals is right, each other rival loses its support (AICc worse by "
+            f"If one of the rivals is right, each other rival loses its support (AICc worse by "
             f"{FAR:g}) with a probability of at least {share:g} %."
         ]
     return [

@@ -68,9 +68,9 @@ def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     times   (n,) increasing; values: (n,), each from its time until the next
     raises  DataError if the points are not finite or the times do not increase
 
-    Before the first time the input has the first value. After a jump, and at the start of the
-    experiment, the model uses the new value. A measurement at the time of a jump is compared with
-    the model just before the jump (the limit from the left).
+    Before the first given time, the input has its first value. After a jump, and at the start of
+    the experiment, the model uses the new value. A measurement at the time of a jump is compared
+    with the model just before the jump (the limit from the left).
     """
     return _table(times, values, hold=True)
 

@@ -149,9 +149,9 @@ class GcvSpline:
     With the boundary correction, the curve is an average of curves with penalties on the fourth and
     the sixth derivative, unless a feature is sharp and GCV clearly prefers the natural spline. With
     fewer than 8 distinct times, or a gap of over a quarter of the range, the curve is the natural
-    spline; with fewer than 4, a line or a constant. Up to 3000 distinct times the natural spline is
-    exact; for more the spline has 3000 knots. If every value is exact, the curve is the spline
-    through all values.
+    spline; with fewer than 4, a line or a constant. For up to 3000 distinct times the natural
+    spline is exact; for more times it has 3000 knots. If every value is exact, the curve is the
+    spline through all values.
 
     boundary_correction  remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor for the chosen penalty (of f''): 0.01 smooths less

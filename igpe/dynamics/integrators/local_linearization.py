@@ -107,8 +107,9 @@ class LocalLinearization(LockStep):
     """Steps with matrix exponentials, for equations without implicit algebraic variables.
 
     The method is stable for stiff equations and exact for linear equations. For nonlinear equations
-    it is much slower than `RungeKutta` at the same accuracy, especially of derivatives, which have
-    order 1 only. The step is chosen by the states alone, as in the paper (Carbonell et al. 2014).
+    it is much slower than `RungeKutta` at the same accuracy, especially for derivatives, which are
+    only first-order accurate. The step is chosen by the states alone, as in the paper (Carbonell et
+    al. 2014).
 
     rtol, atol  relative and absolute tolerance, defined as in the paper
     longest     longest step, in the model's time
