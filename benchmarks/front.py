@@ -194,7 +194,7 @@ def _sentences() -> Iterator[tuple[str, str]]:
         if kind == "markdown":
             yield from _split("notebook", CODE.sub("", source))
     for name, text in _docstrings():
-        entries = ENTRY.sub(r"\n\n\1: ", text.replace("\nraises ", "\n\nraises "))
+        entries = ENTRY.sub(r"\n\n\1 - ", text.replace("\nraises ", "\n\nraises "))
         yield from _split(name, entries)
     for path in sorted((ROOT / "igpe").rglob("*.py")):
         place = str(path.relative_to(ROOT))
@@ -216,11 +216,14 @@ def _docstrings() -> Iterator[tuple[str, str]]:
 def _literals(tree: ast.Module) -> Iterator[str]:
     """Yield the string literals that users may read: no docstrings, assertions, lists of words."""
     hidden = ast.Expr | ast.JoinedStr | ast.FormattedValue | ast.Assert
+    lists = ("split", "word_set", "_fields")  # what takes words apart
     outside = [
         part
         for one in ast.walk(tree)
         for part in ast.iter_child_nodes(one)
-        if not (isinstance(one, hidden) or (isinstance(one, ast.Attribute) and one.attr == "split"))
+        if not isinstance(one, hidden)
+        and ast.unparse(getattr(one, "func", ast.Pass())) not in lists
+        if not (isinstance(one, ast.Attribute) and one.attr in lists)
     ]
     yield from (text for text in map(_literal, outside) if text and not MARKUP.search(text))
 

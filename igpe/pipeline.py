@@ -111,12 +111,13 @@ def estimate(
               well
     certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
               four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
-              True: for up to a minute, with a note if there is no proof; False: no
+              True: for up to a minute, with a note if there is no proof; False: never
     time_limit  seconds of wall time for the whole call. At the limit igpe stops as after Ctrl-C,
                 but with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit
+
     After Ctrl-C igpe returns the best estimate so far (status INTERRUPTED), if there is one.
     """
     ok = or_none(POSITIVE).holds(time_limit)
@@ -126,7 +127,7 @@ def estimate(
     if certify == "auto" and in_call():  # a part of another call
         certify = False
     is_settings = isinstance(settings, Settings | None)
-    wanted = "igpe.Settings(...) there, or None; measurements belong to igpe.Experiment(data)"
+    wanted = "igpe.Settings(...) or None; measurements belong to igpe.Experiment(data)"
     require(is_settings, "estimate", "settings", settings, wanted)
     clock, backend = Clock(teller(progress)), Backend(executor, store, timeout)
     with session(time_limit) as now:

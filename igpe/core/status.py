@@ -10,7 +10,7 @@ from igpe.core.progress import Tell
 
 
 class Status(enum.Enum):
-    """How a computation ended. The value is what the user reads."""
+    """How a computation ended. The value is the sentence that the user reads."""
 
     OPTIMAL_WITHIN_GAP = "The gap is closed: no better parameters exist within the bounds."
     GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is global."

@@ -149,7 +149,7 @@ def compare(
     If standard deviations depend on the model, each objective uses those of its own fit.
 
     problem   the problem, the same for all methods
-    methods   name -> estimator, or estimators, which are named after their classes
+    methods   name -> estimator, or a list of estimators, which are named after their classes
     starts    list of starts, each with a value for every free unknown; or a number of starts,
               spread over the bounds by a seeded Sobol sequence
     seed      seed of this sequence
@@ -324,7 +324,7 @@ def campaign(
     returns    the finished part if the call is interrupted (Ctrl-C)
     raises     ProblemError for invalid arguments, a problem that cannot be sent to or
                prepared in any process, or an executor that accepts no work;  DataError if `store`
-               is not such a file;  Unsupported by the estimator
+               is not a store of igpe; Unsupported if the estimator does not support the problem
 
     If the process of a start dies, igpe tries this start three more times, and then records it as
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose

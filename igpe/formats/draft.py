@@ -54,7 +54,7 @@ DATA = {data}
 {columns}}}
 {unused}
 # At time {begin:g}{unit}. A number is """
-    """known, igpe.Unknown(low, high) is estimated.
+    """known; igpe.Unknown(low, high) is estimated.
 START = {{
 {starts}}}
 

@@ -66,7 +66,7 @@ class RivalPlan(LaboratoryPlan, Shown):
     notes: tuple[str, ...] = ()
 
     def simulated(self, seed: int, right: str | None = None) -> pd.DataFrame:
-        """Return `table` with simulated measurements, if one of the rivals is right.
+        """Return `table` with simulated measurements, assuming that one rival is right.
 
         right   name of the correct rival; None: the first
         raises  ProblemError if there is no such rival
@@ -172,9 +172,9 @@ def _posed(
     missing = [n for n in problems if n not in parameters]
     if len(problems) < 2 or missing:  # noqa: PLR2004
         raise ProblemError(
-            f"A design between rivals has the models {list(problems)}"
-            + f" and no parameters of {missing}" * bool(missing)
-            + f". Give two or more models, and parameters of each: {example}."
+            f"A design that distinguishes rivals has the models {list(problems)}"
+            + f" and no parameters for {missing}" * bool(missing)
+            + f". Give two or more models, and parameters for each: {example}."
         )
     posed: dict[str, DesignProblem] = {}
     for name, problem in problems.items():

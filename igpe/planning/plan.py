@@ -129,7 +129,8 @@ class LaboratoryPlan:
 
         which   its number, from 0, or its name
         data    a table or its path with the columns of `table`; `experiment` may be missing
-        raises  ProblemError if there is no such experiment, DataError if the table does not fit
+        raises  ProblemError if there is no such experiment, DataError if the table does not fit the
+                problem
         """
         names = [e.name for e in self.experiments]
         k = names.index(which) if isinstance(which, str) and which in names else which
@@ -232,7 +233,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def simulated(self, seed: int) -> pd.DataFrame:
-        """Return `table` with simulated measurements, for a correct model and parameters."""
+        """Return `table` with simulated measurements, assuming a correct model and parameters."""
         return self._simulated(self.courses, seed)
 
     @property
@@ -256,7 +257,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
         return plot_plan(self.experiments, self.courses, self.errors, axes, units=self.units)
 
     def entries(self) -> dict[str, Any]:
-        """The fields; inputs that are functions of time are stored by name."""
+        """Return the stored fields; inputs that are functions of time are stored by name."""
         return super().entries() | {
             "criterion": type(self.criterion).__name__,
             "of": self.criterion.of,

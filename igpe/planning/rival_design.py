@@ -76,7 +76,7 @@ class HunterReiner(Discriminating):
 
 @dataclass(frozen=True)
 class BuzziFerraris(Discriminating):
-    """Squared differences divided by their variance: errors and uncertain predictions."""
+    """Squared differences, divided by the variances of measurements and predictions."""
 
     meaning = "squared differences, divided by the variances of both predictions"
 

@@ -192,8 +192,8 @@ def _over_time(
         are_times = series.index.equals(pd.Index(times))
     if is_numbered and not are_times:
         raise DataError(
-            f"The index of the Series of input '{name}' is 0, 1, 2, ..., so its times are "
-            f"unknown. Give them as its index: table.set_index('time')['{name}'], or use "
+            f"The index of the Series of input '{name}' is 0, 1, 2, ..., so the times are "
+            f"unknown. Give the times as its index: table.set_index('time')['{name}'], or use "
             "igpe.linear_input(times, values)."
         )
     return series

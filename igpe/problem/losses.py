@@ -39,7 +39,8 @@ class Loss:
     """Contribution of residuals, divided by their standard deviations, to the objective.
 
     A residual contributes its square up to a limit, and grows linearly beyond
-    (igpe/numerics/least_squares/base.py). A loss is one class: these attributes, and the limits.
+    (igpe/numerics/least_squares/base.py). A loss is one class with these attributes and with the
+    limits.
 
     is_squares   whether residuals of any size enter as squares: the objective is a sum of squares
     is_absolute  whether the objective is the sum of absolute residuals, approximated by small

@@ -68,10 +68,10 @@ class Problem(Suggesting):
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
     logarithmic   parameters whose positive bounds span decades: starts are distributed evenly in
                   the logarithm, and Gauss-Newton (shooting) takes steps in the logarithm
-    space         further ContinuousSet, by its name -> its grid: a number of intervals, or
+    space         name of a further ContinuousSet -> its grid: a number of intervals, or
                   `igpe.integrators.FiniteDifference(50, scheme="central")`. States are then the
-                  members `c[0.5]`, and columns are named so
-    raises        ModelError, DataError, ProblemError with the cause and the remedy
+                  members `c[0.5]`, and columns have these names
+    raises        ModelError, DataError or ProblemError, with the cause and the remedy
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
@@ -338,7 +338,7 @@ class Problem(Suggesting):
 
         data    a table or its path; with several experiments it has a column `experiment`
         sigma   standard deviations of the new measurements, as for `Experiment`; None: unchanged
-        raises  DataError if the table does not fit
+        raises  DataError if the table does not fit the problem
         """
         table, runs = read_table(data), self._given["experiments"]
         several = len(runs) > 1
@@ -502,8 +502,8 @@ def takes_problem(function: Call) -> Call:
         for one in given:
             if not isinstance(one, Problem):
                 raise ProblemError(
-                    f"{function.__name__}() needs an igpe.Problem first; got {_kind(one)}. Create "
-                    f"one: problem = {EXAMPLE}, then pass it."
+                    f"{function.__name__}() needs an igpe.Problem as its first argument; got "
+                    f"{_kind(one)}. Create one: problem = {EXAMPLE}, then pass it."
                 )
         return function(*arguments, **named)
 

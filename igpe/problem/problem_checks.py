@@ -198,8 +198,8 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(
                     f"The error of '{name}' is proportional to its value in '{given}', a unit "
-                    "with another zero than the model's unit. Give the data in the model's "
-                    "unit, or sigma as a number."
+                    "whose zero differs from that of the model's unit. Give the data in the "
+                    "model's unit, or sigma as a number."
                 )
             models[name] = models[name].scaled(factor)
         measurements = _converted(measurements, name, factor, offset)
@@ -351,7 +351,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
         raise ProblemError(
             f"{place}parameter '{name}' is fixed at {value(component)} in the model, but "
-            "parameters= contains it. Leave it out of parameters to keep it fixed, or remove "
+            "parameters= contains it. Remove it from parameters to keep it fixed, or remove "
             f"the line that fixes it (m.{name}.fix(...)) to estimate it."
         )
     if instance is not next(i for i in problem.instances if name in i.scalars):

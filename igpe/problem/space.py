@@ -92,11 +92,12 @@ class FiniteDifference:
 
     intervals  number of intervals of equal length; points that the model's ContinuousSet already
                has are kept, and the intervals between them are divided in proportion
-    scheme     of first derivatives. "backward": upwind where the flow is towards larger x, first
-               order, robust, but it smears fronts like a dispersion coefficient of half an interval
-               times the speed; "backward2": upwind with three points, second order, may overshoot
-               at fronts; "forward" and "forward2": upwind where the flow is towards smaller x;
-               "central": second order, for diffusion. Second derivatives are central, second order
+    scheme     formula of first derivatives. "backward": upwind where the flow is towards larger x,
+               first order, robust, but it smears fronts like a dispersion coefficient of half an
+               interval times the speed; "backward2": upwind with three points, second order, may
+               overshoot at fronts; "forward" and "forward2": upwind where the flow is towards
+               smaller x; "central": second order, for diffusion. Second derivatives are central,
+               second order
     raises     ProblemError for fewer than two intervals, or an unknown scheme
 
     If the scheme has no formula for a first derivative in a boundary condition, igpe uses the

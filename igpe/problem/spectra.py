@@ -31,8 +31,8 @@ class Spectra(Suggesting):
     """Spectra that were measured during one experiment: `igpe.Experiment(..., spectra=...)`.
 
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
-                 names of the columns, or the path of such a table (CSV, Excel, Parquet). In the
-                 unit of the experiment's times
+                 names of the columns, or the path of such a table (CSV, Excel, Parquet). The
+                 times have the unit of the experiment's times
     sigma        standard deviation of the numbers: one number, or one for each wavelength (a
                  Series, or an array in the order of the columns). None: the noise level, from the
                  singular values beyond the number of contributions

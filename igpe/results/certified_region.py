@@ -76,9 +76,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
         outer_lower, outer_upper  ends of an interval that provably contains the region
         inner_lower, inner_upper  values that are proved to belong to the region; NaN if there are
-                                  none below, above              whether the data limit the unknown
-                                  on that side: "limited", "reaches its bound" (they do not) or "not
-                                  decided"
+                                  none
+        below, above              whether the data limit the unknown on that side: "limited",
+                                  "reaches its bound" (they do not) or "not decided"
         """
         rows = []
         for k, one in enumerate(self.regions):

@@ -200,8 +200,8 @@ class ResidualBootstrap:
 
     They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals smaller
     than the errors, and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997,
-    section 6.2.3). There is no assumption about their distribution; of sigma, only the ratios
-    within a column are used.
+    section 6.2.3). The method makes no assumption about their distribution, and of sigma it
+    uses only the ratios within a column.
     """
 
     def draw(self, base: Likelihood) -> Draw:

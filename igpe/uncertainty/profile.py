@@ -204,8 +204,8 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         if broken:
             lines.append(
                 f"The profile of {p.name} could not be computed to its end "
-                f"({' and '.join(broken)}): further away the integration fails, or the "
-                "constraints cannot be satisfied."
+                f"({' and '.join(broken)}): further from the estimate, the integration "
+                "fails or the constraints cannot be satisfied."
             )
     return lines
 
@@ -356,7 +356,7 @@ def profile(
     made = _with_ranges(replace(single[0], profiles=profiles))
     lost = [n for n in requested if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
-    notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
+    notes += [f"{why} no profiles for {', '.join(lost)}."] if lost else []
     return replace(
         made,
         integrations=integrations,

@@ -272,5 +272,5 @@ def _module(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise SolverMissing(
-            f"`{name}` is not installed, which samples of the posterior need: {INSTALL}."
+            f"`{name}` is not installed; posterior samples need it: {INSTALL}."
         ) from None

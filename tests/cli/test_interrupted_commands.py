@@ -63,7 +63,7 @@ def test_profile_keeps_the_finished_ones(tmp_path):
     code, out, err = interrupted(tmp_path, "profile", "igpe.uncertainty.profile", "walk", 3)
     assert code == 130, err
     assert "p1" in out
-    assert "Interrupted: there are no profiles of p2." in out
+    assert "Interrupted: there are no profiles for p2." in out
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert [p["name"] for p in stored["profiles"]] == ["p1"]
     assert not stored["complete"]

@@ -200,7 +200,7 @@ def test_intervals_hold_what_the_profiles_of_others_show():
 def test_after_the_most_integrations_no_profile_begins():
     found = profile(product(), PRODUCT_NEAR, most_integrations=1)
     assert [p.name for p in found.profiles] == [found.names[0]]
-    assert f"no profiles of {found.names[1]}" in " ".join(found.notes)
+    assert f"no profiles for {found.names[1]}" in " ".join(found.notes)
 
 
 def test_json_gives_back_all():
@@ -283,7 +283,7 @@ def test_an_interrupt_keeps_finished_profiles(monkeypatch):
     found = profile(line(), NEAR_LINE)
     assert [p.name for p in found.profiles] == ["k"]
     assert not found.complete
-    assert found.notes[0] == "Interrupted: there are no profiles of A(t0)."
+    assert found.notes[0] == "Interrupted: there are no profiles for A(t0)."
     assert found["k"].lower == profile(line(), NEAR_LINE, "k")["k"].lower
     again = Profiles.from_json(found.to_json())
     assert (again.complete, again.notes) == (False, found.notes)

@@ -21,13 +21,13 @@ class Automatic(Integrator):
     """Chooses among the integrators.
 
     - Implicit algebraic variables: `Sundials`.
-    - Else `RungeKutta`, if a C compiler is found and the equations are short enough to compile; it
-      chooses between its explicit and its implicit pair within each interval. A trajectory that
-      reaches the step limit is integrated again from its start by `Sundials`; any other failure is
-      final. Each run starts in this way, independently of earlier runs: the same q always gives the
-      same numbers.
-    - Else `Sundials` for a trajectory; `slow` gives the reason. NumPy integrates many intervals
-      together; an interval that fails is integrated by `Sundials`.
+    - Otherwise `RungeKutta`, if a C compiler is found and the equations are short enough to
+      compile; it chooses between its explicit and its implicit pair within each interval. A
+      trajectory that reaches the step limit is integrated again from its start by `Sundials`; any
+      other failure is final. Each run starts in this way, independently of earlier runs: the same
+      q always gives the same numbers.
+    - Otherwise `Sundials` for a trajectory; `slow` gives the reason. NumPy integrates many
+      intervals together; an interval that fails is integrated by `Sundials`.
 
     slack    as for `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt

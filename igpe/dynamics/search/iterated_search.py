@@ -53,7 +53,8 @@ class IteratedSearch(Checked):
     """Low-accuracy searches from random starts, then from modified optima; then accurate searches.
 
     local       the method of the accurate searches
-    starts      random starts at which the model can be integrated, of a seeded Sobol sequence
+    starts      number of random starts at which the model can be integrated, from a seeded Sobol
+                sequence
     agreeing    the search ends when this number of random starts have reached the best optimum,
                 if these are at least a tenth of all finished starts (some starts end at a flat line
                 through the measurements)

@@ -46,9 +46,9 @@ class SingleShooting:
 
     integrator  computes the model's trajectories and sensitivities
     search      the least-squares method
-    restarts    further starts if a fit is bad; by default none, and none if standard deviations are
-                estimated. In that case the method maximises the likelihood: the objective is sum (r
-                / s)^2 + 2 log s
+    restarts    further starts if a fit is bad; by default none. They are not used if standard
+                deviations are estimated: the method then maximises the likelihood, and the
+                objective is sum (r / s)^2 + 2 log s
     hierarchical  whether unknowns that only outputs depend on (scales, offsets, estimated standard
                   deviations) are eliminated from the search: each step finds their best values
                   without integrating again. The optimum is over all unknowns

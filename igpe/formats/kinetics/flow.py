@@ -249,7 +249,7 @@ class PlugFlow(Reactor):
     The independent variable `t` of the model is the position z along the tube, or with velocity=1.0
     the residence time. An experiment's column `time` holds positions, and its start is the inlet.
     Density and velocity do not change along the tube, and nothing mixes along it. A tube that
-    changes with time, or with dispersion, is a model distributed in space (see that page).
+    changes with time, or with dispersion, is a model distributed in space (docs/space.md).
 
     velocity  length over time: name of a constant input, or a number; 1.0 for residence times
 

@@ -213,8 +213,8 @@ class MassAction(RateLaw):
     """forward * product of left concentrations - backward * product of right concentrations.
 
     forward      rate constant of the reaction as written
-    backward     rate constant of the reverse reaction; or
-    equilibrium  forward/backward
+    backward     rate constant of the reverse reaction
+    equilibrium  forward/backward, instead of `backward`
     orders       species on the left -> order, if it differs from the stoichiometric coefficient
     """
 

@@ -38,7 +38,7 @@ def networks(
     reactor    `Batch`, `Cstr` or `Semibatch`;  settings: other arguments of this reactor (bounds,
                temperature, units, ...); bounds may name parameters of all reactions
     raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
-               more than 1000 networks, or none at all
+               more than 1000 networks, or no network at all
     """
     every = numbered(reactions)
     texts = [r.text for r in every]

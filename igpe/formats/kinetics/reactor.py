@@ -218,7 +218,7 @@ class Reactor:
         require_mapping("bounds", self.bounds, "bounds={'k1': (0, 10)}", ModelError)
         for role in ("algebraic", "inputs"):
             if isinstance(given := getattr(self, role), str):
-                raise ModelError(f"{role}={given!r} is one text; give a list of names.")
+                raise ModelError(f"{role}={given!r} is a single string; give a list of names.")
         if isinstance(self.bystanders, str) or not all(map(is_name, self.bystanders)):
             raise ModelError(
                 f"bystanders={shown(self.bystanders)}; give a list of names: bystanders=['S']."

@@ -61,7 +61,7 @@ class Dissolution(RateLaw):
     """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): particles that shrink.
 
     The law of "A_s -> A" with both in amounts per volume of liquid, for particles of one size and
-    shape. Below a ten thousandth of the initial solid, the surface goes to zero smoothly.
+    shape. Below one ten-thousandth of the initial amount, the surface goes to zero smoothly.
 
     coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
     saturation   concentration of the saturated solution

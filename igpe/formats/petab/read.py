@@ -285,8 +285,8 @@ class _MeasurementReader:
         if noises[-1].is_number and all(n == noises[-1] for n in noises):
             if not float(noises[-1]) > 0:
                 raise DataError(
-                    f"A measurement of '{observable}' has the standard deviation {noises[-1]} by "
-                    "noiseFormula and noiseParameters. Give a positive one."
+                    f"A measurement of '{observable}' has the standard deviation {noises[-1]} "
+                    "according to noiseFormula and noiseParameters. Give a positive one."
                 )
             return formulas, float(noises[-1])
         return formulas, meaning.over_time(noise, keeps=True)

@@ -49,8 +49,9 @@ def to_petab(
     result   source of the nominal values (the estimates); by default the values of the model
     force    whether to replace existing files
     returns  the path of the YAML file
-    raises   Unsupported for features that PEtab or SBML cannot express, ModelError as for reading
-             the model, DataError for existing files, SolverMissing without the extra igpe[petab]
+    raises   Unsupported for features that PEtab or SBML cannot express, ModelError if the model
+             cannot be read, DataError for existing files, SolverMissing without the extra
+             igpe[petab]
     """
     _refuse(problem)
     files = _Writer(problem).files(result)

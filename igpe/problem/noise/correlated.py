@@ -71,8 +71,8 @@ class Correlation(ABC):
 
     @abstractmethod
     def of(self, columns: Sequence[str], layout: Layout) -> Self:
-        """Return the correlation for one experiment's measured columns; raises DataError for a
-        misfit."""
+        """Return the correlation for one experiment's measured columns; raises DataError if
+        they do not fit."""
 
     @abstractmethod
     def whitening(self, layout: Layout) -> Any:
@@ -104,7 +104,7 @@ class AR1(Checked, Correlation):
             igpe estimates it, assuming that it is the same for all quantities and experiments
     step    time difference to which `rho` refers; None: the spacing of the experiment's times,
             which must be even
-    raises  ProblemError for other numbers
+    raises  ProblemError for invalid numbers
     """
 
     rho: Annotated[float | None, or_none(SHARE)] = None
@@ -129,7 +129,7 @@ class AR1(Checked, Correlation):
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
 
     def whitening(self, layout: Layout) -> Any:
-        """Return the matrix that subtracts from each error its prediction by the previous error."""
+        """Return the matrix that subtracts from each error what the previous error predicts."""
         order = np.lexsort((layout.time, layout.column))
         time, column = layout.time[order], layout.column[order]
         follows = np.flatnonzero(column[1:] == column[:-1]) + 1
@@ -170,7 +170,7 @@ PAIRS = Rule(_are_pairs, "correlations between -1 and 1 by pairs of names: {('A'
 
 @dataclass(frozen=True)
 class Correlated(Checked, Correlation):
-    """Errors of several quantities at one time that are correlated; independent between times.
+    """Errors of several quantities, correlated at one time but not between times.
 
     With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times their
     correlation. If a value is missing, the other values have their marginal covariance.

@@ -38,7 +38,7 @@ from igpe.proofs.checker.rows import Effort, load_kernels
 
 
 class Verdict(enum.Enum):
-    """Verdict on a certificate. The value is what the user reads."""
+    """Verdict on a certificate. The value is the word that the user reads."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"

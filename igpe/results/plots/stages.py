@@ -242,7 +242,7 @@ def plot_pieces(
 def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """The largest gap and the objective after every iteration, one line for each stage.
 
-    Gaps are relative to the size of their state, the objective is in standard deviations; its
+    Gaps are relative to the size of their state, and the objective is in standard deviations; its
     definition may differ between stages (level errors first, a robust loss last).
 
     estimate  an estimate by `MultipleShooting(record=True)`
