@@ -45,7 +45,7 @@ PYTHON = re.compile(r"^```(?:python|py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 ENTRY = re.compile(r"\n *(\w+(?:, \w+)*)(?:  +|\n {4,}(?=\S))")  # of an aligned list
 END = re.compile(r"(?<=[.!?])(?<!e\.g\.)\s+(?=[A-Z`*'\"]|igpe\b)|(?<=:)\s+(?=[A-Z])")
-MARKUP = re.compile(r"</|/>|\bconst |^import ")
+MARKUP = re.compile(r"</|/>|\bconst |^import |@media|^<style")
 
 
 def words(_: argparse.Namespace) -> Iterator[Row]:

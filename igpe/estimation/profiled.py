@@ -37,7 +37,7 @@ MOST = 20  # profiles
 INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
-    "The intervals of {} may be too short: profile likelihood is needed, and its work limit was "
+    "The intervals of {} may be too short: they need profile likelihood, whose work limit was "
     "reached. Run igpe.profile(problem, result)."
 )
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it

@@ -128,8 +128,8 @@ def rank_notes(
         ),
         (
             those(apart) if errors.held.any() else "",
-            f"the errors apply only with {those(errors.held)} on the bound. Away from the bound, "
-            "the measurements do not determine them.",
+            f"the errors are valid only with {those(errors.held)} on the bound. Away from the "
+            "bound, the measurements do not determine them.",
         ),
         (
             listed(lost) if singular > CLEAR else "",

@@ -205,7 +205,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
                  (`criteria.py`)
     efficiency   proved lower bound for the information of the chosen samples, as a share of the
                  best choice with the same settings; 1 if there was no choice, NaN without a proof
-    courses      experiment, name, time, predicted, sigma on a fine grid
+    courses      columns experiment, name, time, predicted, sigma, on a fine grid
     sigma_known  whether standard deviations were given; if not, they come from residuals, and the
                  planned experiments have none
     starts       exp(-Φ/2) of the local searches, best first

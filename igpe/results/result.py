@@ -35,14 +35,16 @@ class Result(ResultData, Stored, name="result", number=1):
     confidence    confidence level of the intervals
     certificates  the proof of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
-    points        experiment, name, time, measured, fitted, residual, sigma (used in the fit), unit,
-                  leverage; relative_sigma if sigma was unknown and several quantities were weighted
-                  by the sizes of their residuals; limit of detection (the largest of the quantity),
-                  if values below it were left out; for correlated errors, whitened: the residual
-                  minus its prediction from the other residuals, divided by the remaining standard
-                  deviation; and conditional: the remaining share of the standard deviation
-    curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
-                  and upper end of the linearised band of the fitted model, where errors are known
+    points        columns experiment, name, time, measured, fitted, residual, sigma (used in the
+                  fit), unit, leverage; relative_sigma if sigma was unknown and several quantities
+                  were weighted by the sizes of their residuals; limit of detection (the largest of
+                  the quantity), if values below it were left out; for correlated errors, whitened:
+                  the residual minus its prediction from the other residuals, divided by the
+                  remaining standard deviation; and conditional: the remaining share of the standard
+                  deviation
+    curves        columns experiment, name, time, fitted, smoothed, smoothed_error on a fine grid,
+                  and lower and upper end of the linearised band of the fitted model, where errors
+                  are known
     seconds       wall time of each step;  versions: of the packages;  seed: seed of the search
     notes         remarks, shown in `details`;  settings: description of how the steps were carried
                   out

@@ -123,7 +123,7 @@ def petab_errors(
                 (of the parameter itself), remark. Errors are NaN on a bound, and infinite if the
                 measurements do not determine the unknown within its bounds
     raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
-                model cannot be integrated at the estimate and next to it
+                model cannot be integrated at the estimate or near it
     """
     ok = is_finite(confidence) and 0 < confidence < 1
     require(ok, "petab_errors", "confidence", confidence, "a number between 0 and 1")

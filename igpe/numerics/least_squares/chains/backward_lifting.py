@@ -102,7 +102,7 @@ class BackwardLifting(Checked):
     ) -> Outcome:
         """Search from `start`, clipped into the space. The status of the Outcome reports failure.
 
-        evaluate  chains that are all `Lifted`
+        evaluate  gives the chains at a point, all of which are `Lifted`
         """
         evaluate, point = tame(evaluate), space.clip(start)
         at = evaluate(point)
