@@ -73,7 +73,7 @@ class Spectra(Suggesting):
         }
         if self.species is not None and (others := [n for n in pure if n not in self.species]):
             raise DataError(
-                f"pure gives spectra of {others}, which are not among species={[*self.species]}."
+                f"pure= gives spectra of {others}, which are not among species={[*self.species]}."
             )
         _check_options(nonnegative, smooth, unwanted, len(self.wavelengths))
         self.nonnegative, self.smooth, self.shared = bool(nonnegative), int(smooth), bool(shared)
@@ -141,7 +141,7 @@ class Spectra(Suggesting):
         result = self._changed(species=tuple(species))
         if others := [n for n in self.pure if n not in result.absorbing]:
             raise DataError(
-                f"pure gives spectra of {others}, which are not states of the model: "
+                f"pure= gives spectra of {others}, which are not states of the model: "
                 f"{listed(result.absorbing)}.{closest(others[0], result.absorbing)}"
             )
         return result
@@ -232,7 +232,7 @@ class Spectra(Suggesting):
         if flat.sum() <= order:
             raise DataError(
                 f"A baseline of order {order} needs more than {order} wavelengths where nothing "
-                f"absorbs; the ranges {list(ranges)} hold {int(flat.sum())}. Give ranges: "
+                f"absorbs; the ranges {list(ranges)} contain {int(flat.sum())}. Give ranges: "
                 "baseline((700, 800))."
             )
         x = (w - w.mean()) / max(float(np.ptp(w)), 1e-300)

@@ -153,7 +153,7 @@ class GcvSpline:
     spline is exact; for more times it has 3000 knots. If every value is exact, the curve is the
     spline through all values.
 
-    boundary_correction  remove the conditions f'' = f''' = 0 at the ends of the curve
+    boundary_correction  whether to remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor for the chosen penalty (of f''): 0.01 smooths less
     """
 

@@ -79,8 +79,8 @@ class Collocation(Checked):
                      meshes, relative to max(|value|, 1e-3 of its bounds' width). A mesh is not
                      refined if its own error estimate is below a tenth of the tolerance
     max_refinements  largest number of meshes after the first
-    time_limit       s, for each call, or for each fit if weights depend on the model; None: no
-                     limit
+    time_limit       limit in s, for each call, or for each fit if weights depend on the model;
+                     None: no limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()

@@ -176,5 +176,5 @@ def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spe
         for species in set(first.pure) & set(one.pure):
             if not np.allclose(first.pure[species], one.pure[species]):
                 raise ProblemError(
-                    f"pure gives two spectra of '{species}' in {here}. Give one. {apart}"
+                    f"pure= gives two spectra of '{species}' in {here}. Give one. {apart}"
                 )

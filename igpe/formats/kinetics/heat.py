@@ -29,7 +29,8 @@ class Jacket:
 
     capacity  heat capacity of the jacket's content, J/K; per reactor volume if the exchange is also
               per volume
-    flow      flow through the jacket per content, 1/time: name of an input over time, or a number
+    flow      flow through the jacket divided by its volume, 1/time: name of an input over time, or
+              a number
     inlet     temperature of the fluid that flows in, K: name of an input over time, or a number
     """
 
