@@ -169,7 +169,7 @@ def _estimate(
         )
     if problem.is_censored and not is_plain(problem):
         raise Unsupported(
-            "igpe.estimate keeps neither constraints nor unknowns that vary with time where values "
+            "igpe.estimate supports neither constraints nor unknowns that vary with time if values "
             "are below a limit of detection (igpe.losses.Censored). Deactivate the constraints, or "
             "leave that quantity out."
         )

@@ -60,8 +60,9 @@ class GlobalSolver:
     """A general global solver, started from the best local optimum.
 
     solver      computes incumbent and bound; witness: another solver, which confirms a closed gap
-    time_limit limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
-    returned local       finds the incumbent, and is used alone if the solver fails
+    time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
+                returned
+    local       finds the incumbent, and is used alone if the solver fails
     """
 
     solver: Solver = Scip(feasibility=1e-7)
@@ -171,9 +172,9 @@ class Projected:
     gap         (objective - lower bound) / objective at which the search stops
     absolute    gap at which the search stops, as a share of the weighted targets' sum of
                 squares; a relative gap is not defined for exact data
-    time_limit limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
-    returned samples     largest number of points at which the best linear parameters are computed
-    to find
+    time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
+                returned
+    samples     largest number of points at which the best linear parameters are computed to find
                 starts
     starts      number of local searches from these points; at most one more than the nonlinear
                 parameters

@@ -70,7 +70,7 @@ class Semibatch(Reactor):
     With `algebraic` species the feeds are constant `MolarFeed`s. See `Reactor` for the other
     fields.
 
-    raises ModelError in the same cases as `Reactor`, and for invalid fields of its own
+    raises ModelError in the same cases as `Reactor`, and for invalid values of the fields above
     """
 
     volume: MolarVolumes | float | str | None = None
@@ -202,7 +202,7 @@ class Cstr(Reactor):
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.
 
-    raises ModelError in the same cases as `Reactor`, and for invalid fields of its own
+    raises ModelError in the same cases as `Reactor`, and for invalid values of the fields above
     """
 
     dilution: str | float = "dilution"

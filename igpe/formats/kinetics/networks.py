@@ -32,8 +32,8 @@ def networks(
 
     reactions  texts ("A -> B"), or `Reaction` with a rate law
     at_most, at_least  number of reactions in a network
-    present    species that are there from the start or are fed. igpe omits networks with a reaction
-               whose reactant is neither present nor made by another reaction
+    present    species that are present from the start or are fed. igpe omits networks with a
+               reaction whose reactant is neither present nor made by another reaction
     always     reactions, written as in `reactions`, that every network has
     reactor    `Batch`, `Cstr` or `Semibatch`;  settings: other arguments of this reactor (bounds,
                temperature, units, ...); bounds may name parameters of all reactions
