@@ -35,7 +35,7 @@ def profile(
     plot: PlotFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Estimate, and give each parameter its exact interval by profile likelihood.
+    """Estimate, and compute an exact interval of each parameter by profile likelihood.
 
     Ctrl-C ends with the profiles that are finished, if there are any.
     """
@@ -66,7 +66,7 @@ def report(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Write a page with all that a stored result holds: answer, fits, residuals, steps."""
+    """Write a page with everything in a stored result: answer, fits, residuals, steps."""
     from igpe.results.result import Result
 
     stored = Result.from_json(result)
@@ -122,10 +122,10 @@ def certify(
     plot: PlotFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Prove that no parameters within the bounds fit better than the result, or than what is found.
+    """Prove that no parameters within the bounds fit better than a result, or than the best found.
 
-    With --region, prove where all parameters lie that explain the data well enough. Ctrl-C ends
-    with what is proved so far.
+    With --region, prove a region that contains all parameters that explain the data well enough.
+    Ctrl-C ends with what is proved so far.
     """
     from igpe.core.status import Status
     from igpe.proofs.prover.certify import certify as prove
@@ -167,7 +167,7 @@ def verify(
     data: DataFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Prove a certificate again by other code: verified (exit code 0), refuted or not (1)."""
+    """Check a certificate with independent code: verified (exit code 0), or not (1)."""
     from igpe.proofs.checker.verify import verify as check
 
     problem = problem_of(model, data)

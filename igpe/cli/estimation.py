@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def check(
     model: Model, data: DataFile = None, json: JsonFile = None, plot: PlotFile = None
 ) -> None:
-    """Say which parameters can be estimated from the measurements, and why not."""
+    """Report which parameters the measurements can determine, and why not the others."""
     from igpe.pipeline import check as analyse
 
     structure = analyse(problem_of(model, data))
@@ -193,7 +193,7 @@ def compare(
 def _starts(
     problem: "Problem", count: int, seed: int, between: tuple[float, float]
 ) -> tuple[list[dict[str, float]], list[str]]:
-    """Starts spread over the bounds, and what to say of unknowns that have none."""
+    """Starts spread over the bounds, and notes on unknowns without bounds."""
     import numpy as np
 
     from igpe.core.box import Box

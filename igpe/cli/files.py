@@ -235,9 +235,9 @@ def new(
     force: Force = False,
     json: JsonFile = None,
 ) -> None:
-    """Write a problem file to start from: your table, start values, and a model to adapt.
+    """Write a problem file from your table, with start values and a model to adapt. In a
 
-    In a terminal it asks for what is not given.
+    terminal it asks for missing options.
 
     igpe new my_problem.py --data my.csv --reaction "A -> B" --reaction "B -> C"
     """

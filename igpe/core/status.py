@@ -47,7 +47,7 @@ log = logging.getLogger("igpe")
 
 
 class Clock:
-    """Times the steps, and tells of each."""
+    """Measures the time of the steps, and reports each step."""
 
     def __init__(self, tell: Tell) -> None:
         self.seconds: dict[str, float] = {}
@@ -55,7 +55,7 @@ class Clock:
 
     @contextmanager
     def step(self, name: str, sentence: str) -> Iterator[None]:
-        """Time what happens inside under `name`."""
+        """Measure the time of the block under `name`."""
         log.info(sentence)
         self._tell(sentence)
         began = time.perf_counter()

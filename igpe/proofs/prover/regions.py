@@ -448,7 +448,7 @@ def certify_region(
     second region) and from inside (points that belong to it), so that practical identifiability
     within the bounds (Raue et al., Bioinformatics 25 (2009) 1923) is proved or refuted.
 
-    problem   the problem, with bounds for all unknowns
+    problem       the problem, with bounds for all unknowns
     estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
                   continues with better parameters if it finds any. None: igpe searches for them
     level         confidence level, between 0 and 1
