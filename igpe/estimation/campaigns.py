@@ -92,7 +92,7 @@ class Comparison(Shown):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row for each method, in percent of its runs, with medians.
+        """One row for each method: shares of its runs in per cent, and medians.
 
         arrived at an optimum; at the best one (within 1e-3); could not be integrated; s; iterations
         """
@@ -236,13 +236,13 @@ class Campaign(Shown):
 
     @property
     def objectives(self) -> FloatArray:
-        """(n,) of the runs that arrived at an optimum, ascending: the waterfall."""
+        """(n,) objectives of the runs that reached an optimum, in ascending order."""
         reached = self.table["objective"][self.table["arrived"]].to_numpy(dtype=float)
         return np.sort(reached[np.isfinite(reached)])
 
     @property
     def best(self) -> Estimate:
-        """The best optimum; if no run arrived at one, the best that was reached.
+        """The best optimum; if no run reached an optimum, the best end point.
 
         raises EstimationFailed if no run has usable parameters
         """

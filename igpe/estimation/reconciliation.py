@@ -1,4 +1,4 @@
-"""Measurements reconciled with balances, and the gross errors that these name.
+"""Measurements reconciled with balances, and gross errors that violate the balances.
 
 Suspects are single measurements, and constant offsets and factors of a quantity, in one experiment
 or in all. Factors, and standard deviations that follow values, refer to what is reconciled without

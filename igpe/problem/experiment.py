@@ -1,4 +1,4 @@
-"""One experiment: measurements over time, start values, inputs, and how exact the numbers are."""
+"""One experiment: measurements over time, start values, inputs, and standard deviations."""
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
@@ -67,7 +67,7 @@ def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
 
 
 def start_time_of(times: FloatArray, given: float | None) -> float:
-    """When an experiment starts: as given, or where that is clear by itself."""
+    """Return the start time of an experiment: as given, or the default if it is unambiguous."""
     first, last = float(times[0]), float(times[-1])
     begin = given
     if begin is None:
@@ -370,7 +370,7 @@ class Experiment(Suggesting):
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What the model must tell: the measured columns, then estimated standard deviations."""
+        """Outputs of the model: the measured columns, then estimated standard deviations."""
         return tuple(dict.fromkeys((*self.measured, *self.estimated_sigma.values())))
 
     @property
@@ -442,7 +442,7 @@ def read_experiments(
 def experiment_of(
     table: pd.DataFrame, columns: Mapping[str, str], conditions: Mapping[str, Any]
 ) -> Experiment:
-    """An experiment of a table that has the names of the model already.
+    """Return an experiment for a table that already has the names of the model.
 
     columns     column of tables with other measurements -> its name in the model
     conditions  arguments of `Experiment`

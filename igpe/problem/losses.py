@@ -1,4 +1,4 @@
-"""What is minimised: how residuals count, and priors.
+"""The objective: losses of residuals, and priors.
 
 A prior by another law than the normal one adds minus twice the logarithm of its density to the
 objective: a residual with the right gradient and a curvature that is never negative, and an offset.
@@ -57,7 +57,7 @@ class Loss:
 
     @property
     def needs_deviations(self) -> bool:
-        """Return True if the optimum depends on how large the standard deviations are."""
+        """Return True if the optimum depends on the size of the standard deviations."""
         return not (self.is_squares or self.is_absolute)
 
     def limits(self, spread: float) -> tuple[float, ...]:
@@ -117,7 +117,7 @@ class Huber(Checked, Loss):
 
 
 class Bend(NamedTuple):
-    """Minus the logarithm of a density at one place: its slope, and a curvature of 0 or more."""
+    """Minus the logarithm of a density at one point: its slope, and a non-negative curvature."""
 
     slope: float
     curvature: float

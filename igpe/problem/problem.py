@@ -154,7 +154,7 @@ class Problem(Suggesting):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments that it was made of."""
+        """The arguments from which the problem was created."""
         return dict(self._given)
 
     @property
@@ -171,7 +171,7 @@ class Problem(Suggesting):
 
     @property
     def has_spectra(self) -> bool:
-        """Whether spectra were measured in some experiment."""
+        """Return True if spectra were measured in some experiment."""
         return any(e.spectra is not None for e in self.experiments)
 
     @property
@@ -198,12 +198,12 @@ class Problem(Suggesting):
 
     @property
     def sigma_known(self) -> bool:
-        """Whether every experiment gives its standard deviations."""
+        """Return True if every experiment has standard deviations."""
         return all(e.sigma_known for e in self.experiments)
 
     @property
     def weights_unknown(self) -> bool:
-        """Whether errors are of unknown size and that size decides the optimum.
+        """Return True if the size of the errors is unknown and affects the optimum.
 
         It does where several quantities are measured, and where the loss has limits.
         """
@@ -224,22 +224,22 @@ class Problem(Suggesting):
 
     @property
     def weights_follow_fit(self) -> bool:
-        """Whether standard deviations do, or correlations that are estimated."""
+        """Return True if standard deviations or correlations depend on the fit."""
         return self.sigma_follows or self.correlation_estimated
 
     @property
     def sigma_follows(self) -> bool:
-        """Whether they depend on the model's predictions (`Noise`) or on the residuals."""
+        """Return True if standard deviations depend on predictions (`Noise`) or on residuals."""
         return self.weights_unknown or any(e.error_models for e in self.experiments)
 
     @property
     def is_correlated(self) -> bool:
-        """Whether errors of some experiment are not independent."""
+        """Return True if errors of some experiment are correlated."""
         return any(e.measurements.correlation is not None for e in self.experiments)
 
     @property
     def correlation_estimated(self) -> bool:
-        """Whether correlations of errors are to be estimated."""
+        """Return True if correlations of errors are to be estimated."""
         every = (e.measurements.correlation for e in self.experiments)
         return any(c is not None and c.is_estimated for c in every)
 
@@ -251,12 +251,12 @@ class Problem(Suggesting):
 
     @property
     def sigma_estimated(self) -> bool:
-        """Whether standard deviations are estimated with the rest (`EstimatedSigma`)."""
+        """Return True if standard deviations are estimated (`EstimatedSigma`)."""
         return any(e.estimated_sigma for e in self.experiments)
 
     @property
     def is_censored(self) -> bool:
-        """Whether some values are only known to be below a limit (`igpe.losses.Censored`)."""
+        """Return True if some values are only known to be below a limit (`igpe.losses.Censored`)."""
         return any(e.measurements.censored is not None for e in self.experiments)
 
     @property
@@ -376,7 +376,7 @@ class Problem(Suggesting):
 
     @property
     def held_weights(self) -> HeldWeights | None:
-        """What `weighted` was given; None if standard deviations are not held."""
+        """The arguments of `weighted`; None if standard deviations are not fixed."""
         return self._weights
 
     def reporting(self, names: Sequence[str]) -> "Problem":
@@ -412,7 +412,7 @@ class Problem(Suggesting):
 
     @property
     def varying(self) -> dict[str, str]:
-        """Unknown -> the time-varying one that it is a piece of."""
+        """Unknown -> the time-varying parameter to which it belongs."""
         return {
             u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)
         }

@@ -1,4 +1,4 @@
-"""Do model, experiments and parameters fit together? Every refusal of `Problem` is here.
+"""Checks that model, experiments and parameters fit together, with all messages of `Problem`.
 
 Names and bounds of the parameters that a problem estimates, from the models and the call.
 """

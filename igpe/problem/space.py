@@ -121,7 +121,7 @@ class FiniteDifference:
             )
 
     def refined(self) -> "FiniteDifference":
-        """The grid with twice as many intervals."""
+        """Return the grid with twice as many intervals."""
         return replace(self, intervals=2 * self.intervals)
 
     def apply(self, model: Any, x: Any) -> None:

@@ -86,17 +86,17 @@ class Spectra(Suggesting):
 
     @property
     def constant(self) -> bool:
-        """Whether there is an unwanted contribution that does not change with time."""
+        """Return True if there is an unwanted contribution that does not change with time."""
         return self.unwanted == "constant"
 
     @property
     def varying(self) -> int:
-        """How many unwanted contributions vary in time."""
+        """Number of unwanted contributions that vary in time."""
         return self.unwanted if isinstance(self.unwanted, int) else 0
 
     @property
     def contributions(self) -> int:
-        """How many components the spectra should hold, at most."""
+        """Largest number of contributions that the spectra should contain."""
         return len(self.absorbing) + self.constant + self.varying
 
     @cached_property
@@ -192,7 +192,7 @@ class Spectra(Suggesting):
     # Preprocessing: each returns spectra that are otherwise the same.
 
     def select(self, *ranges: tuple[float, float], count: int | None = None) -> "Spectra":
-        """The spectra at some of their wavelengths.
+        """Return the spectra at some of their wavelengths.
 
         ranges  pairs of wavelengths, including the ends; none: all wavelengths
         count   number of wavelengths: the most informative about the contributions, by their
@@ -219,7 +219,7 @@ class Spectra(Suggesting):
         return self._at(kept)
 
     def baseline(self, *ranges: tuple[float, float], order: int = 0) -> "Spectra":
-        """The spectra minus a polynomial baseline, fitted to each spectrum where nothing absorbs.
+        """Return the spectra minus a polynomial baseline, fitted where nothing absorbs.
 
         ranges  pairs of wavelengths where nothing absorbs
         order   order of the polynomial: 0 is an offset
@@ -336,7 +336,7 @@ class Spectra(Suggesting):
 
 
 class Rank:
-    """How many contributions spectra hold. Print it.
+    """Number of contributions in spectra; print it to see the result.
 
     singular  singular values, of numbers in standard deviations where these are known
     number    of contributions above the noise

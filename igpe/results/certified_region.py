@@ -1,4 +1,4 @@
-"""What `igpe.certify_region` proved: where parameters that explain the data may and may not lie."""
+"""Certified regions: where parameters that explain the data may and may not lie."""
 
 import math
 from collections.abc import Mapping
@@ -132,12 +132,12 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def known(self) -> int:
-        """How many of the regions are proved to hold parameters that belong to them."""
+        """Number of regions that are proved to contain parameters of the likelihood region."""
         return sum(bool(one.inside) for one in self.regions)
 
     @property
     def sentence(self) -> str:
-        """What is proved, and of what."""
+        """State what is proved, and for which problem."""
         return " ".join(self._sentences("with the bounds " + self._bounds_in_words()))
 
     def _bounds_in_words(self) -> str:

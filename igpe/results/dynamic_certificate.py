@@ -1,4 +1,4 @@
-"""What is proved: of the algebraic problems of step 3, and of the dynamic least-squares problem.
+"""Proofs: of the algebraic problems of step 3, and of the dynamic least-squares problem.
 
 The latter holds the tree of boxes that proves it.
 """
@@ -60,7 +60,7 @@ class Certificate(Suggesting):
 
     @property
     def sentence(self) -> str:
-        """The problem, what is proved of it and how, and what that does not say."""
+        """The problem, what is proved about it and how, and what the proof does not cover."""
         pairs = zip(self.unknowns, self.bounds, strict=True)
         sought = ", ".join(
             f"{', '.join(name for name, _ in same)} in [{low:g}, {high:g}]"
@@ -182,7 +182,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def sentence(self) -> str:
-        """What is proved, and of what."""
+        """State what is proved, and for which problem."""
         bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
         return self._stated("with " + ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds))
 

@@ -67,7 +67,7 @@ class Result(ResultData, Stored, name="result", number=1):
 
     @property
     def verdict(self) -> dict[str, str]:
-        """Whether the model fits, what the data determine, how good the optimum is, in words."""
+        """The verdict in words: fit of the model, determined unknowns, quality of the optimum."""
         return verdict(self).words()
 
     @property

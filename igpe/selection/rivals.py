@@ -1,4 +1,4 @@
-"""Rival models: fitted to the same measurements, ranked, and told apart.
+"""Rival models: fitted to the same measurements, ranked and distinguished.
 
 Each is also judged by experiments that it was not fitted to.
 """
@@ -177,7 +177,7 @@ class Rivals(Shown):
 
     @property
     def same(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of rivals with the same outputs, which no measurement of them tells apart."""
+        """Pairs of rivals with the same outputs, which no measurement of these can distinguish."""
         return self._mutual(self.contained)
 
     @property
@@ -196,7 +196,7 @@ class Rivals(Shown):
 
     @property
     def indistinguishable(self) -> tuple[str, ...]:
-        """Rivals that these measurements do not tell from the best one.
+        """Rivals that these measurements do not distinguish from the best one.
 
         Their AICc is worse by less than 2; or they are the best one with further unknowns, which
         the likelihood ratio does not exclude (p of 0.05 or more); or they have the same outputs.
@@ -208,11 +208,11 @@ class Rivals(Shown):
 
     @property
     def deltas(self) -> dict[str, float]:
-        """Rival -> its AICc less the least."""
+        """Rival -> its AICc minus the smallest AICc."""
         return {n: float(self.table["delta"][n]) for n in self.results}
 
     def design(self, *names: str, **settings: Any) -> RivalPlan:
-        """The experiment that tells rivals apart: `igpe.planning.discriminate`.
+        """Plan an experiment that distinguishes the rivals: `igpe.planning.discriminate`.
 
         names     of the rivals; none: those with some support (AICc worse by at most 10), but at
                   least the best two. Those that fit exactly as a better one does are left out: a

@@ -1,4 +1,4 @@
-"""Values below a limit of detection: all that is known of them is that they are below it."""
+"""Values below a limit of detection, which are known only to be below it."""
 
 from dataclasses import dataclass
 from typing import Annotated

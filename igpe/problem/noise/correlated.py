@@ -30,7 +30,7 @@ LARGEST = MOST / np.sqrt(1 - MOST**2)  # of a number of `Correlated.free`
 
 
 class Layout(NamedTuple):
-    """Which of an experiment's quantities was measured when.
+    """Times and quantities of an experiment's measurements.
 
     times   (n_times,) of its table, increasing
     time, column  (n,) of each measurement
@@ -57,12 +57,12 @@ class Free(NamedTuple):
 
 
 class Correlation(ABC):
-    """How errors of one experiment belong together, beside their standard deviations."""
+    """Correlation of the errors of one experiment, in addition to their standard deviations."""
 
     @property
     @abstractmethod
     def is_estimated(self) -> bool:
-        """Whether it is to be estimated; it counts as none until it is."""
+        """Return True if it is to be estimated; until then errors count as independent."""
 
     @property
     @abstractmethod

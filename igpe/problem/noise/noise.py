@@ -60,7 +60,7 @@ class Noise(NoiseModel):
 
     @property
     def follows(self) -> bool:
-        """Whether the standard deviation depends on the prediction."""
+        """Return True if the standard deviation depends on the prediction."""
         return self.relative > 0
 
     @property

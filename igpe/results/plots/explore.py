@@ -56,7 +56,7 @@ def explore(
 
 
 class Explorer:
-    """What `igpe.plots.explore` returns; a notebook shows it.
+    """Sliders and plot of `igpe.plots.explore`; a notebook shows them.
 
     parameters  unknown -> value of its slider; `line` is the same as Python to keep
     widget      of ipywidgets, with everything inside

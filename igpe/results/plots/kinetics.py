@@ -171,7 +171,7 @@ def _line(result: ResultData, constant: Any, t: FloatArray) -> tuple[FloatArray,
 
 
 def _temperatures(problem: Problem) -> list[float]:
-    """Those of the experiments, K; of a programme its least and greatest."""
+    """Temperatures of the experiments, K; for a programme its lowest and highest."""
     degrees: list[float] = []
     for e in problem.experiments:
         given = e.inputs.get(TEMPERATURE, getattr(problem.model, "temperature", None))

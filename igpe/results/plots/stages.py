@@ -110,7 +110,7 @@ def draw_waterfall(ax: Any, searches: Mapping[str, Series], *, rounding: float =
 
 
 def words(one: Series) -> str:
-    """A series for those who do not see it."""
+    """Describe a series in words, for readers who cannot see the plot."""
     good = one.objectives[np.isfinite(one.objectives)]
     if not len(good):
         return f"None of the {len(one.objectives)} starts returned an objective."
