@@ -256,7 +256,7 @@ class Problem(Suggesting):
 
     @property
     def is_censored(self) -> bool:
-        """Return True if some values are only known to be below a limit (`igpe.losses.Censored`)."""
+        """Return True if some values are known only to be below a limit (`losses.Censored`)."""
         return any(e.measurements.censored is not None for e in self.experiments)
 
     @property
