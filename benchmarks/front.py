@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from figures import Row, at_least, at_most, command
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 SAMPLE, SEED, STUMBLES = 300, 28, 5
+COMPUTED = (property, cached_property)
 LEAST_WORDS = 5  # of what counts as a sentence
 LONGEST_RUN = 60.0  # s
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -209,7 +211,10 @@ def _docstrings() -> Iterator[tuple[str, str]]:
     for name, thing in PUBLIC.items():
         yield name, inspect.getdoc(thing) or ""
         for member in vars(thing) if inspect.isclass(thing) else ():
-            if not member.startswith("_") and callable(getattr(thing, member, None)):
+            is_shown = callable(getattr(thing, member, None)) or isinstance(
+                vars(thing)[member], COMPUTED
+            )
+            if not member.startswith("_") and is_shown:
                 yield f"{name}.{member}", inspect.getdoc(getattr(thing, member)) or ""
 
 

@@ -48,7 +48,7 @@ class Estimate(Shown):
 
     @property
     def gap(self) -> float:
-        """Distance to the proven bound relative to the objective; 0 means globally optimal."""
+        """Relative distance of the objective from its proven bound; 0 means globally optimal."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
@@ -61,7 +61,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_integrations(self) -> float:
-        """The same of all integrations: each iteration's, and those of steps not taken."""
+        """Equivalent number of all integrations, including those of rejected steps."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 

@@ -37,7 +37,7 @@ class Status(enum.Enum):
 
     @property
     def usable(self) -> bool:
-        """Whether the parameters that come with this status may be used."""
+        """Return True if parameters with this status may be used."""
         return self not in _UNUSABLE
 
 

@@ -163,7 +163,7 @@ class Sampling(Checked):
 
     @property
     def times(self) -> FloatArray:
-        """(n,) the candidates in order; replicates stand side by side."""
+        """(n,) the candidate times in ascending order; replicates are adjacent."""
         return np.array(self.candidates, dtype=float)
 
 

@@ -238,7 +238,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     @property
     def sentence(self) -> str:
-        """The criterion before and after, and what is proven of the samples."""
+        """State the criterion before and after the plan, and what is proved about the samples."""
         ends = [number(v) if v > 1 else f"{100 * v:.3g} %" for v in (self.before, self.after)]
         said = (
             f"{type(self.criterion).__name__}: {self.criterion.meaning}, {ends[0]} before, "

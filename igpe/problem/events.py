@@ -98,7 +98,7 @@ class Event(Suggesting):
 
     @property
     def amounts(self) -> Iterator[tuple[str, Amount]]:
-        """All that may be a number, a parameter's name or a rule, each with its role."""
+        """All fields that may be a number, a parameter's name or a rule, each with its role."""
         if self.at is not None:
             yield "at", self.at
         yield "delay", self.delay

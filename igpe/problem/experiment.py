@@ -349,7 +349,7 @@ class Experiment(Suggesting):
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Column of the table -> its name in the model, where they differ."""
+        """Column of the table -> its name in the model, if the names differ."""
         return MappingProxyType(self._conditions["columns"])
 
     @property
@@ -375,7 +375,7 @@ class Experiment(Suggesting):
 
     @property
     def source(self) -> str:
-        """File of the data with its SHA-256; of a DataFrame that of time, name, value as CSV."""
+        """File of the data, and SHA-256; of a DataFrame, that of time, name and value as CSV."""
         if self._file:
             return self._file
         m = self.measurements

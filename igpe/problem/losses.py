@@ -294,7 +294,7 @@ class Prior(Checked):
 
     @property
     def mean(self) -> float:
-        """The median, of the parameter itself."""
+        """The median of the parameter itself."""
         middle = float(self._distribution.median())
         return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
 

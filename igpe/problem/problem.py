@@ -176,7 +176,7 @@ class Problem(Suggesting):
 
     @property
     def has_noise_level(self) -> bool:
-        """Whether standard deviations of some spectra are the noise level of their own numbers."""
+        """Return True if igpe estimates standard deviations of some spectra from the spectra."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":
@@ -205,7 +205,7 @@ class Problem(Suggesting):
     def weights_unknown(self) -> bool:
         """Return True if the size of the errors is unknown and affects the optimum.
 
-        It does where several quantities are measured, and where the loss has limits.
+        The size affects the optimum if several quantities are measured, or if the loss has limits.
         """
         runs = [e for e in self.experiments if e.weights_unknown]
         quantities = {e.measured[k] for e in runs for k in set(e.measurements.column)}
@@ -213,7 +213,7 @@ class Problem(Suggesting):
 
     @property
     def relative_sigma(self) -> dict[str, float]:
-        """Quantity -> its relative standard deviation, where it is held (`weighted`)."""
+        """Quantity -> its relative standard deviation, if `weighted` fixed it."""
         runs = [e.measurements for e in self.experiments if e.has_relative_sigma]
         firsts = ((m, *np.unique(m.column, return_index=True)) for m in runs)
         return {
@@ -245,7 +245,7 @@ class Problem(Suggesting):
 
     @property
     def correlations(self) -> dict[str, float]:
-        """Estimated correlations of errors by name, where they are held (`weighted`)."""
+        """Estimated correlations of errors by name, if `weighted` fixed them."""
         held = self._weights.correlations if self._weights else ()
         return {n: v for c in held if c is not None for n, v in c.named.items()}
 

@@ -103,7 +103,7 @@ class Spectra(Suggesting):
     def noise(self) -> FloatArray:
         """(n_wavelengths,) standard deviations: those given, or the noise level.
 
-        raises DataError where that cannot be told, as there are too few times or wavelengths
+        raises DataError if there are too few times or wavelengths to estimate the level
         """
         if self.sigma is not None:
             return self.sigma
@@ -123,7 +123,7 @@ class Spectra(Suggesting):
 
     @cached_property
     def basis(self) -> FloatArray | None:
-        """(n_wavelengths, m) orthonormal, of what smooth spectra over `noise` are made of."""
+        """(n_wavelengths, m) orthonormal basis of smooth spectra divided by `noise`."""
         if not self.smooth:
             return None
         from scipy.interpolate import BSpline  # noqa: PLC0415 - few need it

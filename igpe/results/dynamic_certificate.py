@@ -55,7 +55,7 @@ class Certificate(Suggesting):
 
     @property
     def gap(self) -> float:
-        """Distance of the bound relative to the objective."""
+        """Relative distance of the bound from the objective."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
@@ -161,7 +161,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def gap(self) -> float:
-        """Distance of the bound relative to the objective."""
+        """Relative distance of the bound from the objective."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
@@ -171,7 +171,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def remaining(self) -> pd.DataFrame:
-        """The boxes that are not decided, least bound first: bound, and each unknown's bounds."""
+        """The undecided boxes, smallest bound first: the bound, and the bounds of each unknown."""
         names = ["bound", *(f"{n} {end}" for n in self.unknowns for end in ("from", "to"))]
         rows = [
             [b.bound, *(end for side in zip(b.lower, b.upper, strict=True) for end in side)]

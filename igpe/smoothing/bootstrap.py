@@ -36,7 +36,7 @@ class BootstrapErrors(Checked):
 
     @property
     def description(self) -> str:
-        """What the smoother that is repeated makes of the data."""
+        """Noun phrase for the smoothed data, from the repeated smoother."""
         return f"{description(self.smoother)} (errors by bootstrap)"
 
     def smooth(

@@ -162,7 +162,7 @@ class GcvSpline:
 
     @property
     def description(self) -> str:
-        """What it makes of the data."""
+        """Noun phrase for the smoothed data."""
         factor = self.penalty_factor
         return (
             "smoothed data" if factor == 1 else (f"data smoothed with {factor:g} times the penalty")

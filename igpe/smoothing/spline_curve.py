@@ -125,7 +125,7 @@ class Interpolation:
 
     @property
     def description(self) -> str:
-        """What it makes of the data."""
+        """Noun phrase for the smoothed data."""
         return "interpolated data"
 
     def smooth(

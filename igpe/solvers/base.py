@@ -47,7 +47,7 @@ class Solver(Protocol):
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         ...
 
     def available(self) -> bool:

@@ -204,7 +204,7 @@ class Ipopt:
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return "IPOPT comes with CasADi: `pip install casadi`."
 
     @property

@@ -63,7 +63,7 @@ class MAiNGO:
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return "MAiNGO comes with maingopy: `pip install igpe[maingo]`."
 
     def available(self) -> bool:

@@ -238,12 +238,12 @@ class AmplProgram:
 
     @property
     def name(self) -> str:
-        """The program's name in messages."""
+        """Name of the program in messages."""
         return Path(self.program).name
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return self.how or (
             f"There is no program `{self.program}` on PATH; `conda install -c conda-forge "
             f"{self.program}` may install it."
@@ -483,7 +483,7 @@ class Scip:
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return "SCIP comes with PySCIPOpt: `pip install pyscipopt`."
 
     def available(self) -> bool:

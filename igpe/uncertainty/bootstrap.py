@@ -85,18 +85,18 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
 
     @property
     def parameters(self) -> pd.DataFrame:
-        """Of the refits that converged: one row each, one column for each unknown."""
+        """Converged refits: one row for each, one column for each unknown."""
         good = self.replications["status"] == "CONVERGED"
         return self.replications.loc[good, list(self.estimate)].astype(float)
 
     @property
     def failed(self) -> int:
-        """Refits that did not converge; they count in no interval."""
+        """Number of refits that did not converge; intervals do not include them."""
         return len(self.replications) - len(self.parameters)
 
     @property
     def correlation(self) -> pd.DataFrame:
-        """Of the replications; NaN for unknowns that never move."""
+        """Correlation of the replications; NaN for unknowns that do not vary."""
         return self.parameters.corr()
 
     def to_frame(self) -> pd.DataFrame:

@@ -48,12 +48,12 @@ class Equation:
 
     @property
     def species(self) -> tuple[str, ...]:
-        """All species, in the order they are written."""
+        """All species, in the order in which they are written."""
         return tuple(dict.fromkeys([*self.left, *self.right]))
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Species -> what one turn of the reaction makes of it; catalysts are left out."""
+        """Species -> amount that one turnover of the reaction produces; without catalysts."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 
@@ -390,19 +390,19 @@ class Reaction:
 
     @cached_property
     def equation(self) -> Equation:
-        """The text, read."""
+        """The stoichiometry that the text describes."""
         return read_equation(self.text)
 
     @property
     def law(self) -> RateLaw:
-        """The rate law of a numbered reaction."""
+        """The rate law; raises ModelError until a reactor has assigned the default."""
         if self.rate is None:
             raise ModelError(f"The reaction '{self.text}' has no rate law yet.")
         return self.rate
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of its parameters."""
+        """Names of the reaction's parameters."""
         return tuple(
             dict.fromkeys((
                 *self.law.parameters_of(self.equation),
@@ -412,12 +412,12 @@ class Reaction:
 
     @property
     def constants(self) -> list[tuple[Constant, Dimension]]:
-        """All constants of its law, and its yields, with their dimensions."""
+        """All constants of the rate law and all yields, with their dimensions."""
         return [*self.law.constants(self.equation), *((y, NONE) for y in self.yields.values())]
 
     @property
     def fixed(self) -> tuple[Equation, ...]:
-        """Equations that conserve what the reaction conserves whatever its yields are."""
+        """Equations that conserve the same sums as the reaction, for any yields."""
         left, right = (
             {s: n for s, n in side.items() if s not in self.yields}
             for side in (self.equation.left, self.equation.right)

@@ -154,7 +154,7 @@ class Units:
 
     @property
     def moles(self) -> float:
-        """In one unit of amount.
+        """Moles in one unit of amount.
 
         raises ModelError if the amount is no amount of substance
         """

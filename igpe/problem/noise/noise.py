@@ -65,7 +65,7 @@ class Noise(NoiseModel):
 
     @property
     def remedy(self) -> str:
-        """What to write where predictions are 0."""
+        """What the user should write if predictions are 0."""
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:

@@ -89,7 +89,7 @@ class Verified(Shown):
 
     @property
     def gap(self) -> float:
-        """How far below the objective's upper end the bound is, relative to it; as verified."""
+        """Verified relative distance of the bound from the upper end of the objective."""
         top = self.objective[1]
         return max(0.0, 1 - self.lower_bound / top) if top > 0 else 0.0
 
