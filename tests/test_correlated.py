@@ -280,7 +280,7 @@ def test_time_is_converted_and_logarithms_have_other_names():
          "No errors can have the correlations"),
         (lambda: pose(measured(BETWEEN), 0.5), DataError, r"correlation is 0.5; expected igpe\."),
         (lambda: pose(measured(BETWEEN), Correlated({("A", "D"): 0.5})), DataError,
-         r"names \['D'\], but the measured columns"),
+         r"has \['D'\], but the measured columns"),
         (lambda: pose(measured(IN_TIME, times=UNEVEN), AR1()), DataError,
          r"has no step, but times are between .* igpe\.losses\.AR1\(step="),
         (lambda: pose(measured(BETWEEN), BETWEEN, {"A": Censored(0.03, below=0.1), "B": 0.05}),
