@@ -130,8 +130,8 @@ ISOTHERMAL = """\
 # where the experiment says inputs={"T": 345.0}. With feeds: kinetics.Semibatch, kinetics.Cstr."""
 
 ARRHENIUS = """\
-# The temperature T of the table is an input. Each rate constant equals k at the temperature
-# REFERENCE, within the range of the table, and has the activation energy E (J/mol).
+# The temperature T of the table is an input.
+# Each rate constant equals k at REFERENCE, and E is its activation energy (J/mol).
 # Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km"))
 REFERENCE = %s"""
 

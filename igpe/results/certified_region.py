@@ -48,7 +48,7 @@ class SeparateRegion:
 class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
     """A likelihood region within the bounds, enclosed from outside and from inside.
 
-    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the
+    The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
     minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and undecided
     boxes, every sum of squares is at least `cut`; inside them, it is at least `lower_bound`. The
     other fields are the same as in a `DynamicCertificate`.

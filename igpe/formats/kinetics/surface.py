@@ -58,7 +58,7 @@ class Transfer(RateLaw):
 
 @dataclass(frozen=True)
 class Dissolution(RateLaw):
-    """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): particles that shrink.
+    """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): shrinking particles.
 
     The law of "A_s -> A" with both in amounts per volume of liquid, for particles of one size and
     shape. Below one ten-thousandth of the initial amount, the surface goes to zero smoothly.

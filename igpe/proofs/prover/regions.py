@@ -442,7 +442,7 @@ def certify_region(
 ) -> CertifiedRegion:
     """Prove a region that contains all parameters that fit the data well enough.
 
-    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the
+    The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
     minimum within the bounds. Its extent along one unknown is that unknown's profile likelihood
     interval. The proof encloses it from outside (no parameters elsewhere belong to it: there is no
     second region) and from inside (points that belong to it), so that practical identifiability
