@@ -119,11 +119,10 @@ class RegionClaim:
         if self.degrees != threshold.degrees:
             yield low, high, f"it has {threshold.degrees} degrees of freedom, not {self.degrees:g}"
         if not self.cut >= least:
-            yield (
-                low,
-                high,
-                f"sums of squares in the region reach {least:.9g}, above its cut {self.cut:.9g}",
+            why = (
+                f"the region contains sums of squares up to {least:.9g}, its cut is {self.cut:.9g}"
             )
+            yield low, high, why
         rise = threshold.rise(objective)
         if not abs(self.rise - rise) <= SMALL * rise:  # what is proved in a region follows from it
             why = f"the sum of squares may rise by {rise:.9g}, not {self.rise:.9g}"
