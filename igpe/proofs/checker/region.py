@@ -119,9 +119,7 @@ class RegionClaim:
         if self.degrees != threshold.degrees:
             yield low, high, f"it has {threshold.degrees} degrees of freedom, not {self.degrees:g}"
         if not self.cut >= least:
-            why = (
-                f"the region contains sums of squares up to {least:.9g}, its cut is {self.cut:.9g}"
-            )
+            why = f"the region has sums of squares up to {least:.9g}, its cut is {self.cut:.9g}"
             yield low, high, why
         rise = threshold.rise(objective)
         if not abs(self.rise - rise) <= SMALL * rise:  # what is proved in a region follows from it
