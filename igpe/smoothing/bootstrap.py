@@ -36,7 +36,7 @@ class BootstrapErrors(Checked):
 
     @property
     def description(self) -> str:
-        """Noun phrase for the smoothed data, from the repeated smoother."""
+        """Description of the smoothed data in reports, from the repeated smoother."""
         return f"{description(self.smoother)} (errors by bootstrap)"
 
     def smooth(

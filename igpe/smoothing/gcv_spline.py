@@ -162,7 +162,7 @@ class GcvSpline:
 
     @property
     def description(self) -> str:
-        """Noun phrase for the smoothed data."""
+        """Description of the smoothed data in reports."""
         factor = self.penalty_factor
         return (
             "smoothed data" if factor == 1 else (f"data smoothed with {factor:g} times the penalty")

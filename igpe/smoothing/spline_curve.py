@@ -125,7 +125,7 @@ class Interpolation:
 
     @property
     def description(self) -> str:
-        """Noun phrase for the smoothed data."""
+        """Description of the smoothed data in reports."""
         return "interpolated data"
 
     def smooth(

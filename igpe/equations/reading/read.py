@@ -76,7 +76,7 @@ def read_jumps(
         trigger, at = None, None if event.at is None else value(event.at, number)
         if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
-                f"when of event {number} is not a comparison of quantities that change. Write "
+                f"when= of event {number} is not a comparison of quantities that change. Write "
                 "one, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions give "
                 "several events."
             )

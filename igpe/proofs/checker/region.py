@@ -151,7 +151,7 @@ class RegionClaim:
         if any(part.holds(low, high) for part in self.parts):
             return ""
         if reason == "within":
-            return "it has the reason within, but lies in none of the regions"
+            return "it has the reason 'within', but lies in none of the regions"
         if not self.undecided or not _holds(self.undecided, low, high):
             return "it is open, but lies outside the box that the certificate lists as undecided"
         return ""

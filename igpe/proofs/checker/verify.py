@@ -290,7 +290,7 @@ def read_tree(source: Any) -> Tree:
         sizes = {str(name): _finite(size) for name, size in given}
         region = read_region(data, lambda c: _corner(c, len(unknowns)), _finite)
         if region is None and any(node.reason == "within" for node in nodes):
-            raise ValueError("boxes have the reason within, but the certificate has no regions")
+            raise ValueError("boxes have the reason 'within', but the certificate has no regions")
         return Tree(unknowns, low, high, p, objective, bound, nodes, sizes, region)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
