@@ -57,7 +57,7 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
     names = list(dict.fromkeys([*narrow, *_doubtful(steps, result)]))[:MOST]
     if not names or stopped():
         return result
-    with clock.step("profiles", "Intervals by profile where the curvature does not give them"):
+    with clock.step("profiles", "Profile intervals where linearised intervals are not reliable"):
         for _ in range(TURNS):
             made = _profiled(steps.problem, result, names, settings)
             if made is None:

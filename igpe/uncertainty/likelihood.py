@@ -33,7 +33,7 @@ from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
-NO_ESTIMATE = "{'k1': 0.5}, what igpe.estimate or a method returned"
+NO_ESTIMATE = "{'k1': 0.5}, or the result of igpe.estimate or of a method"
 NO_ERRORS = (
     "There are no more measurements than unknowns, so the errors cannot be estimated; give "
     "sigma= to the experiments."

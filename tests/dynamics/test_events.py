@@ -314,7 +314,7 @@ REFUSED = {
         ModelError,
         "cannot be followed",
     ),
-    "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady names"),
+    "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady= contains"),
     "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady contains"),
     "steady of switches": (lambda: posed(steady=True), Unsupported, "has a steady start, but"),
 }
