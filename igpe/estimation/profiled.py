@@ -28,6 +28,7 @@ from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.problem.problem import Problem
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
+from igpe.uncertainty.path import End
 from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
 
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
@@ -161,7 +162,7 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
 
 
 def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Result:
-    every = {p.name: p for p in made.profiles}
+    every = {p.name: p for p in made.profiles if End.BROKEN.value not in (p.lower_end, p.upper_end)}
 
     def with_interval(one: Parameter) -> Parameter:
         if one.name in every:

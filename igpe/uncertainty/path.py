@@ -300,6 +300,7 @@ TOO_MUCH = 2.5  # of the increment aimed at: a step that rises more is made agai
 SHORTEST = 1e-9  # of the way so far: a step that cannot be made even so is the end
 MOST = 60  # points on one side
 ENDLESS = 1e4  # of the first step: as far as is looked where there is no bound
+JUMP = 0.5  # of the rise: where the cost jumps so far above the target, it has no root there
 TRIES = 30  # of root finding
 AWAY = 2.0  # times the way so far: a limit expected further away than this is not in sight
 
@@ -368,13 +369,21 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
             continue
         points.append(point)
         if point.cost >= target:
-            end = _root(path, points[-2], point, steps.rise, origin.cost)
-            kept = [p for p in points[1:-1] if abs(p.at) < abs(end.at)]
-            return Walk((*kept, end), _exact(end, steps.rise, origin.cost), End.FOUND)
+            return _closed(path, points, steps.rise)
         if at >= farthest or point.cost < steps.lowest:
             break
         step = min(_next(points, sign, steps), farthest - at, steps.longest)
     return _short(points, sign, limit, target, steps.lowest)
+
+
+def _closed(path: LikelihoodPath, points: Sequence[PathPoint], rise: float) -> Walk:
+    """The walk whose last point is above the target: to where it meets the target, if it does."""
+    origin, *inner, last = points
+    end = _root(path, points[-2], last, rise, origin.cost)
+    if end.cost - origin.cost > (1 + JUMP) * rise:  # the other unknowns lost their best values
+        return Walk(tuple(inner), points[-2].at, End.BROKEN)
+    kept = [p for p in inner if abs(p.at) < abs(end.at)]
+    return Walk((*kept, end), _exact(end, rise, origin.cost), End.FOUND)
 
 
 def _short(

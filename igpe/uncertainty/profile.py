@@ -483,24 +483,25 @@ def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
     def one(given: tuple[str, float, bool]) -> Row:
         name, share, is_last = given
         begin, work = setup.integrations(), setup.work()
-        setup.limit(share)
         made: tuple[ParameterProfile, ...] = ()
-        better = None
+        better: list[Any] | None = None
+        setup.limit(share)
         with suppress(ExhaustedError):
             i = job.problem.box.names.index(name)
-            path = setup.path(i)
-            origin, lowest = path.origin, -np.inf if is_last else path.origin.cost - margin
-            steps = WalkSteps(setup.base.rise, INCREMENTS, setup.first(i), lowest=lowest)
-            walks = [walk(path, origin, -1, steps)]
-            if walks[0].end is not End.LOWER:
-                walks.append(walk(path, origin, 1, steps))
-            best = min([origin, *(p for w in walks for p in w.points)], key=lambda p: p.cost)
-            if walks[-1].end is not End.LOWER:
-                made = (_profile_of(job.problem, i, origin, *walks),)
-            if best.cost < origin.cost - margin:
+            path, first = setup.path(i), setup.first(i)
+            steps = WalkSteps(setup.base.rise, INCREMENTS, first)
+            lowest = path.origin.cost - margin
+            walks = _walks(path, steps if is_last else steps._replace(lowest=lowest))
+            best = min((p for w in walks for p in w.points), key=lambda p: p.cost, default=None)
+            if best is not None and best.cost < lowest:
                 setup.limit(np.inf)
                 x, cost = setup.freed(best)
-                better = [x.tolist(), cost]
+                better = [x.tolist(), cost] if cost < lowest else None
+                setup.limit(share - (setup.work() - work))
+            if better is None and walks[-1].end is End.LOWER:  # only a linear step promised it
+                walks = _walks(path, steps)
+            if walks[-1].end is not End.LOWER:
+                made = (_profile_of(job.problem, i, path.origin, *walks),)
         spent = setup.integrations() - begin
         return {
             "profiles": replace(setup.base, profiles=made, integrations=spent).to_dict(),
@@ -510,6 +511,12 @@ def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
         }
 
     return one
+
+
+def _walks(path: LikelihoodPath, steps: WalkSteps) -> list[Walk]:
+    """To both sides, or to the first if that meets a better optimum."""
+    below = walk(path, path.origin, -1, steps)
+    return [below] if below.end is End.LOWER else [below, walk(path, path.origin, 1, steps)]
 
 
 def _profile_of(
