@@ -35,6 +35,7 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 
+NOISE = 1e-2  # of a state's largest size: so far below 0 a rough integration may put a base
 AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
 
 
@@ -295,13 +296,16 @@ def _posed(
     y = stack(system.unknowns[j] for j in solved.implicit)
     computed = ca.substitute(start, symbols.s, start)  # from other start values
     initial, moved = ca.substitute(computed, symbols.p, p), ca.vertcat(symbols.x, y)
+    sizes = ProblemSizes(problem, experiment, system.starts)
+    scale, largest = sizes.of_states(symbols.states)
+    noise = np.concatenate([NOISE * largest, np.zeros(y.numel())])
 
     def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
         return ca.substitute([ca.SX(expressions)], old, new)[0]
 
     def safe(expressions: Any) -> Any:
-        return expressions if plain_powers else with_safe_powers(expressions, moved)
+        return expressions if plain_powers else with_safe_powers(expressions, moved, noise)
 
     def inserted(expressions: Any) -> Any:
         return safe(numbered(expressions))
@@ -321,8 +325,7 @@ def _posed(
     field = _field(
         clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
     )
-    sizes = ProblemSizes(problem, experiment, system.starts)
-    (scale, largest), search = sizes.of_states(symbols.states), sizes.search(implicit)
+    search = sizes.search(implicit)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
