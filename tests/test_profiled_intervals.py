@@ -10,9 +10,9 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.estimation.profiled import _with_interval
+from igpe.estimation.profiled import _with_interval, _with_intervals
 from igpe.results.result_data import Parameter
-from igpe.uncertainty.profile import ParameterProfile
+from igpe.uncertainty.profile import ParameterProfile, Profiles
 
 TIMES = np.linspace(0.1, 5, 25)
 
@@ -99,6 +99,19 @@ def test_a_profile_open_on_both_sides_determines_nothing(ends, remark):
     one = Parameter("k", 1.0, 0.5, 0.0, 2.0, "", (0.0, 10.0), "step 3")
     by = ParameterProfile("k", "", 1.0, 0.0, 10.0, *ends, none, none, none)
     assert _with_interval(one, by).remark == remark
+
+
+@pytest.mark.parametrize(("lower", "remark"), [(0.01, "not determined by the data"), (1.0, "")])
+def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lower, remark):
+    result = igpe.estimate(problem(start=3.0, speed=2.0), certify=False)
+    one, other = result.estimates
+    reached = np.array([[lower, 1.0], [1000.0, 1.0]])
+    none = np.zeros(2)
+    by = ParameterProfile("K", "", 1.0, 0.9, 1.1, "", "", np.array([0.9, 1.1]), none, reached)
+    made = Profiles(("V", "K"), result.parameters, 0.0, 1.0, 0.95, (by,), {})
+    widened = _with_intervals(result, made, ["K"]).estimates[0]
+    assert (widened.lower, widened.upper) == (lower, 1000.0)
+    assert (one.name, other.name, widened.remark) == ("V", "K", remark)
 
 
 @pytest.mark.parametrize("end", ["lower", "upper"])

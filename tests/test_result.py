@@ -137,6 +137,17 @@ def test_an_unknown_is_determined_up_to_an_error_of_a_tenth(chain, errors, bound
     assert said == words
 
 
+@pytest.mark.parametrize(("upper", "size"), [(1.8, " (± 40 %)"), (10.0, ""), (6.0, "")])
+def test_an_error_is_said_only_where_it_describes_the_interval(chain, upper, size):
+    """A profile may be longer on one side than the error at the optimum says, or open."""
+    one, other = chain.estimates
+    sure = replace(one, value=1.0, standard_error=0.01, lower=0.98, upper=1.02, bounds=(0, 10))
+    wide = replace(other, value=1.0, standard_error=0.4, lower=0.2, upper=upper, bounds=(0, 10))
+    unrelated = np.diag([1e-4, 0.16])
+    said = replace(chain, estimates=(sure, wide), covariance=unrelated).verdict["parameters"]
+    assert said == f"k1 determined; k2 uncertain{size}"
+
+
 def test_the_proof_is_asked_for_in_the_words_of_the_command_line(chain):
     """Also where they are broken over two lines."""
     command = f"igpe certify {'deep/' * 8}model.py"

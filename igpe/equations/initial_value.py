@@ -298,14 +298,11 @@ def _posed(
     initial, moved = ca.substitute(computed, symbols.p, p), ca.vertcat(symbols.x, y)
     sizes = ProblemSizes(problem, experiment, system.starts)
     scale, largest = sizes.of_states(symbols.states)
-    noise = np.concatenate([NOISE * largest, np.zeros(y.numel())])
+    safe = _resting(plain_powers, moved, largest)
 
     def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
         return ca.substitute([ca.SX(expressions)], old, new)[0]
-
-    def safe(expressions: Any) -> Any:
-        return expressions if plain_powers else with_safe_powers(expressions, moved, noise)
 
     def inserted(expressions: Any) -> Any:
         return safe(numbered(expressions))
@@ -325,7 +322,6 @@ def _posed(
     field = _field(
         clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
     )
-    search = sizes.search(implicit)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
@@ -348,13 +344,22 @@ def _posed(
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
         implicit_scale=sizes.of_implicit(implicit, float(min(scale))),
-        guess=search[0],
-        lower=search[1],
-        upper=search[2],
+        **dict(zip(("guess", "lower", "upper"), sizes.search(implicit), strict=True)),
         until=field.until,
         switching=field.switching,
         constants=tuple(posed.constants),
     )
+
+
+def _resting(plain_powers: bool, moved: Any, largest: FloatArray) -> Callable[[Any], Any]:
+    """See `with_safe_powers`; implicit variables, last in `moved`, have no noise."""
+    noise = np.zeros(moved.numel())
+    noise[: len(largest)] = NOISE * largest
+
+    def safe(expressions: Any) -> Any:
+        return expressions if plain_powers else with_safe_powers(expressions, moved, noise)
+
+    return safe
 
 
 def _before(

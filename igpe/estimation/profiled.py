@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from igpe.core.box import is_reached
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.status import Clock, Status
@@ -40,6 +41,7 @@ WITHOUT_PROFILE = (
     "The intervals of {} may be too short: profile likelihood is needed, and its work limit was "
     "reached. Run igpe.profile(problem, result)."
 )
+LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
 
@@ -148,7 +150,7 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
     is_poor = bool(strongly_correlated(result.covariance))
     for name, error in zip(problem.box.names, free.tolist(), strict=True):
         one = every[name]
-        if one.remark == "not determined by the data":
+        if one.remark == LOST:
             continue
         size = error / abs(one.value) if one.value else math.inf
         is_held = bool(one.remark)
@@ -168,7 +170,8 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
             return one
         # A linearised interval is too short if profiles of others leave it with an allowed rise.
         lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
-        return replace(one, lower=lower, upper=upper)
+        is_open = all(map(is_reached, (lower, upper), one.bounds))
+        return replace(one, lower=lower, upper=upper, remark=LOST if is_open else one.remark)
 
     notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))]
     if left := [n for n in wanted if n not in every]:
@@ -179,5 +182,5 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
 
 def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:
     is_open = bool(by.lower_end) and bool(by.upper_end)
-    remark = "not determined by the data" if is_open else one.remark
+    remark = LOST if is_open else one.remark
     return replace(one, lower=by.lower, upper=by.upper, remark=remark)

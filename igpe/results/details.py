@@ -89,16 +89,16 @@ def _others(result: ResultData) -> Iterator[Chapter]:
     for k, other in enumerate(result.other_optima, 2):
         title = f"Set {k} of {count} that explain the data equally well: {word(result)} "
         yield Chapter(f"{title}{other.objective:.6g}", _rows(other.estimates))
+    own = "Each interval applies only to its own set."
+    if result.profiled:
+        own = "Linearised intervals apply only to their own set. Profiles may reach other sets."
     if count > 1:
         yield Chapter(
             "Sets of values",
             sentences=(
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
                 "others lie within the threshold of the likelihood ratio.",
-                (
-                    "Each interval applies only to its own set. Other measurements, or "
-                    "narrower bounds, can distinguish the sets."
-                ),
+                f"{own} Other measurements, or narrower bounds, can distinguish the sets.",
                 "igpe.check(problem) reports how many sets would remain with perfect measurements.",
             ),
         )
