@@ -153,3 +153,36 @@ def test_an_interval_that_is_certainly_too_short_is_made_by_profile():
     assert result.profiled == {"mu"}
     assert mu.standard_error < 0.002
     assert mu.upper - mu.lower > 0.1
+
+
+def oral(times):
+    """One compartment after an oral dose: ka and ke exchange their values."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.G, m.C = pyo.Var(m.t), pyo.Var(m.t)
+    m.dG, m.dC = dae.DerivativeVar(m.G), dae.DerivativeVar(m.C)
+    m.ka, m.ke, m.V = (
+        pyo.Var(bounds=(0.01, 10)),
+        pyo.Var(bounds=(0.01, 10)),
+        pyo.Var(bounds=(0.1, 100)),
+    )
+    m.go_G = pyo.Constraint(m.t, rule=lambda m, t: m.dG[t] == -m.ka * m.G[t])
+    m.go_C = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.ka * m.G[t] / m.V - m.ke * m.C[t])
+    return m
+
+
+def test_unknowns_that_only_the_first_order_leaves_open_have_profiles():
+    """The best fit has ka = ke, where the Jacobian has no full rank."""
+    times = np.linspace(0.5, 10, 20)
+    exact = 5 * times * np.exp(-0.5 * times) + 0.05 * np.sin(0.5 * times)
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "C": exact}), start={"G": 100.0, "C": 0.0},
+        start_time=0.0, sigma=0.1,
+    )  # fmt: skip
+    posed = igpe.Problem(oral, parameters=["ka", "ke", "V"], experiments=run)
+    result = igpe.estimate(posed, certify=False)
+    assert np.isinf(result.covariance).any()  # to first order nothing holds ka - ke
+    assert "not determined" not in str(result)
+    for one, other in zip(result.estimates, igpe.profile(posed, result).profiles, strict=True):
+        assert (one.lower, one.upper) == pytest.approx((other.lower, other.upper), rel=0.02)
+    assert result.to_frame().loc["V", "upper"] < 20

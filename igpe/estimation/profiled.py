@@ -146,11 +146,12 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
     x = problem.box.vector(result.parameters)
     free = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool)).standard_error
     every = {p.name: p for p in result.estimates if p.found_by != "held"}
+    lost = {n for one in result.combined for n in one.unknowns}  # a profile would say the same
     sizes: dict[str, float] = {}
     is_poor = bool(strongly_correlated(result.covariance))
     for name, error in zip(problem.box.names, free.tolist(), strict=True):
         one = every[name]
-        if one.remark == LOST:
+        if one.remark == LOST and name in lost:
             continue
         size = error / abs(one.value) if one.value else math.inf
         is_held = bool(one.remark)
@@ -181,6 +182,8 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
 
 
 def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:
-    is_open = bool(by.lower_end) and bool(by.upper_end)
-    remark = LOST if is_open else one.remark
-    return replace(one, lower=by.lower, upper=by.upper, remark=remark)
+    if by.lower_end and by.upper_end:
+        return replace(one, lower=by.lower, upper=by.upper, remark=LOST)
+    if one.remark == LOST:  # to first order alone, as where two unknowns exchange their values
+        one = replace(one, remark="", standard_error=math.nan)
+    return replace(one, lower=by.lower, upper=by.upper)

@@ -118,8 +118,8 @@ def rank_notes(
         (
             those(open_, Identifiable.YES),
             "identifiable by structure (igpe.check), but the Jacobian at the optimum has no full "
-            "rank: these measurements do not determine them. More or other measurements of the "
-            "same quantities may.",
+            "rank: to first order, these measurements do not determine them. More or other "
+            "measurements of the same quantities may.",
         ),
         (
             those(open_, Identifiable.NO),

@@ -222,7 +222,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
         return "all fixed", "good"
     marks = {p.name: MARKS[p.remark] for p in free}
     plain = [p for p in free if not marks[p.name]]
-    if plain and not any(math.isfinite(p.standard_error) for p in plain):
+    if plain and not any(math.isfinite(e) for p in plain for e in (p.standard_error, p.upper)):
         why = "no more measurements than unknowns"
         if result.measurements > len(free):
             why = "the model could not be integrated at the estimate"

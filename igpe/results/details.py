@@ -126,7 +126,7 @@ def _cells(p: Parameter) -> tuple[str, ...]:
     return (
         p.name,
         number(p.value, error),
-        f"± {error:.2g}" if math.isfinite(error) and not p.remark else "",
+        f"± {error:.2g}" if math.isfinite(p.standard_error) and not p.remark else "",
         f"[{number(p.lower, error)}, {number(p.upper, error)}]" if known else "",
         p.unit,
         f"[{number(p.bounds[0])}, {number(p.bounds[1])}]",
@@ -164,7 +164,9 @@ def intervals(result: ResultData) -> Iterator[str]:
     if not any(math.isfinite(p.lower) and not p.remark for p in result.estimates):
         return
     cut = any(
-        math.isfinite(p.standard_error) and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
+        not p.remark
+        and math.isfinite(p.upper - p.lower)
+        and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
         for p in result.estimates
     )
     one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)
