@@ -148,6 +148,18 @@ def test_an_error_is_said_only_where_it_describes_the_interval(chain, upper, siz
     assert said == f"k1 determined; k2 uncertain{size}"
 
 
+def test_one_measurement_has_no_scatter_to_explain(chain):
+    """Its distance from its own mean is rounding."""
+    once = chain.points.groupby("name").head(1).assign(measured=0.1, sigma=0.3)
+    assert replace(chain, points=once).r_squared().isna().all()
+
+
+def test_a_single_unknown_that_is_not_determined_is_it(chain):
+    one, other = chain.estimates
+    lost = replace(chain, estimates=(replace(one, remark="not determined by the data"), other))
+    assert "Not determined: k1. Fix it, or measure more" in str(lost)
+
+
 def test_the_proof_is_asked_for_in_the_words_of_the_command_line(chain):
     """Also where they are broken over two lines."""
     command = f"igpe certify {'deep/' * 8}model.py"

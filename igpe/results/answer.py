@@ -447,7 +447,5 @@ def _measure(result: ResultData) -> Iterator[str]:
             lost = [n for n in lost if n not in one.unknowns]
     if lost:
         what = listed(lost) if len(lost) <= MOST_NAMED else f"{len(lost)} unknowns"
-        yield (
-            f"Not determined: {what}. Fix some of them, or measure more (see igpe.check and "
-            "igpe.design)."
-        )
+        fix = "Fix some of them" if len(lost) > 1 else "Fix it"
+        yield f"Not determined: {what}. {fix}, or measure more (see igpe.check and igpe.design)."
