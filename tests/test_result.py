@@ -111,12 +111,12 @@ def test_the_printed_result(chain):
     ("errors", "bounds", "words"),
     [
         ((0.09, 0.09), (0, 10), "both determined"),
-        ((0.09, 0.11), (0, 10), "k1 determined; k2 uncertain (± 11 %)"),
-        ((0.4, 0.11), (0, 10), "k1, k2 uncertain (up to ± 40 %)"),
+        ((0.09, 0.11), (0, 10), "k1 determined; k2 uncertain (standard error 11 %)"),
+        ((0.4, 0.11), (0, 10), "k1, k2 uncertain (standard errors up to 40 %)"),
         ((0.09, 20.0), (0, 100), "k1 determined; k2 uncertain"),
         ((0.4, 0.4), (-10, 10), "both determined"),
-        ((0.4, 0.6), (-10, 10), "k1 determined; k2 uncertain (± 60 %)"),
-        ((0.09, 0.4), (-np.inf, np.inf), "k1 determined; k2 uncertain (± 40 %)"),
+        ((0.4, 0.6), (-10, 10), "k1 determined; k2 uncertain (standard error 60 %)"),
+        ((0.09, 0.4), (-np.inf, np.inf), "k1 determined; k2 uncertain (standard error 40 %)"),
     ],
 )
 def test_an_unknown_is_determined_up_to_an_error_of_a_tenth(chain, errors, bounds, words):
@@ -137,7 +137,9 @@ def test_an_unknown_is_determined_up_to_an_error_of_a_tenth(chain, errors, bound
     assert said == words
 
 
-@pytest.mark.parametrize(("upper", "size"), [(1.8, " (± 40 %)"), (10.0, ""), (6.0, "")])
+@pytest.mark.parametrize(
+    ("upper", "size"), [(1.8, " (standard error 40 %)"), (10.0, ""), (6.0, "")]
+)
 def test_an_error_is_said_only_where_it_describes_the_interval(chain, upper, size):
     """A profile may be longer on one side than the error at the optimum says, or open."""
     one, other = chain.estimates
@@ -405,7 +407,7 @@ def test_only_a_product_is_determined(product):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (0.2, "k1, k2 uncertain (up to ± 20 %); ratio of k1 and k2 determined"),
+        (0.2, "k1, k2 uncertain (standard errors up to 20 %); ratio of k1 and k2 determined"),
         (0.8, "k1 and k2 only as a ratio"),
     ],
 )

@@ -288,9 +288,9 @@ def _reaches_a_bound(p: Parameter) -> bool:
 
 def _poor(unknowns: Sequence[Parameter]) -> str:
     """That unknowns are uncertain, with their largest error if errors describe their intervals."""
-    worst, most = 100 * max(map(_relative, unknowns)), "up to " * (len(unknowns) > 1)
+    worst, most = 100 * max(map(_relative, unknowns)), "s up to" * (len(unknowns) > 1)
     is_described = not any(map(_is_wider, unknowns)) and worst < MOST_PERCENT
-    size = f" ({most}± {float(f'{worst:.2g}'):g} %)" if is_described else ""
+    size = f" (standard error{most} {float(f'{worst:.2g}'):g} %)" if is_described else ""
     return f"{_named([p.name for p in unknowns], 0, 'uncertain')}{size}"
 
 
