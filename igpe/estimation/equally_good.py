@@ -20,7 +20,7 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
-from igpe.core.estimates import Estimate
+from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.search.complement import BRIEFLY, chosen_search
@@ -37,6 +37,7 @@ from igpe.dynamics.shooting.base import is_large, is_plain
 from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.refine import Refined, refine
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
+from igpe.dynamics.shooting.single_shooting import ONCE
 from igpe.estimation.settings import Settings
 from igpe.estimation.steps import CandidatePath, Steps
 from igpe.estimation.summary import alternatives, summarise
@@ -144,6 +145,8 @@ UNCONFIRMED = (
     "accurate integrations and are omitted."
 )
 CUT_SHORT = "A further search for a better fit was interrupted."
+CHEAP, COSTLY = 200_000, 2_000_000
+"""Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins."""
 BY_FURTHER = "a further search"
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"
@@ -361,9 +364,14 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
     problem, box = steps.problem, steps.problem.box
     if steps.best.at is None or is_large(problem) or not _can_search(steps):
         return steps
+    residuals = Residuals(problem, settings.compiled)
+    residuals(box.vector(steps.best.estimate.parameters))
+    if residuals.work > COSTLY:
+        return steps
+    method = MultipleShooting() if residuals.work < CHEAP else MultipleShooting(restarts=ONCE)
     for start in (box.middle, box.vector(steps.best.estimate.parameters)):
         with suppress(IgpeError):
-            met = MultipleShooting().estimate(problem, box.mapping(start))
+            met = method.estimate(problem, box.mapping(start))
             if met.status.usable:
                 better, _ = _compared(steps, met, settings)
                 if better is not steps:
@@ -374,7 +382,9 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
 def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:
     """The steps with what a further search met, if it is better."""
     problem, best, box = steps.problem, steps.best, steps.problem.box
-    ends = [estimate.parameters, *(e.parameters for e in estimate.trail if isinstance(e, Estimate))]
+    # Horizons on the way to an optimum are none.
+    optima = [estimate, *(e for e in estimate.trail if not isinstance(e, Horizon))]
+    ends = [e.parameters for e in optima]
     exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
     if best.at is None:
         if not exact:

@@ -14,6 +14,7 @@ import numpy as np
 from igpe.core.box import is_reached
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
+from igpe.core.markup import listed
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain, minimises_squares
@@ -35,12 +36,14 @@ SMALL = 0.02  # the same, below which an interval is left as it is beside poorly
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
 SHORT = 2.0  # times as much as it does should the sum of squares rise where an interval ends
 MOST = 20  # profiles
-INTEGRATIONS = 3000  # with derivatives, after which no further profile begins
+INTEGRATIONS = 3000  # with derivatives, that profiles may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
-    "The intervals of {} may be too short: profile likelihood is needed, and its work limit was "
-    "reached. Run igpe.profile(problem, result)."
+    "The intervals of {} are linearised: they need profile likelihoods, which were not computed "
+    "within the limits of work and time."
 )
+TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
+MOST_NAMED = 6  # in that sentence
 LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
@@ -70,13 +73,13 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
                 return _with_intervals(result, made, names)
-    return result
+    return _without_profile(result, names)
 
 
 def _profiled(
     problem: Problem, result: Result, names: Sequence[str], settings: Settings
 ) -> Profiles | None:
-    """Profiles at the result; None if there are none, or no time for them."""
+    """Profiles at the result, or at a better optimum; None if they fail, or time is up."""
     method = SingleShooting(settings.compiled)
     residuals = Residuals(problem, method.integrator)
     level = settings.confidence
@@ -91,10 +94,9 @@ def _profiled(
         )  # fmt: skip
 
     try:
-        made = if_in_time(made_now)
+        return if_in_time(made_now)
     except IgpeError:
         return None
-    return made if made is not None and made.profiles else None
 
 
 def _can_profile(steps: Steps, result: Result) -> bool:
@@ -174,11 +176,25 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
         is_open = all(map(is_reached, (lower, upper), one.bounds))
         return replace(one, lower=lower, upper=upper, remark=LOST if is_open else one.remark)
 
-    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))]
     if left := [n for n in wanted if n not in every]:
-        notes.insert(0, WITHOUT_PROFILE.format(", ".join(left)))
+        result = _without_profile(result, left)
+    notes = [BY_PROFILE.format(100 * made.confidence, ", ".join(every))] if every else []
     estimates = tuple(map(with_interval, result.estimates))
     return replace(result, estimates=estimates, notes=(*result.notes, *notes))
+
+
+def _without_profile(result: Result, names: Sequence[str]) -> Result:
+    """The result that says whose intervals need a profile and have none."""
+    lost = {p.name for p in result.estimates if p.remark == LOST}  # no interval is shown
+    names = [n for n in names if n not in lost]
+    if not names:
+        return result
+    what = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} unknowns"
+    return replace(
+        result,
+        notes=(*result.notes, WITHOUT_PROFILE.format(", ".join(names))),
+        actions=(*result.actions, TOO_SHORT.format(what)),
+    )
 
 
 def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:

@@ -305,6 +305,7 @@ class End(enum.Enum):
     OPEN = "open"
     BROKEN = "no solution beyond"
     UNKNOWN = "no degrees of freedom"
+    LOWER = "a better optimum"
 
 
 @dataclass(frozen=True)
@@ -328,12 +329,14 @@ class WalkSteps(NamedTuple):
     increments  in so many steps, about
     scale       a first step, where the path's curvature does not tell one
     longest     no step is longer
+    lowest      cost below which the path ends: it has met a better optimum
     """
 
     rise: float
     increments: int
     scale: float
     longest: float = np.inf
+    lowest: float = -np.inf
 
 
 def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -> Walk:
@@ -361,15 +364,19 @@ def walk(path: LikelihoodPath, origin: PathPoint, sign: int, steps: WalkSteps) -
             end = _root(path, points[-2], point, steps.rise, origin.cost)
             kept = [p for p in points[1:-1] if abs(p.at) < abs(end.at)]
             return Walk((*kept, end), _exact(end, steps.rise, origin.cost), End.FOUND)
-        if at >= farthest:
+        if at >= farthest or point.cost < steps.lowest:
             break
         step = min(_next(points, sign, steps), farthest - at, steps.longest)
-    return _short(points, sign, limit, target)
+    return _short(points, sign, limit, target, steps.lowest)
 
 
-def _short(points: Sequence[PathPoint], sign: int, limit: float, target: float) -> Walk:
+def _short(
+    points: Sequence[PathPoint], sign: int, limit: float, target: float, lowest: float
+) -> Walk:
     """The walk that did not come to its target: is it in sight behind the bound?"""
     last, walked = points[-1], tuple(points[1:])
+    if last.cost < lowest:
+        return Walk(walked, last.at, End.LOWER)
     if abs(last.at) >= limit * (1 - 1e-12):
         there = _rising(target - last.cost, *_local(points, sign))
         return Walk(walked, last.at, End.BOUND if there <= AWAY * abs(last.at) else End.OPEN)

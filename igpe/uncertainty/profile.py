@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.likelihood import errors_at, tangent
-from igpe.dynamics.shooting.residuals import Residuals
+from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
@@ -35,6 +35,7 @@ from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, ItemOutcome, Row, Work
 from igpe.uncertainty.likelihood import (
+    Likelihood,
     bending,
     chosen,
     likelihood,
@@ -51,6 +52,7 @@ from igpe.uncertainty.path import (
     LikelihoodPath,
     PathPoint,
     ShootingPath,
+    Walk,
     WalkSteps,
     collocated,
     walk,
@@ -212,10 +214,12 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
 
 
 INCREMENTS = 4  # of the sum of squares, on each side
+ROUGH = 1e-7  # rtol of integrations, if that is accurate enough
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
 BETTER = 1e-2  # of the rise: an optimum so much lower is another one
 WIDER = 0.01  # of an interval: what another profile shows beyond its ends is more than rounding
-AGAIN = 5  # times that profiles begin again at a better optimum
+AGAIN = 10  # times that profiles begin again at a better optimum
+SHARE = 3.0  # times the mean of what is left is what one profile may take of a limit
 
 Method: TypeAlias = SingleShooting | Collocation
 
@@ -236,6 +240,8 @@ class _Setup(NamedTuple):
 
     path   of an unknown by its place;  first: a first step of it
     freed  the optimum next to a point of a path;  integrations: so far
+    work   of them so far, in integrations like the one at the optimum
+    limit  raise `ExhaustedError` after so much more work
     """
 
     base: Profiles
@@ -243,6 +249,8 @@ class _Setup(NamedTuple):
     first: Callable[[int], float]
     freed: Callable[[PathPoint], Better]
     integrations: Callable[[], int]
+    work: Callable[[], float]
+    limit: Callable[[float], None]
 
 
 def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
@@ -267,7 +275,9 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
             lambda i: CollocatedPath(program, HeldLine((i,), np.ones(1))),
             lambda i: float(far[i]) if 0 < far[i] < np.inf else size_of(problem, x, i),
             program.freed,
-            lambda: 0,
+            integrations=lambda: 0,
+            work=lambda: 0.0,
+            limit=lambda more: None,
         )
     if not isinstance(method, SingleShooting):
         raise ProblemError(
@@ -276,19 +286,37 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         )
     base = likelihood(problem, values, method, confidence=confidence)
     profiles = without_profiles(base.x, base.at.cost, base.errors)
+    base = _rougher(base, INEXACT * profiles.rise)
+    residuals, before = base.residuals, base.residuals.work
+    residuals(base.x)
+    each = residuals.work - before
     search = bending(quick(base.search, INEXACT * profiles.rise))
 
     def freed(point: PathPoint) -> Better:
-        fit = base.search.fit(base.residuals, point.x, base.box)
+        fit = base.search.fit(residuals, point.x, base.box)
         return fit.x, fit.cost
+
+    def limit(more: float) -> None:
+        residuals.most_work = residuals.work + more * each
 
     return _Setup(
         profiles,
         lambda i: ShootingPath(base, HeldLine((i,), np.ones(1)), search),
         lambda i: size_of(problem, base.x, i),
         freed,
-        lambda: base.residuals.calls,
+        integrations=lambda: residuals.calls,
+        work=lambda: residuals.work / each,
+        limit=limit,
     )
+
+
+def _rougher(base: Likelihood, inexact: float) -> Likelihood:
+    """With integrations of less accuracy, if they change the sum of squares by less than that."""
+    residuals = base.residuals.rougher(ROUGH)
+    at = residuals(base.x)
+    if at is None or not abs(at.cost - base.at.cost) <= inexact:
+        return base
+    return replace(base, residuals=residuals, at=at)
 
 
 @takes_problem
@@ -319,7 +347,9 @@ def profile(
     names      names of the unknowns; None: all free unknowns
     confidence confidence level of each interval
     method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  number of integrations after which no further profile starts
+    most_integrations  that all profiles may take, each weighted by its steps relative to one at the
+               estimate; a profile that takes more than its share ends without a result. Only for
+               `SingleShooting`
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
@@ -337,13 +367,16 @@ def profile(
     problem = held_weights(problem, estimate)
     backend, job = Backend(executor, store, timeout), ProfileJob(problem, method, confidence)
     equations = "" if store is None else fingerprint(problem)
-    started, integrations, notes = time.perf_counter(), 0, list[str]()
+    started, integrations, left = time.perf_counter(), 0, most_integrations
+    notes = list[str]()
     for turn in range(AGAIN + 1):
         series = "" if store is None else digest("profile", equations, job[1:], values)
         work = Work(partial(_prepared, values), job, series)
-        rows, complete = _rows(work, requested, backend, teller(progress), most_integrations)
+        tasks = _Tasks(work, requested, left, is_last=turn == AGAIN)
+        rows, complete = _rows(tasks, backend, teller(progress))
         single = [Profiles.from_dict(row["profiles"]) for row in rows]
         integrations += rows[0]["setup"] + sum(one.integrations for one in single)
+        left -= sum(row["work"] for row in rows)
         better = min((r["better"] for r in rows if r["better"]), key=lambda b: b[1], default=None)
         if better is None:
             break
@@ -393,34 +426,49 @@ def _with_ranges(made: Profiles, box: Box) -> Profiles:
     return replace(made, profiles=tuple(profiles))
 
 
-def _rows(
-    work: Work, names: Sequence[str], backend: Backend, tell: Tell, most: float
-) -> tuple[list[Row], bool]:
-    """What became profiles, in the order of the names; those that are there at Ctrl-C.
+class _Tasks(NamedTuple):
+    """One turn of profiles.
 
-    returns  also whether all items were finished
-    raises   EstimationFailed if nothing became one, KeyboardInterrupt if it came before the first
+    most     integrations that they may take, as in `profile`
+    is_last  no profiles restart at a better optimum: those of this turn go to their ends
     """
 
-    def items() -> Iterator[Item]:
-        for done, name in enumerate(names):
-            rows = [one.row for one in known.values() if one.status is None]
-            if sum(row["profiles"]["integrations"] for row in rows) > most:
-                return
-            tell(Share(f"Profile of {name}", done / len(names)))
-            yield Item(name, name)
+    work: Work
+    names: Sequence[str]
+    most: float
+    is_last: bool
 
+
+def _rows(tasks: _Tasks, backend: Backend, tell: Tell) -> tuple[list[Row], bool]:
+    """The rows of the tasks in the order of the names; those that are there at Ctrl-C.
+
+    Unless the turn is the last one, no task starts after one has met a better optimum.
+
+    returns  also whether no interruption ended them
+    raises   EstimationFailed if there is no row, KeyboardInterrupt if it came before the first
+    """
     known: dict[str, ItemOutcome] = {}
+
+    def items() -> Iterator[Item]:
+        for done, name in enumerate(tasks.names):
+            rows = [one.row for one in known.values() if one.status is None]
+            left = tasks.most - sum(row["work"] for row in rows)
+            if rows and (left <= 0 or (any(r["better"] for r in rows) and not tasks.is_last)):
+                return
+            tell(Share(f"Profile of {name}", done / len(tasks.names)))
+            share = min(left, SHARE * left / (len(tasks.names) - done))
+            yield Item(name, (name, share, tasks.is_last))
+
     complete = True
     try:
-        with closing(run(work, items(), backend)) as outcomes:
+        with closing(run(tasks.work, items(), backend)) as outcomes:
             for one in outcomes:
                 known[one.key] = one
     except KeyboardInterrupt:
         if not known:
             raise
         complete = False
-    rows = [known[n].row for n in names if n in known and known[n].status is None]
+    rows = [known[n].row for n in tasks.names if n in known and known[n].status is None]
     if not rows:
         lost = next(iter(known.values()))
         assert lost.status is not None, "all are lost"
@@ -431,39 +479,60 @@ def _rows(
 
 
 def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
-    """From the name of an unknown to its profile, as a stored row.
+    """From the name of an unknown, its share of integrations, and `_Tasks.is_last` to a row.
 
-    setup   integrations until the problem was ready; those of `profiles` came later
-    better  unknowns and sum of squares of an optimum met on the way, or None
+    profiles  with that of the unknown; without any if its share was not enough
+    setup     integrations until the problem was ready; those of `profiles` came later
+    work      as in `_Setup`
+    better    unknowns and sum of squares of an optimum met on the way, or None
     """
     setup = _set_up(job, values)
-    before = setup.integrations()
+    before, margin = setup.integrations(), BETTER * setup.base.rise
 
-    def one(name: str) -> Row:
-        i, begin = job.problem.box.names.index(name), setup.integrations()
-        path = setup.path(i)
-        origin, steps = path.origin, WalkSteps(setup.base.rise, INCREMENTS, setup.first(i))
-        below, above = (walk(path, origin, sign, steps) for sign in (-1, 1))
-        points = sorted((*below.points, origin, *above.points), key=lambda p: p.at)
-        value, box = float(origin.x[i]), job.problem.box
-        ends = np.array([value + below.at, value + above.at])
-        low, high = np.clip(ends, box.lower[i], box.upper[i]).tolist()
-        made = ParameterProfile(
-            name, job.problem.unit(name), value, low, high, below.end.value,
-            above.end.value, np.array([p.x[i] for p in points]),
-            np.array([p.cost for p in points]), np.array([p.x for p in points]),
-        )  # fmt: skip
-        best = min(points, key=lambda p: p.cost)
-        is_better = best.cost < origin.cost - BETTER * setup.base.rise
-        x, cost = setup.freed(best) if is_better else (origin.x, origin.cost)
+    def one(given: tuple[str, float, bool]) -> Row:
+        name, share, is_last = given
+        begin, work = setup.integrations(), setup.work()
+        setup.limit(share)
+        made: tuple[ParameterProfile, ...] = ()
+        better = None
+        with suppress(ExhaustedError):
+            i = job.problem.box.names.index(name)
+            path = setup.path(i)
+            origin, lowest = path.origin, -np.inf if is_last else path.origin.cost - margin
+            steps = WalkSteps(setup.base.rise, INCREMENTS, setup.first(i), lowest=lowest)
+            walks = [walk(path, origin, -1, steps)]
+            if walks[0].end is not End.LOWER:
+                walks.append(walk(path, origin, 1, steps))
+            best = min([origin, *(p for w in walks for p in w.points)], key=lambda p: p.cost)
+            if walks[-1].end is not End.LOWER:
+                made = (_profile_of(job.problem, i, origin, *walks),)
+            if best.cost < origin.cost - margin:
+                setup.limit(np.inf)
+                x, cost = setup.freed(best)
+                better = [x.tolist(), cost]
         spent = setup.integrations() - begin
         return {
-            "profiles": replace(setup.base, profiles=(made,), integrations=spent).to_dict(),
-            "better": [x.tolist(), cost] if is_better else None,
+            "profiles": replace(setup.base, profiles=made, integrations=spent).to_dict(),
+            "better": better,
             "setup": before,
+            "work": setup.work() - work,
         }
 
     return one
+
+
+def _profile_of(
+    problem: Problem, i: int, origin: PathPoint, below: Walk, above: Walk
+) -> ParameterProfile:
+    points = sorted((*below.points, origin, *above.points), key=lambda p: p.at)
+    name, value, box = problem.box.names[i], float(origin.x[i]), problem.box
+    ends = np.array([value + below.at, value + above.at])
+    low, high = np.clip(ends, box.lower[i], box.upper[i]).tolist()
+    return ParameterProfile(
+        name, problem.unit(name), value, low, high, below.end.value, above.end.value,
+        np.array([p.x[i] for p in points]), np.array([p.cost for p in points]),
+        np.array([p.x for p in points]),
+    )  # fmt: skip
 
 
 def _better_sentence(

@@ -209,10 +209,12 @@ def test_an_interval_that_others_widen_to_a_bound_ends_there():
     assert (widened.upper, widened.upper_end) == (most, "bound reached")
 
 
-def test_after_the_most_integrations_no_profile_begins():
-    found = profile(product(), PRODUCT_NEAR, most_integrations=1)
-    assert [p.name for p in found.profiles] == [found.names[0]]
-    assert f"no profiles of {found.names[1]}" in " ".join(found.notes)
+def test_a_profile_ends_within_its_share_of_the_most_integrations():
+    all_there = profile(product(), PRODUCT_NEAR)
+    few = profile(product(), PRODUCT_NEAR, most_integrations=3)
+    assert few.profiles == ()
+    assert f"no profiles of {', '.join(few.names)}" in " ".join(few.notes)
+    assert few.integrations < all_there.integrations
 
 
 def test_json_gives_back_all():

@@ -199,6 +199,10 @@ class Intervals(ABC):
         """
         return replace(self, cut=self.cut.until(last))
 
+    def rougher(self, rtol: float) -> "Intervals":
+        """The same with a larger tolerance, if nothing has to be generated or compiled anew."""
+        return self
+
     def switch_times(self, q: FloatArray) -> list[tuple[float, FloatArray]]:
         """Times of switches that unknowns q give, and their derivatives (n_unknowns,)."""
         return []
@@ -333,6 +337,10 @@ class Simulation:
         raises ValueError if there is no such time
         """
         return replace(self, intervals=self.intervals.until(last))
+
+    def rougher(self, rtol: float) -> "Simulation":
+        """See `Intervals.rougher`."""
+        return replace(self, intervals=self.intervals.rougher(rtol))
 
 
 STEPS = f"a whole number from 1 to {MOST_STEPS}"

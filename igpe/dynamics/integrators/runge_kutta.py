@@ -299,6 +299,13 @@ class RungeKuttaIntervals(Intervals):
         parts["measured_by"][:, :, self.needed.places[self.needed.moving :]] += rest
         return replace(shots, **parts)
 
+    def rougher(self, rtol: float) -> "RungeKuttaIntervals":
+        """See `Intervals`; the absolute tolerance grows alike."""
+        method = self.method
+        factor = max(rtol / method.rtol, 1.0)
+        method = replace(method, rtol=factor * method.rtol, atol=factor * method.atol)
+        return replace(self, method=method, _clock=_Clock(), _own=[], _others=[])
+
     def trajectory(self, q: FloatArray, *, derivatives: bool = True) -> Trajectory:
         """See `Intervals`."""
         found = super().trajectory(q, derivatives=derivatives)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.core.box import Box
 from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -32,6 +33,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
+ROUGH = 1e-7  # rtol of the first search
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
@@ -65,7 +67,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
         return Refined(rough, None, ("The model could not be integrated at the estimate.",))
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
     if is_shot:
-        fit = refitted_on_bounds(residuals, SEARCH.fit(residuals, x, box), box, SEARCH)
+        fit = refitted_on_bounds(residuals, _fitted(residuals, x, at, box), box, SEARCH)
     passed = [] if fit.at is None else passed_bounds(problem, residuals, fit.x)
     own = objective_at(problem, at)
     objective = np.inf if fit.at is None else objective_at(problem, fit.at)
@@ -92,6 +94,15 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
     if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
         found = replace(found, status=fit.status)  # meshes were too coarse, the integrator is not
     return Refined(found, fit.at)
+
+
+def _fitted(residuals: Residuals, x: FloatArray, at: Linearised, box: Box) -> Fit:
+    """The optimum next to x (n,). Integrations of less accuracy bring the search near to it."""
+    rough = residuals.rougher(ROUGH)
+    near = SEARCH.fit(rough, x, box)
+    residuals.calls, residuals.work = rough.calls, rough.work
+    there = residuals(near.x)
+    return SEARCH.fit(residuals, near.x if there and there.cost < at.cost else x, box)
 
 
 def put_on_bounds(problem: Problem, found: Estimate) -> Estimate:

@@ -334,6 +334,15 @@ class Residuals:
         fewer.runs = tuple(run for run in runs if run is not None)
         return fewer
 
+    def rougher(self, rtol: float) -> "Residuals":
+        """The same by integrations of a larger tolerance, where the model is compiled."""
+        other = copy(self)
+        other.runs = tuple(
+            replace(run, simulation=run.simulation.rougher(rtol)) for run in self.runs
+        )
+        other.best = Best()
+        return other
+
     def __call__(self, x: FloatArray, *, derivatives: bool = True) -> Linearised | None:
         """Residuals and derivative at x (n,), or None if an integration broke down.
 

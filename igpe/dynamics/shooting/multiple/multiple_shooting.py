@@ -8,6 +8,7 @@ begins again with tighter links, with more intervals, and from elsewhere.
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, TypeAlias
@@ -57,7 +58,13 @@ from igpe.dynamics.shooting.multiple.search import (
     space_of,
     stages_of,
 )
-from igpe.dynamics.shooting.residuals import FINISH, Residuals, slow, untouched
+from igpe.dynamics.shooting.residuals import (
+    FINISH,
+    ExhaustedError,
+    Residuals,
+    slow,
+    untouched,
+)
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.numerics.least_squares.base import Fit
 from igpe.numerics.least_squares.chains.backward_lifting import BackwardLifting
@@ -87,6 +94,7 @@ Unobserved: TypeAlias = Annotated[
     ),
 ]
 EXACT, FEW = GeneralisedGaussNewton(), Restarts(count=4)
+FINISHING = 1_000_000_000  # work of single shooting (`Residuals.work`); half a minute
 AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 
 
@@ -304,8 +312,9 @@ class PreparedMultiple:
         bounded = any(np.isfinite([k.lower, k.upper]).any() for k in self.known)
         endless = status in {Status.ITERATION_LIMIT, Status.FAILED}
         if endless and not (bounded or deadline.over):  # shooting keeps no bounds of states
-            residuals = deadline.keeping(self._residuals)
-            one = finished_by_single_shooting(one, residuals, self.problem.box, self.spread)
+            residuals = deadline.keeping(self._last_residuals)
+            with suppress(ExhaustedError):
+                one = finished_by_single_shooting(one, residuals, self.problem.box, self.spread)
         if deadline.over and one.fit.status is Status.FAILED:  # its nodes do not meet
             at = self._residuals(one.fit.x)
             if at is not None:
@@ -316,6 +325,13 @@ class PreparedMultiple:
     @cached_property
     def _residuals(self) -> Residuals:
         return Residuals(self.problem, Automatic())
+
+    @cached_property
+    def _last_residuals(self) -> Residuals:
+        """Those of single shooting that finishes attempts, with a limit of work for all of them."""
+        residuals = Residuals(self.problem, Automatic())
+        residuals.most_work = FINISHING
+        return residuals
 
     @cached_property
     def _finer(self) -> "PreparedMultiple | None":
