@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,16 @@ from figures import Row, at_least, at_most, command
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 SAMPLE, SEED, STUMBLES = 300, 28, 5
+COMPUTED = (property, cached_property)
 LEAST_WORDS = 5  # of what counts as a sentence
 LONGEST_RUN = 60.0  # s
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 CALLED = re.compile(r"`([^`\n]*\([^`\n]*)`")
 PYTHON = re.compile(r"^```(?:python|py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
-ENTRY = re.compile(r"\n\s*(?=\w+  )|(?<=\w)  +")  # of an aligned list
-END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*'\"])")
+ENTRY = re.compile(r"\n *(\w+(?:, \w+)*)(?:  +|\n {4,}(?=\S))")  # of an aligned list
+END = re.compile(r"(?<=[.!?])(?<!e\.g\.)\s+(?=[A-Z`*'\"]|igpe\b)|(?<=:)\s+(?=[A-Z])")
+MARKUP = re.compile(r"</|/>|\bconst |^import |@media|^<style")
 
 
 def words(_: argparse.Namespace) -> Iterator[Row]:
@@ -193,7 +196,8 @@ def _sentences() -> Iterator[tuple[str, str]]:
         if kind == "markdown":
             yield from _split("notebook", CODE.sub("", source))
     for name, text in _docstrings():
-        yield from _split(name, ENTRY.sub("\n\n", text))
+        entries = ENTRY.sub(r"\n\n\1 - ", text.replace("\nraises ", "\n\nraises "))
+        yield from _split(name, entries)
     for path in sorted((ROOT / "igpe").rglob("*.py")):
         place = str(path.relative_to(ROOT))
         for text in _literals(ast.parse(path.read_text(encoding="utf-8"))):
@@ -207,19 +211,26 @@ def _docstrings() -> Iterator[tuple[str, str]]:
     for name, thing in PUBLIC.items():
         yield name, inspect.getdoc(thing) or ""
         for member in vars(thing) if inspect.isclass(thing) else ():
-            if not member.startswith("_") and callable(getattr(thing, member, None)):
+            is_shown = callable(getattr(thing, member, None)) or isinstance(
+                vars(thing)[member], COMPUTED
+            )
+            if not member.startswith("_") and is_shown:
                 yield f"{name}.{member}", inspect.getdoc(getattr(thing, member)) or ""
 
 
 def _literals(tree: ast.Module) -> Iterator[str]:
-    """Yield string literals that are no docstrings."""
+    """Yield the string literals that users may read: no docstrings, assertions, lists of words."""
+    hidden = ast.Expr | ast.JoinedStr | ast.FormattedValue | ast.Assert
+    lists = ("split", "word_set", "_fields")  # what takes words apart
     outside = [
         part
         for one in ast.walk(tree)
         for part in ast.iter_child_nodes(one)
-        if not isinstance(one, ast.Expr | ast.JoinedStr | ast.FormattedValue)
+        if not isinstance(one, hidden)
+        and ast.unparse(getattr(one, "func", ast.Pass())) not in lists
+        if not (isinstance(one, ast.Attribute) and one.attr in lists)
     ]
-    yield from filter(None, map(_literal, outside))
+    yield from (text for text in map(_literal, outside) if text and not MARKUP.search(text))
 
 
 def _literal(node: ast.AST) -> str:

@@ -62,7 +62,7 @@ GROWTH = f"""
 The times are those of `igpe.estimate` and of SciPy's least_squares with LSODA from 20 starts, for a
 chain of reactions (`benchmarks/growth.py`). The table gives the exponent of the growth over the
 range. SciPy needs no translation, and nearly every start reaches the optimum of these easy
-problems. A single start of SciPy, a twentieth of its curve, is always faster than igpe.
+problems. A single start of SciPy takes a twentieth of this time and is always faster than igpe.
 
 """
 OVERHEAD = """
@@ -77,8 +77,8 @@ SMOOTHING = """
 
 Processor seconds for a curve with value and slope at 100 to 1,000,000 evenly spaced points. In
 brackets: root mean square errors of the value (per cent of the range) and of the slope (per cent of
-its size) over three sets of noise of 2 % (`benchmarks/smoothing.py peers`). The curves are a wave,
-and a wave with a step within a fortieth of a unit of time.
+its size) over three sets of noise of 2 % (`benchmarks/smoothing.py peers`). The curves are a wave
+without a step, and a wave with a step that takes a fortieth of a unit of time.
 
 igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross-validation. csaps
 uses a fixed rule that ignores the noise. With more than a few hundred points its curve follows the
@@ -87,8 +87,8 @@ noise, and its slopes are inaccurate. It solves one linear system without a sear
 search is then not included) it gives the same curve. At 100,000 points both take the same time;
 beyond, igpe is faster because it uses 3,000 knots. The other methods report no standard errors.
 SciPy searches for the penalty between 0 and n (the number of points), so its result depends on the
-unit of time. As given, it fails from 100,000 points on ("Seems like the problem is ill-posed");
-with the spacing as unit, its penalties are too small.
+unit of time. Without rescaling, it fails for 100,000 points or more ("Seems like
+the problem is ill-posed"); with the spacing as the unit of time, its penalties are too small.
 
 """
 STRUCTURE = """

@@ -1,4 +1,4 @@
-"""igpe: globally right parameters of dynamic models, from measurements.
+"""igpe: globally optimal parameters of dynamic models, from measurements.
 
 problem = igpe.Problem(model, parameters=["k1", "k2"], experiments=[igpe.Experiment(data, ...)])
 print(igpe.check(problem))        # what can be estimated from these measurements

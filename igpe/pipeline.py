@@ -99,24 +99,26 @@ def estimate(
     certify: bool | Literal["auto"] = "auto",
     time_limit: float | None = None,
 ) -> Result:
-    """The five steps of IGPE (Michalik, Chachuat & Marquardt 2009, Fig. 1).
+    """Estimate the unknowns in the five steps of Michalik, Chachuat & Marquardt (2009), Fig. 1.
 
     settings  methods of the steps
     seed      seed of every random choice; the same seed gives the same result
     executor, store, timeout   where step 4 processes and stores the candidates of step 3, as for
                                `igpe.campaign`; timeout limits one candidate, time_limit the full
                                call
-    progress  a function called at the beginning of each step with a message; None: a bar, in
-              notebooks; False: nothing; True: a bar in terminals too
+    progress  a function called at the beginning of each step with a message; None: a
+              progress bar, in notebooks only; False: nothing; True: a progress bar in terminals as
+              well
     certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
               four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
-              True: for up to a minute, with a note if there is no proof; False: no
+              True: for up to a minute, with a note if there is no proof; False: never
     time_limit  seconds of wall time for the whole call. At the limit igpe stops as after Ctrl-C,
                 but with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit
-    Ctrl-C ends the call with the best found so far (status INTERRUPTED), if there is anything.
+
+    After Ctrl-C igpe returns the best estimate so far (status INTERRUPTED), if there is one.
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
@@ -125,7 +127,7 @@ def estimate(
     if certify == "auto" and in_call():  # a part of another call
         certify = False
     is_settings = isinstance(settings, Settings | None)
-    wanted = "igpe.Settings(...) there, or None; measurements belong to igpe.Experiment(data)"
+    wanted = "igpe.Settings(...) or None; measurements belong to igpe.Experiment(data)"
     require(is_settings, "estimate", "settings", settings, wanted)
     clock, backend = Clock(teller(progress)), Backend(executor, store, timeout)
     with session(time_limit) as now:
@@ -167,7 +169,7 @@ def _estimate(
         )
     if problem.is_censored and not is_plain(problem):
         raise Unsupported(
-            "igpe.estimate keeps neither constraints nor unknowns that vary with time where values "
+            "igpe.estimate supports neither constraints nor unknowns that vary with time if values "
             "are below a limit of detection (igpe.losses.Censored). Deactivate the constraints, or "
             "leave that quantity out."
         )

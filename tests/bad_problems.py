@@ -72,7 +72,7 @@ SETTINGS: Cases = {
     "Huber NaN": (lambda: Huber(NAN), "delta is nan | positive"),
     "time-varying stranger": (
         lambda: pose(time_varying={"Z": PiecewiseConstant((0.5,), 0, 1)}),
-        "time_varying names ['Z'] | 'feed'",
+        "time_varying= contains ['Z'] | 'feed'",
     ),
     "time-varying input": (
         lambda: pose(
@@ -88,7 +88,7 @@ SETTINGS: Cases = {
         lambda: PiecewiseConstant((1,), 0, 1, penalty=-1),
         "penalty -1 | 0 or more",
     ),
-    "no experiments": (lambda: pose(experiments=[]), "holds nothing | igpe.Experiment"),
+    "no experiments": (lambda: pose(experiments=[]), "contains nothing | igpe.Experiment"),
     "experiments of wrong type": (
         lambda: pose(experiments=[{"A": 1}]),
         "['dict'] | one or several igpe.Experiment",

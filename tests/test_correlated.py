@@ -200,10 +200,7 @@ def test_what_is_known_of_correlations_after_an_interrupt_is_said(monkeypatch):
     monkeypatch.setattr(reweighting, "stopped", lambda: True)
     found = METHOD.estimate(pose(measured(IN_TIME), AR1()), TRUTH)
     assert found.status is igpe.Status.INTERRUPTED
-    assert found.notes[-1] == (
-        "The fit was interrupted: correlations of errors are not those of the residuals at the "
-        "estimate but 0."
-    )
+    assert found.notes[-1] == ("The fit was interrupted: correlations of errors are 0.")
 
 
 def test_experiments_share_an_estimated_correlation():
@@ -280,16 +277,16 @@ def test_time_is_converted_and_logarithms_have_other_names():
         (lambda: AR1(1.0), ProblemError, "rho is 1; AR1 needs a number of 0 or more and"),
         (lambda: Correlated({("A",): 0.5}), ProblemError, "between.*by pairs of names"),
         (lambda: Correlated({("A", "B"): 0.9, ("B", "C"): 0.9, ("A", "C"): -0.9}), ProblemError,
-         "No errors have the correlations"),
+         "No errors can have the correlations"),
         (lambda: pose(measured(BETWEEN), 0.5), DataError, r"correlation is 0.5; expected igpe\."),
         (lambda: pose(measured(BETWEEN), Correlated({("A", "D"): 0.5})), DataError,
-         r"names \['D'\], but the measured columns"),
+         r"has \['D'\], but the measured columns"),
         (lambda: pose(measured(IN_TIME, times=UNEVEN), AR1()), DataError,
          r"has no step, but times are between .* igpe\.losses\.AR1\(step="),
         (lambda: pose(measured(BETWEEN), BETWEEN, {"A": Censored(0.03, below=0.1), "B": 0.05}),
-         DataError, "Correlated errors go together neither"),
+         DataError, "Correlated errors cannot be combined with spectra"),
         (lambda: pose(measured(BETWEEN), BETWEEN, {"A": igpe.EstimatedSigma("k1"), "B": 0.05}),
-         DataError, "Correlated errors go together neither"),
+         DataError, "Correlated errors cannot be combined with spectra"),
         (lambda: pose(pd.concat([measured(BETWEEN)] * 2).sort_values("time"), BETWEEN,
                       replicates=True), DataError, "several values of a quantity at one time"),
     ],
@@ -308,7 +305,7 @@ def test_what_takes_errors_one_by_one_refuses():
         igpe.certify(problem, TRUTH, progress=False)
     with pytest.raises(Unsupported, match="checker does not support correlated errors"):
         replays(problem)
-    with pytest.raises(Unsupported, match="PEtab cannot say correlated errors"):
+    with pytest.raises(Unsupported, match="PEtab does not support correlated errors"):
         igpe.petab.to_petab(problem, "nowhere")
     between = {"A": igpe.planning.Between(0.5, 2)}
     with pytest.raises(Unsupported, match=r"igpe\.design does not support correlated errors"):

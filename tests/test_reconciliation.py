@@ -352,8 +352,8 @@ def test_what_is_no_balance_is_refused(balances, said):
         ({}, {"level": 1.0}, r"level is 1; reconcile needs 0 < level < 1"),
         ({}, {"soft": {"carbon": 1.0}}, r"soft has \{'carbon': 1.0\}; expected positive"),
         ({}, {"soft": {NODES[0]: 0.0}}, r"expected positive standard deviations"),
-        ({}, {"formulas": {"fed": "C"}}, r"formulas names \['fed'\].*Did you mean 'feed'\?"),
-        ({}, {"formulas": ["C"]}, r"expected a mapping from names, for example formulas="),
+        ({}, {"formulas": {"fed": "C"}}, r"formulas= contains \['fed'\].*Did you mean 'feed'\?"),
+        ({}, {"formulas": ["C"]}, r"expected a mapping with names as keys, for example formulas="),
     ],
 )
 def test_refusals(arguments, settings, said):

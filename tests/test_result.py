@@ -220,7 +220,7 @@ def test_the_certificate_is_a_sentence(chain):
 @pytest.mark.parametrize(
     ("bound", "status", "words"),
     [
-        (9.5, "OPTIMAL_WITHIN_GAP", "sum of squares below 9.5, 5 % under the 10 found (search)"),
+        (9.5, "OPTIMAL_WITHIN_GAP", "sum of squares below 9.5, 5 % below the 10 found (search)"),
         (9.5, "TIME_LIMIT", "(search, stopped at its time limit)"),
         (9.5, "INTERRUPTED", "(search, stopped by you)"),
         (0.0, "TIME_LIMIT", "its bound is still 0, so nothing is proved"),
@@ -493,7 +493,9 @@ def test_what_was_stored_without_settings_is_read(chain):
     assert igpe.Result.from_dict(older).settings == ""
     with pytest.raises(igpe.errors.DataError, match=r"lacks \['points'\]"):
         igpe.Result.from_dict({k: v for k, v in older.items() if k != "points"})
-    with pytest.raises(igpe.errors.DataError, match="result has the format 99; this igpe reads 1"):
+    with pytest.raises(
+        igpe.errors.DataError, match="result has the format 99; this version of igpe reads 1"
+    ):
         igpe.Result.from_json(chain.to_json().replace('"format": 1', '"format": 99'))
 
 

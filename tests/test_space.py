@@ -379,7 +379,7 @@ REFUSED = {
     "twice": (
         lambda: posed(of_the_user, "c[1]", space={"x": 5}),
         ModelError,
-        "'x' | already discretises | Leave it out of space",
+        "'x' | already discretises | Remove it from space=",
     ),
     "no grid": (
         lambda: posed(tube, "c[1]", space={"x": "fine"}),

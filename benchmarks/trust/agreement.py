@@ -131,7 +131,7 @@ def _is_noted(name: str, notes: Iterable[str]) -> bool:
     for note in notes:
         names, _, rest = note.partition(": ")
         is_of_rank = "the Jacobian at the optimum" in rest or rest.startswith(
-            "the errors hold with"
+            "the errors are valid only with"
         )
         if is_of_rank and name in re.split(r", | and ", names):
             return True

@@ -264,8 +264,8 @@ class Unweighted:
 class StateErrors:
     """One weight for each state: the reciprocal of the typical standard error of its slopes.
 
-    The default. It does not depend on units. With slopes the estimates are as accurate as with the
-    errors of each slope, and with increments more accurate (benchmarks/weights.py), because
+    The default. It does not depend on units. For slopes, the estimates are as accurate as with
+    `SlopeErrors`. For increments they are more accurate (benchmarks/weights.py), because
     neighbouring errors are correlated.
     """
 

@@ -48,9 +48,9 @@ WORSE = (  # from the best ending of a stage to the worst
 
 @dataclass(frozen=True)
 class Decomposed:
-    """Solves the stages of a problem one after the other; a single stage is solved as a whole.
+    """Solves the stages of a problem one after the other.
 
-    route   for stages nonlinear in their parameters; its time limit holds for each stage
+    route   for stages nonlinear in their parameters; its time limit applies to each stage
     linear  for stages linear in their parameters
 
     A stage whose data do not determine all its parameters is solved again together with the next

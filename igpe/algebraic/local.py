@@ -76,7 +76,7 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Gauss-Newton from the best of many Sobol points that are far from each other.
+    """Gauss-Newton searches from the best of many Sobol points, far from each other.
 
     trials  number of points evaluated;  starts: number of local searches, from the best of them
     seed    seed of the random points; the same seed gives the same result
@@ -89,11 +89,11 @@ class LocalSearch:
     search: GaussNewton = GaussNewton()
 
     def seeded(self, seed: int) -> "LocalSearch":
-        """Return the search with another seed, so from other points."""
+        """Return the search with another seed, which gives other start points."""
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """The best local optimum and the others; undetermined parameters are omitted."""
+        """Return the best local optimum and the others; undetermined parameters are omitted."""
         began = time.perf_counter()
         fits = self.fits(regression)
         method = f"Gauss-Newton from {self.starts} starts"
@@ -105,9 +105,10 @@ class LocalSearch:
         return route_result(regression, fits, Estimate({}, np.inf, status, method), began)
 
     def fits(self, regression: Regression) -> list[Fit]:
-        """All distinct local optima, the best first; empty if no point can be evaluated.
+        """Return all distinct local optima, the best first; empty if no point can be evaluated.
 
-        After Ctrl-C the optima found so far; raises KeyboardInterrupt if there are none.
+        After Ctrl-C it returns the optima found so far, or raises KeyboardInterrupt if there are
+        none.
         """
         box = regression.box
         points = box.sobol(self.trials, self.seed)

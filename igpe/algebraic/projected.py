@@ -60,7 +60,8 @@ class GlobalSolver:
     """A general global solver, started from the best local optimum.
 
     solver      computes incumbent and bound; witness: another solver, which confirms a closed gap
-    time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
+    time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
+                returned
     local       finds the incumbent, and is used alone if the solver fails
     """
 
@@ -70,11 +71,11 @@ class GlobalSolver:
     local: LocalSearch = LocalSearch()
 
     def seeded(self, seed: int) -> "GlobalSolver":
-        """Return the route with another seed for its local search (a proof needs none)."""
+        """Return the route with another seed for its local search (the proof uses none)."""
         return replace(self, local=self.local.seeded(seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """The best point known and the bound that is proved."""
+        """Return the best known point and the proved bound."""
         began = time.perf_counter()
         fits = self.local.fits(regression)
         if not fits or not regression.box.bounded:
@@ -164,14 +165,15 @@ class Projected:
     """Projected branch and bound, which proves its optimum up to a gap.
 
     What is proved: no parameters within the bounds have a weighted sum of squared residuals below
-    the estimate's `lower_bound`, for the given residuals with their floating-point numbers. The
+    the estimate's `lower_bound`, for the given residuals and their stored numbers. The
     bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it does not
     cover errors of the measurements from which the residuals were computed.
 
     gap         (objective - lower bound) / objective at which the search stops
-    absolute    gap at which the search stops, in terms of the weighted targets' sum of squares:
-                exact data have no relative gap
-    time_limit  s; when it is reached, or at Ctrl-C, the best point and bound so far are returned
+    absolute    gap at which the search stops, as a share of the weighted targets' sum of
+                squares; a relative gap is not defined for exact data
+    time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
+                returned
     samples     largest number of points at which the best linear parameters are computed to find
                 starts
     starts      number of local searches from these points; at most one more than the nonlinear
@@ -194,11 +196,11 @@ class Projected:
     otherwise: Route = GlobalSolver()
 
     def seeded(self, seed: int) -> "Projected":
-        """Return the route with another seed, so with other samples."""
+        """Return the route with another seed, which gives other samples."""
         return replace(self, seed=seed, otherwise=reseeded(self.otherwise, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """The best point known and the bound that is proved."""
+        """Return the best known point and the proved bound."""
         began = time.perf_counter()
         try:
             separated = separate(regression.pieces, regression.box, exchange=self.exchange)

@@ -163,8 +163,8 @@ class RouteSelection:
     proven  for nonlinear problems, on the first candidate
     quick   for nonlinear problems, on the further candidates
     factor  local optima with an objective of at most `factor` times the best become candidates too;
-            at most 10. 2 corresponds to the 95 % region of two parameters and about twelve
-            independent values in the smoothed slopes (Beale 1960: 1 + p / (n - p) F)
+            at most 10. The value 2 corresponds to the 95 % region of two parameters and about
+            twelve independent values in the smoothed slopes (Beale 1960: 1 + p / (n - p) F)
     most    largest number of these further candidates; the nearest to their best optimum come first
     """
 
@@ -175,12 +175,12 @@ class RouteSelection:
     most: int = 6
 
     def seeded(self, seed: int) -> "RouteSelection":
-        """Return the routes with another seed, as far as they have one."""
+        """Return the routes with another seed; routes without a seed are unchanged."""
         proven, quick = reseeded(self.proven, seed), reseeded(self.quick, seed)
         return replace(self, proven=proven, quick=quick)
 
     def choose(self, regression: Regression, *, prove: bool) -> Route:
-        """The route for one problem."""
+        """Return the route for one problem."""
         if regression.linear:
             return self.linear
         return self.proven if prove else self.quick

@@ -28,14 +28,14 @@ def profile(
     result: ResultFile = None,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", help="Unknown to profile. Repeat for several; default: all."),
+        typer.Option("--name", help="Unknown to profile. Repeat for more; default: all."),
     ] = None,
     data: DataFile = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     plot: PlotFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Estimate, and give each parameter its exact interval by profile likelihood.
+    """Estimate, and compute an exact interval of each parameter by profile likelihood.
 
     Ctrl-C ends with the profiles that are finished, if there are any.
     """
@@ -47,7 +47,7 @@ def profile(
         at = Result.from_json(result) if result else estimated(model, problem, None, tell)
         profiles = follow(problem, at, names, confidence=confidence, progress=tell)
     body = profiles.to_dict() | {"table": rows(profiles.to_frame(), "name")}
-    unfinished = "" if profiles.complete else "The profiles above were finished before the stop."
+    unfinished = "" if profiles.complete else "The profiles above were complete when igpe stopped."
     answer(
         "profile", str(profiles), body, json, picture=(profiles.plot, plot), unfinished=unfinished
     )
@@ -66,7 +66,7 @@ def report(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Write a page with all that a stored result holds: answer, fits, residuals, steps."""
+    """Write a page with everything in a stored result: answer, fits, residuals, steps."""
     from igpe.results.result import Result
 
     stored = Result.from_json(result)
@@ -122,10 +122,10 @@ def certify(
     plot: PlotFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Prove that no parameters within the bounds fit better than the result, or than what is found.
+    """Prove that no parameters within the bounds fit better than a result, or than the best found.
 
-    With --region, prove where all parameters lie that explain the data well enough. Ctrl-C ends
-    with what is proved so far.
+    With --region, prove a region that contains all parameters that explain the data well enough.
+    Ctrl-C ends with what is proved so far.
     """
     from igpe.core.status import Status
     from igpe.proofs.prover.certify import certify as prove
@@ -150,7 +150,7 @@ def certify(
     if isinstance(proof, CertifiedRegion):
         body |= {"intervals": rows(proof.to_frame())}
     is_interrupted = proof.status is Status.INTERRUPTED
-    unfinished = "The statement above was proved before the stop." if is_interrupted else ""
+    unfinished = "igpe proved the statement above before it stopped." if is_interrupted else ""
     answer("certify", str(proof), body, json, picture=(proof.plot, plot), unfinished=unfinished)
 
 
@@ -167,7 +167,7 @@ def verify(
     data: DataFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Prove a certificate again by other code: verified (exit code 0), refuted or not (1)."""
+    """Check a certificate with independent code: verified (exit code 0), or not (1)."""
     from igpe.proofs.checker.verify import verify as check
 
     problem = problem_of(model, data)

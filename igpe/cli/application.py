@@ -1,4 +1,4 @@
-"""The application, how errors end it, and what the commands write and show while they work."""
+"""The application: errors, output and progress of the commands."""
 
 import os
 import re

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def check(
     model: Model, data: DataFile = None, json: JsonFile = None, plot: PlotFile = None
 ) -> None:
-    """Say which parameters can be estimated from the measurements, and why not."""
+    """Report which parameters the measurements can determine, and why not the others."""
     from igpe.pipeline import check as analyse
 
     structure = analyse(problem_of(model, data))
@@ -149,7 +149,7 @@ def compare(
     *,
     method: Annotated[
         list[MethodName] | None,
-        typer.Option("--method", help="Method to compare. Repeat for several; default: all."),
+        typer.Option("--method", help="Method to compare. Repeat for more; default: all."),
     ] = None,
     starts: Annotated[
         int, typer.Option(min=1, help="Number of starts, spread over the bounds.")
@@ -185,7 +185,7 @@ def compare(
         "notes": notes,
     }
     text = "\n".join([str(comparison), *map(filled, notes)])
-    unfinished = f"{len(comparison.runs)} runs were finished before the stop."
+    unfinished = f"{len(comparison.runs)} runs were complete when igpe stopped."
     picture, unfinished = (comparison.plot, plot), "" if comparison.complete else unfinished
     answer("compare", text, body, json, picture=picture, unfinished=unfinished)
 
@@ -193,7 +193,7 @@ def compare(
 def _starts(
     problem: "Problem", count: int, seed: int, between: tuple[float, float]
 ) -> tuple[list[dict[str, float]], list[str]]:
-    """Starts spread over the bounds, and what to say of unknowns that have none."""
+    """Starts spread over the bounds, and notes on unknowns without bounds."""
     import numpy as np
 
     from igpe.core.box import Box

@@ -89,7 +89,7 @@ def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
 
     if source.suffix.lower() != ".py":
         raise ProblemError(
-            f"'{folder}' has no file ending, so it is taken as a folder for PEtab files, which "
+            f"'{folder}' has no file ending, so igpe treats it as a folder for PEtab files, which "
             f"need a Python problem file; '{source}' is not one. Give a target that ends in .csv, "
             ".xlsx, .parquet, .tsv or .html."
         )
@@ -235,9 +235,9 @@ def new(
     force: Force = False,
     json: JsonFile = None,
 ) -> None:
-    """Write a problem file to start from: your table, start values, and a model to adapt.
+    """Write a problem file from your table, with start values and a model to adapt. In a
 
-    In a terminal it asks for what is not given.
+    terminal it asks for missing options.
 
     igpe new my_problem.py --data my.csv --reaction "A -> B" --reaction "B -> C"
     """

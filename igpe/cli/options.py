@@ -1,4 +1,4 @@
-"""Arguments and options of the commands: files, checked before the work."""
+"""Arguments and options of the commands; files are checked before the work."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ CONVERTED = (".csv", ".xlsx", ".parquet", ".tsv", ".html")
 
 
 def writable(path: Path | None) -> Path | None:
-    """Refuse before the work what could not be written after it."""
+    """Refuse a file before the work if it could not be written after it."""
     if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
         raise typer.BadParameter(f"the folder '{path.parent}' does not exist. Create it first.")
     if path is not None and path.is_dir():
@@ -39,7 +39,7 @@ def replaceable(path: Path | None) -> Path | None:
 
 
 def require_new(path: Path, *, force: bool) -> None:
-    """Raises ProblemError for a file that is there and may not be overwritten."""
+    """Raise ProblemError for an existing file that may not be overwritten."""
     from igpe.core.errors import ProblemError
     from igpe.core.files import require_writable
 
@@ -127,7 +127,7 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
 
 
 def resolved(read: Callable[..., Any], typed: Callable[[str], str]) -> Any:
-    """What a reader of files makes of them; in a terminal the user answers what they leave open.
+    """Read files; in a terminal the user resolves what is ambiguous in them.
 
     typed  what to type, of arguments of `read_workbook` as Python text
     """

@@ -1,4 +1,4 @@
-"""igpe --version: what runs here, which solvers were found, and how to install the others."""
+"""igpe --version: versions, solvers that were found, and how to install the others."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""Checks of what a caller gives, with helpful messages; a hash of values for every session."""
+"""Checks of arguments, with helpful messages; a hash of values, the same in every session."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -13,12 +13,12 @@ LONGEST = 80  # letters of a value shown in a message
 
 
 def is_finite(*values: Any) -> bool:
-    """Whether all are numbers, and finite; a text is no number."""
+    """Return True if all values are finite numbers; a string is not a number."""
     return all(isinstance(v, Real) and np.isfinite(float(v)) for v in values)
 
 
 def is_number(*values: Any) -> bool:
-    """Whether all are numbers (infinite or NaN ones too)."""
+    """Return True if all values are numbers, including infinite values and NaN."""
     return all(isinstance(v, Real) for v in values)
 
 
@@ -28,13 +28,13 @@ def is_count(value: Any) -> bool:
 
 
 def require(ok: bool, owner: str, field: str, given: Any, wanted: str) -> None:
-    """Raise ProblemError unless ok, naming what was given for a field and what is wanted."""
+    """Raise ProblemError unless ok; the message has the given value and what is expected."""
     if not ok:
         raise ProblemError(f"{field} is {shown(given)}; {owner} needs {wanted}.")
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: numbers short, all else as Python writes it."""
+    """Format a value for a message: numbers with few digits, all else as Python writes it."""
     if isinstance(value, Real):
         return f"{float(value):g}"
     written = repr(value)
@@ -43,7 +43,7 @@ def shown(value: Any) -> str:
 
 def require_mapping(role: str, given: Any, example: str, error: type[IgpeError]) -> None:
     """Raise the error unless `given` is a mapping from names; `example` shows one."""
-    needed = f"expected a mapping from names, for example {example}."
+    needed = f"expected a mapping with names as keys, for example {example}."
     if not isinstance(given, Mapping):
         raise error(f"{role} is {shown(given)}; {needed}")
     if others := [name for name in given if not isinstance(name, str)]:
@@ -78,7 +78,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def _parts(value: Any) -> tuple[str, list[Any]]:
-    """The kind of what has parts, and these."""
+    """Return the kind of a compound value, and its parts."""
     if isinstance(value, Mapping):
         return "mapping", [part for pair in value.items() for part in pair]
     if isinstance(value, (set, frozenset)):

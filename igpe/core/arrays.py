@@ -1,4 +1,4 @@
-"""Arrays: the words of our signatures, and a robust size of residuals. Sets: what they link."""
+"""Array types for signatures, a robust size of residuals, and connected components of sets."""
 
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias, TypeVar

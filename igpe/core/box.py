@@ -21,7 +21,7 @@ def is_reached(end: float, bound: float) -> bool:
 
 @dataclass(frozen=True)
 class Box:
-    """The unknowns of a problem and where they may lie.
+    """The unknowns of a problem, with their bounds.
 
     names         (n,)
     lower, upper  (n,), in the units of the unknowns; may be infinite
@@ -52,7 +52,7 @@ class Box:
 
     @property
     def middle(self) -> FloatArray:
-        """(n,) amid the bounds; 1, or what is next to it, where they are not finite."""
+        """(n,) middle of the bounds; where they are not finite, 1 or the bound nearest to it."""
         with np.errstate(invalid="ignore"):  # -inf + inf
             middle = (self.lower + self.upper) / 2
         return np.where(np.isfinite(middle), middle, self.clip(np.ones(len(self))))

@@ -1,4 +1,4 @@
-"""When a computation must end: at a time limit or at Ctrl-C, by one mechanism.
+"""Time limits and Ctrl-C: one mechanism that ends a computation.
 
 A public function opens a session, in which linear algebra has one thread. Ctrl-C, and a clock when
 the time limit is reached, send SIGINT; the session's handler remembers that and raises
@@ -59,7 +59,7 @@ class Deadline:
         return self.until < float("inf") and time.perf_counter() >= self.until
 
     def keeping(self, evaluate: Callable[[At], Found | None]) -> Callable[[At], Found | None]:
-        """What gives None once the time is over, but for a first call: the worth of the start."""
+        """Wrap a function that returns None after the time limit, except in its first call."""
         called = False
 
         def within(at: At) -> Found | None:
@@ -77,7 +77,7 @@ NEVER = Deadline()
 
 @dataclass
 class Session:
-    """One call of a public function, which Ctrl-C or its time limit may end.
+    """One call of a public function, which Ctrl-C or a time limit may end.
 
     deadline  of the whole call
     outer     the session it is part of
@@ -134,7 +134,7 @@ class Session:
             self.outer._end(now)
 
     def ring(self) -> None:
-        """Send the main thread what Ctrl-C sends it; from the thread of the clock."""
+        """Send SIGINT to the main thread, as Ctrl-C does; called in the thread of the clock."""
         with self._lock:
             if self.closed or self.pressed is not None:
                 return
@@ -151,7 +151,7 @@ class Session:
                 signal.raise_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """No further KeyboardInterrupt."""
+        """Raise no further KeyboardInterrupt."""
         with self._lock:
             self.closed = True
 
@@ -164,7 +164,7 @@ def _later(seconds: float, function: Callable[[], None]) -> threading.Timer:
 
 
 def _is_elsewhere(frame: FrameType | None) -> bool:
-    """Whether another library runs, called by igpe."""
+    """Return True while another library, called by igpe, is running."""
     if frame is None or frame.f_code.co_filename.startswith(OURS):
         return False
     frames = (caller for caller, _ in traceback.walk_stack(frame))
@@ -200,7 +200,7 @@ def session(time_limit: float | None = None) -> Iterator[Session]:
 
 @contextmanager
 def _heeding(own: Session) -> Iterator[None]:
-    """SIGINT handled by the session, where it would raise KeyboardInterrupt anyway."""
+    """Let the session handle SIGINT, if SIGINT would otherwise raise KeyboardInterrupt."""
     is_main = threading.current_thread() is threading.main_thread()
     before: Any = signal.getsignal(signal.SIGINT) if is_main else None
     is_ours = isinstance(getattr(before, "__self__", None), Session)
@@ -227,7 +227,7 @@ def in_session() -> bool:
 
 
 def in_call() -> bool:
-    """Whether a public function of igpe is at work, which this is a part of."""
+    """Return True inside a call of a public function of igpe."""
     return _current.get() is not None
 
 
@@ -256,7 +256,7 @@ def require_going_on() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """An exception that another library made of KeyboardInterrupt is that again."""
+    """Turn an exception that another library made from KeyboardInterrupt back into it."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What can go wrong, by who can mend it.
+"""The errors that igpe raises, and how to correct each.
 
 IgpeError
 ├── ModelError         the Pyomo model is not of the form igpe reads       -> mend the model
@@ -57,5 +57,5 @@ class EstimationFailed(IgpeError):
         self.status = status
 
     def __reduce__(self) -> tuple[type, tuple[str, Status]]:
-        """To come back from another process with its status."""
+        """Keep the status when the exception is pickled by another process."""
         return type(self), (str(self), self.status)

@@ -1,4 +1,4 @@
-"""What every estimation method returns, and how it becomes plain values for JSON and back."""
+"""Results of estimation methods, and their conversion to and from plain values for JSON."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ class Estimate(Shown):
 
     @property
     def gap(self) -> float:
-        """Distance to the proven bound relative to the objective; 0 means globally optimal."""
+        """Relative distance of the objective from its proven bound; 0 means globally optimal."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
@@ -61,7 +61,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_integrations(self) -> float:
-        """The same of all integrations: each iteration's, and those of steps not taken."""
+        """Equivalent number of all integrations, including those of rejected steps."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 
@@ -76,14 +76,14 @@ class Estimate(Shown):
 
 
 def agreeing(reached: Iterable[float]) -> int:
-    """How many of the objectives at which starts ended count as the same as the least."""
+    """Count the objectives that agree with the smallest one."""
     ends = [r for r in reached if math.isfinite(r)]
     least, most = min(ends, default=0.0), max(ends, default=0.0)
     return sum(r <= least + AGREEING * abs(least) + ROUNDING * abs(most) for r in ends)
 
 
 class Iterate(NamedTuple):
-    """Where multiple shooting stood after an iteration.
+    """State of multiple shooting after an iteration.
 
     parameters  unknown -> value
     objective   as the stage counts it, in standard deviations
@@ -121,7 +121,7 @@ class Horizon(Estimate):
 
 
 def equivalent_iterations(trail: Iterable[Estimate]) -> float:
-    """Those of one start's horizons, as in the paper's Table 3: `found.trail`."""
+    """Equivalent iterations of one start's horizons (`found.trail`), as in Table 3 of the paper."""
     return sum(h.iterations * h.share for h in trail if isinstance(h, Horizon))
 
 
@@ -133,7 +133,7 @@ def relative_gap(objective: float, lower_bound: float) -> float:
 
 
 def estimate_row(estimate: Estimate) -> dict[str, Any]:
-    """All fields, those of the trail and elsewhere in the same form, and the equivalent work.
+    """Return all fields, with trail and elsewhere in the same form, and the equivalent work.
 
     Iterates, which are recorded to be drawn, are left out.
     """

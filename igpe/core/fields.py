@@ -1,4 +1,4 @@
-"""Dataclasses whose fields check themselves: a rule stands beside the type.
+"""Dataclasses that check their fields: each annotation contains a type and a rule.
 
     @dataclass(frozen=True)
     class Method(Checked):
@@ -18,7 +18,7 @@ from igpe.core.names import Suggesting
 
 
 class Rule(NamedTuple):
-    """What a field may hold: a predicate, and the same in words for the message."""
+    """A rule for a field: a predicate, and its description for messages."""
 
     holds: Callable[[Any], bool]
     expected: str

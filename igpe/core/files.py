@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, over nothing but igpe's own, and read up to a size."""
+"""Files: written completely or not at all, replaced only if igpe wrote them, read up to a size."""
 
 import json
 import os
@@ -26,7 +26,7 @@ RESULT_OF_0_1 = re.compile(rb'\A\{\s*"estimates": \[\s*\{\s*"name": "')
 
 
 def write(path: str | Path, content: str | bytes, *, force: bool = False) -> None:
-    """Write a whole file: first beside its place, then renamed, so that no half file is seen.
+    """Write a file completely: to a temporary name first, which is then renamed.
 
     A file that is there is replaced if igpe wrote it and it is of the same kind.
 
@@ -56,7 +56,7 @@ def write(path: str | Path, content: str | bytes, *, force: bool = False) -> Non
 
 
 def require_writable(path: Path, *, force: bool = False, kind: bytes | None = None) -> None:
-    """Raise DataError unless a file can be written here without the loss of another one.
+    """Raise DataError unless a file can be written here without losing another file.
 
     kind  mark of what is going to be written; None if that is not known yet
     """
@@ -76,7 +76,7 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
 
 
 def _mark(data: bytes) -> bytes:
-    """Kind of igpe's own file, by its first and last bytes; empty for other files."""
+    """Kind of a file that igpe wrote, from its first and last bytes; empty for other files."""
     if RESULT_OF_0_1.match(data):
         return RESULT
     match = MARK.match(data[:LOOKED_AT] + data[-LOOKED_AT:])
@@ -108,7 +108,7 @@ def read_json(source: str | Path | bytes) -> Any:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is no link, the user's (or the system's), and nobody else writes in it."""
+    """Return True if a folder is not a link and only the user or the system can write in it."""
     if not hasattr(os, "getuid"):  # Windows: a user's folders are the user's
         return True
     there = folder.lstat()

@@ -1,4 +1,4 @@
-"""Plain values for JSON and back; JSON knows neither NaN nor infinity.
+"""Conversion to and from plain values for JSON, which has neither NaN nor infinity.
 
 NaN becomes None, and an infinity {"number": "Infinity"}, so that no text is taken for a number.
 Dataclasses are written by their fields and read by the types that the fields declare (`Stored`).
@@ -40,7 +40,7 @@ LONGEST = 100  # letters of another message
 
 
 def plain(value: Any) -> Any:  # noqa: C901 - one case for each kind
-    """The value in types that JSON knows; an Enum's member becomes its name."""
+    """Convert a value to types of JSON; a member of an Enum becomes its name."""
     match value:
         case Enum():
             return value.name
@@ -64,7 +64,7 @@ def plain(value: Any) -> Any:  # noqa: C901 - one case for each kind
 
 
 def restored(value: Any) -> Any:
-    """Undo `plain`, but for the Enums."""
+    """Reverse `plain`, except for members of Enums."""
     match value:
         case None:
             return math.nan
@@ -82,7 +82,7 @@ def restored(value: Any) -> Any:
 
 
 class Form(NamedTuple):
-    """What is stored, and how to tell whether something is just that.
+    """Form of a stored object, and the checks that recognise it.
 
     name     in a sentence: "result"
     writer   the class whose `to_json` writes it
@@ -96,7 +96,7 @@ class Form(NamedTuple):
     entries: tuple[str, ...]
 
     def head(self) -> dict[str, Any]:
-        """The entries that say what it is."""
+        """Entries that identify the stored object."""
         return {"stored": self.name, "format": self.number}
 
     def read(self, source: Any) -> Mapping[str, Any]:
@@ -124,7 +124,7 @@ class Form(NamedTuple):
             raise DataError(f"{where} is not JSON ({error}); {self._remedy}.") from None
 
     def checked(self, stored: Any) -> Mapping[str, Any]:
-        """The same; raises DataError, saying what is missing and what to give, if it is not."""
+        """Return the entries; raise DataError with what is missing and what to give."""
         if not isinstance(stored, Mapping) or "format" not in stored:
             raise DataError(
                 f"This is not a stored {self.name}: it has no entry 'format'; {self._remedy}."
@@ -134,8 +134,8 @@ class Form(NamedTuple):
             raise DataError(f"This is a stored {other}, not a {self.name}; {self._remedy}.")
         if stored["format"] != self.number:
             raise DataError(
-                f"The stored {self.name} has the format {stored['format']!r}; this igpe reads "
-                f"{self.number!r}. Read it with the version of igpe that wrote it, or create "
+                f"The stored {self.name} has the format {stored['format']!r}; this version of igpe "
+                f"reads {self.number!r}. Read it with the version of igpe that wrote it, or create "
                 "it again."
             )
         if missing := sorted(set(self.entries) - set(stored)):
@@ -148,7 +148,7 @@ class Form(NamedTuple):
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
-    """Plain values as JSON text; also written to `path` if given, as `files.write` does."""
+    """Convert plain values to JSON text; also write it to `path`, if given, by `files.write`."""
     if isinstance(value, Mapping) and "command" not in value:
         # What it is comes first, where `files.write` looks.
         value = {k: value[k] for k in ("stored", "format") if k in value} | dict(value)
@@ -193,7 +193,7 @@ class Stored(Suggesting):
             cls._name, cls._number = name, number
 
     def entries(self) -> dict[str, Any]:
-        """Entries that are stored beside name and format."""
+        """Entries that are stored in addition to name and format."""
         return _fields_of(self)
 
     @classmethod
@@ -202,16 +202,16 @@ class Stored(Suggesting):
         return made(cls, stored)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in types that JSON knows: NaN is None, infinity {"number": "Infinity"}."""
+        """Return all entries in types of JSON: NaN is None, infinity {"number": "Infinity"}."""
         return {**self.form().head(), **plain(self.entries())}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """As JSON text; also written to `path` if given."""
+        """Return JSON text; also write it to `path` if given."""
         return write_json(self.to_dict(), path)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_dict` returned. Raises DataError if it is nothing of the kind."""
+        """Read what `to_dict` returned; raise DataError for anything else."""
         form = cls.form()
         stored = form.checked(stored)
         try:
@@ -224,7 +224,7 @@ class Stored(Suggesting):
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
-        """What `to_json` wrote, from its text or from the path of its file.
+        """Read what `to_json` wrote, from its text or from the path of its file.
 
         raises DataError if there is no such file, or it holds nothing of this form
         """
@@ -257,7 +257,7 @@ def made(
 
 
 def _read(value: Any, hint: Any) -> Any:
-    """Undo `plain` by a declared type."""
+    """Reverse `plain` according to a declared type."""
     kind, inside = get_origin(hint), get_args(hint)
     if kind is Annotated and isinstance(inside[1], Columns):
         return inside[1].table(restored(value))

@@ -117,7 +117,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = ""
 
 
 def wide(inside: str, label: str) -> str:
-    """Room to scroll sideways on a page, with the keyboard too."""
+    """Wrap HTML so that it scrolls sideways, also with the keyboard."""
     return (
         f'<div class="wide" role="region" tabindex="0" aria-label="{escape(label)}">{inside}</div>'
     )
@@ -130,7 +130,7 @@ def bullets(texts: Iterable[str]) -> str:
 
 
 def folded(summary: str, inside: str) -> str:
-    """Markup that opens on demand."""
+    """HTML that opens on demand."""
     return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
 
 
@@ -184,7 +184,7 @@ def one_line(text: str) -> str:
 
 
 def docstring(text: str) -> str:
-    """The text for a line of a docstring, which it cannot end."""
+    """Escape text for a line of a docstring, so that it cannot end the docstring."""
     return one_line(text).replace("\\", "/").replace('"', "'")
 
 
@@ -194,7 +194,7 @@ def quoted(text: str) -> str:
 
 
 def label(text: str) -> str:
-    """The text for a picture: a name with $ is a name, no formula."""
+    """Escape text for a picture: a name with $ is not a formula."""
     return printable(text).replace("$", r"\$")
 
 

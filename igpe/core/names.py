@@ -1,4 +1,4 @@
-"""Names in messages: lists of them, and the nearest right one to a wrong one."""
+"""Names in messages: lists of names, and the valid name nearest to a wrong one."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -39,7 +39,7 @@ def closest_file(path: Path) -> str:
 
 
 class Suggesting:
-    """Base of public classes: a wrong attribute name is answered with the nearest right one."""
+    """Base of public classes: the error for a wrong attribute suggests the nearest valid name."""
 
     if not TYPE_CHECKING:  # a type checker would accept every name
 

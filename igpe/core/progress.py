@@ -1,4 +1,4 @@
-"""How far a long computation is: a bar in notebooks and terminals, or a function of the caller's.
+"""Progress of long computations: a bar in notebooks and terminals, or a function of the caller.
 
 A computation says a sentence whenever it has something to say. A `Share` is a sentence that knows
 which share of the work is done.
@@ -62,7 +62,7 @@ def with_bar(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answe
 
 @contextmanager
 def reported(progress: Progress) -> Iterator[Tell]:
-    """What is called with sentences inside; of computations within each other, one has the bar."""
+    """Yield the function that receives messages; of nested computations only one has the bar."""
     outer = _told.get()
     if callable(progress) or progress is False or outer is not None:
         shown: AbstractContextManager[Tell] = nullcontext(teller(progress))
@@ -79,7 +79,7 @@ def reported(progress: Progress) -> Iterator[Tell]:
 
 
 def say(sentence: str) -> None:
-    """Tell whoever shows the progress of the public call that this is a part of, if anybody does.
+    """Report progress to the function or bar of the surrounding public call, if there is one.
 
     For what lies too deep to be handed a function.
     """
@@ -88,7 +88,7 @@ def say(sentence: str) -> None:
 
 
 def _in_notebook() -> bool:
-    """Whether a kernel of IPython runs this, with somebody to look at it."""
+    """Return True in a notebook with a frontend that can show progress."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and hasattr(shell, "kernel")
@@ -143,7 +143,7 @@ def _terminal() -> Iterator[Tell]:
 
 
 def _left(sentence: str, began: float) -> str:
-    """The time left, if it can be known."""
+    """Estimate the remaining time, if possible."""
     if not isinstance(sentence, Share) or not sentence.steady or not SOON < sentence.share < 1:
         return ""
     seconds = (time.perf_counter() - began) * (1 / sentence.share - 1)

@@ -10,10 +10,10 @@ from igpe.core.progress import Tell
 
 
 class Status(enum.Enum):
-    """How a computation ended. The value is what the user reads."""
+    """How a computation ended. The value is the sentence that the user reads."""
 
-    OPTIMAL_WITHIN_GAP = "The gap is closed: within the bounds no better parameters exist."
-    GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is the global one."
+    OPTIMAL_WITHIN_GAP = "The gap is closed: no better parameters exist within the bounds."
+    GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is global."
     CONVERGED = "A local optimum was reached."
     STAGED = (
         "Each stage reached its optimum with the earlier stages held fixed; fitting all "
@@ -37,7 +37,7 @@ class Status(enum.Enum):
 
     @property
     def usable(self) -> bool:
-        """Whether the parameters that come with this status may be used."""
+        """Return True if parameters with this status may be used."""
         return self not in _UNUSABLE
 
 
@@ -47,7 +47,7 @@ log = logging.getLogger("igpe")
 
 
 class Clock:
-    """Times the steps, and tells of each."""
+    """Measures the time of the steps, and reports each step."""
 
     def __init__(self, tell: Tell) -> None:
         self.seconds: dict[str, float] = {}
@@ -55,7 +55,7 @@ class Clock:
 
     @contextmanager
     def step(self, name: str, sentence: str) -> Iterator[None]:
-        """Time what happens inside under `name`."""
+        """Measure the time of the block under `name`."""
         log.info(sentence)
         self._tell(sentence)
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Linear algebra by one thread while igpe computes.
+"""Linear algebra with one thread while igpe computes.
 
 igpe factorises many small matrices. OpenBLAS and MKL share each one out among all processors, which
 then wait for one another: a search for Bachmann's 113 unknowns took 60 s of a processor by two
@@ -17,7 +17,7 @@ _inside: list[Any] = []  # limits of the calls at work; the first one knows how 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, BLAS has one thread; after the last of calls that overlap, as many as before."""
+    """Give BLAS one thread in the block; the last overlapping call restores its threads."""
     with _lock:
         _inside.append(None if _inside else _libraries().limit(limits=1, user_api="blas"))
     try:

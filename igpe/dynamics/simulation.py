@@ -129,7 +129,7 @@ def _times(times: npt.ArrayLike) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all():
         raise ProblemError(
-            f"The times are {times!r}; give one or more finite numbers, or leave them out for "
-            "times spread over each experiment."
+            f"The times are {times!r}; give one or more finite numbers, or omit them for "
+            "times spread evenly over each experiment."
         )
     return grid

@@ -408,8 +408,8 @@ def _at_rest(
     raise Unsupported(
         f"Experiment '{experiment.name}' has a steady start, but its equations depend on time "
         "or have implicit algebraic variables. igpe cannot compute a steady state for these. "
-        "Give inputs that differ until then as numbers, steady={'feed': 0.0}, or leave "
-        "steady out and estimate the start values: start={'A': igpe.Unknown(0, 5)}."
+        "Give the inputs before the start as numbers, steady={'feed': 0.0}, or omit "
+        "steady and estimate the start values: start={'A': igpe.Unknown(0, 5)}."
     )
 
 

@@ -9,6 +9,7 @@ intervals, many intervals at once. Each result is widened by some units of round
 bound here is the whole line, also an operation that this file does not know.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ NOTHING = 1e-250  # next to the smallest numbers, which have no digits
 UNDECIDED = 9
 BENT = 2  # an upward bend, -2 a downward one: one extremum at most
 HALVINGS = 45
+SECTIONS, MOST_AT_ONCE = 16, 8000  # parts that a stretch is cut into at once; times of all
 EXACT = 1e-5  # of a rise's length: how exactly its marks are located
 KEPT = 256  # functions whose times are kept
 SHARES = 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6  # of a rise: where it is marked
@@ -340,6 +342,26 @@ Stretches = tuple[FloatArray, FloatArray]
 """(n,) beginnings and ends of stretches without extrema."""
 
 
+class AtTimes:
+    """A CasADi function (t, [a, b] of the inputs, q) of one number, at many times at once.
+
+    NumPy computes it where it can: for ten times, CasADi takes ten times as long.
+    """
+
+    def __init__(self, function: Any) -> None:
+        graph = Graph.of_function(function)
+        self._function = function
+        self._graph = graph if graph.has_numbers else None
+
+    def __call__(self, times: FloatArray, inputs: FloatArray, numbers: FloatArray) -> FloatArray:
+        """(n,) at times (n,), with inputs (n, n_u) there and q (n_q,)."""
+        if self._graph is None:
+            fixed = np.tile(numbers[:, None], len(times))
+            return np.asarray(self._function(times[None], inputs.T, fixed)).ravel()
+        (value,) = self._graph.numbers([times], inputs.T, numbers)
+        return np.broadcast_to(value, (1, len(times))).ravel()
+
+
 class Changing:
     """A function of time, inputs and unknowns, with its slope and curvature.
 
@@ -349,11 +371,12 @@ class Changing:
 
     def __init__(self, *functions: Any, stretches: Stretches | None = None) -> None:
         self.stretches = stretches
-        self.value, self.slope, _ = functions
-        given = self.value.sx_in()
+        value = functions[0]
+        self.value, self.slope = (AtTimes(f) for f in functions[:2])
+        given = value.sx_in()
         rows = ca.vertcat(*(function(*given) for function in functions))  # they share nearly all
-        self.text = str(self.value.serialize())
-        self.unknowns = sorted(set(self.value.jac_sparsity(0, 2).get_col()))  # that move it
+        self.text = str(value.serialize())
+        self.unknowns = sorted(set(value.jac_sparsity(0, 2).get_col()))  # that move it
         self.enclose = Enclosure(ca.Function("enclosed", given, [rows]))
 
 
@@ -463,14 +486,13 @@ class _Trajectory:
         return first.astype(np.intp), high
 
     def _values(
-        self, function: Any, times: FloatArray, within: FloatArray | None = None
+        self, function: AtTimes, times: FloatArray, within: FloatArray | None = None
     ) -> FloatArray:
         """At times, with the inputs of the segments in which they lie, or the times `within`."""
         if len(times) == 0:
             return np.zeros(0)
-        fixed = np.tile(self.numbers[:, None], len(times))
         inputs = self.segments.at(times if within is None else within)
-        return np.asarray(function(times[None], inputs.T, fixed)).ravel()
+        return function(times, inputs, self.numbers)
 
     def _reached(self, begin: FloatArray, end: FloatArray) -> FloatArray:
         """(5, n) where shares of the change are done, on stretches without extrema.
@@ -484,11 +506,14 @@ class _Trajectory:
         begin, end, first, last = (v[changes] for v in (begin, end, first, last))
         shares = np.array(SHARES)[:, None] * np.abs(last - first)
         low, high = (np.tile(v, (len(SHARES), 1)) for v in (begin, end))
-        for _ in range(HALVINGS):
-            middle = low + (high - low) / 2
-            now = self._values(self.function.value, middle.ravel()).reshape(len(SHARES), -1)
-            passed = np.abs(now - first) >= shares
-            low, high = np.where(passed, low, middle), np.where(passed, middle, high)
+        sections = max(2, min(SECTIONS, MOST_AT_ONCE // max(low.size, 1)))
+        inner = np.arange(1, sections)[:, None, None] / sections
+        for _ in range(math.ceil(HALVINGS / math.log2(sections))):
+            times = low + (high - low) * inner
+            now = self._values(self.function.value, times.ravel()).reshape(times.shape)
+            before = (np.abs(now - first) < shares).sum(axis=0)[None]
+            ends = np.concatenate([low[None], times, high[None]])
+            low, high = (np.take_along_axis(ends, before + i, axis=0)[0] for i in (0, 1))
             if not _is_abrupt(self.segments.edges[0], low[1], high[1], low[3]).any():
                 return np.zeros((len(SHARES), 0))  # whatever the digits to come
             if ((high - low).max(axis=0) <= EXACT * (low[3] - high[1])).all():

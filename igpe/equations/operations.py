@@ -162,6 +162,11 @@ class Graph:
                 values.append(apply(node.name, [values[a] for a in node.arguments]))
         return [values[k] for k in self.results]
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether `numbers` knows every operation."""
+        return {n.name for n in self.nodes} <= {*_NUMBERS, "INPUT", "CONST"}
+
     def numbers(self, *columns: Sequence[FloatArray] | FloatArray) -> list[FloatArray]:
         """The results in floating point; each column holds arrays that broadcast."""
         with np.errstate(all="ignore"):

@@ -103,8 +103,8 @@ class _Reduced:
         bound = [self.symbols.states[i] for i in self.bound]
         if missing := self._missing:
             raise ModelError(
-                f"{self._place()}the states {missing} have no start value. The equations give those"
-                f" of {bound} from the others, but not these. Give it in "
+                f"{self._place()}the states {missing} have no start value. The equations determine"
+                f" the start values of {bound} from the others, but not these. Give it in "
                 f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
                 "igpe.Unknown(lower, upper) to estimate it."
             )
@@ -112,7 +112,7 @@ class _Reduced:
             raise ModelError(
                 f"{self._place()}The start values of {unknown} are to be estimated "
                 "(igpe.Unknown), but they follow from the others: of the "
-                f"{len(self.symbols.states)} states {len(bound)} are bound by "
+                f"{len(self.symbols.states)} states {len(bound)} are constrained by "
                 f"{[*self.constraints]} and their derivatives. Leave {unknown} out of start; "
                 "they are computed. The value or the bounds of the variable in the model "
                 "select the root."
@@ -229,8 +229,8 @@ class _Reduced:
         equations = [n for n, level in self.array.levels.items() if level]
         return ModelError(
             f"{self._place()}The model has a higher index: the equations {equations} must be "
-            f"differentiated by time, and with them the input '{name}', which {why}. The "
-            "variables in these equations would have to jump. Give the input as a smooth "
+            f"differentiated with respect to time, and with them the input '{name}', which {why}. "
+            "The variables in these equations would have to jump. Give the input as a smooth "
             "function of time, such as lambda t: pyo.tanh(t), or take it out of these "
             "equations."
         )
@@ -280,7 +280,7 @@ class _Reduced:
             if tied := [s.states[i] for i in jump.after if i in hidden]:
                 raise ModelError(
                     f"{self._place()}An event changes {tied}, which {[*self.constraints]} and "
-                    "their derivatives bind. They cannot jump alone. Change other states in "
+                    "their derivatives constrain. They cannot jump alone. Change other states in "
                     "the event, or write the constraint as a balance."
                 )
         own = (
@@ -370,8 +370,8 @@ class _Reduced:
         if ca.depends_on(answers, s.u):
             raise ModelError(
                 f"{self._place()}The start values of {names[: len(self.bound)]} follow from "
-                f"{list(self.problem.time_varying)}, which are estimated over time. Make that a "
-                "parameter, or give it as an input."
+                f"{list(self.problem.time_varying)}, which are estimated over time. Make the "
+                "time-varying unknown a parameter, or give it as an input."
             )
         return dict(zip(names, ca.vertsplit(answers), strict=False))
 

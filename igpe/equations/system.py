@@ -47,15 +47,15 @@ class Reduction:
         often = {1: "once", 2: "twice"}
         levels = sorted(self.differentiated.items(), key=lambda item: -item[1])
         rows = in_words([f"{n} ({often.get(k, f'{k} times')})" for n, k in levels])
-        binds = "binds" if len(self.constraints) == 1 else "bind"
+        binds = "constrains" if len(self.constraints) == 1 else "constrain"
         now = (
-            "an algebraic variable now, whose start value is computed"
+            "which is now an algebraic variable; igpe computes its start value"
             if len(self.bound) == 1
-            else "algebraic variables now, whose start values are computed"
+            else "which are now algebraic variables; igpe computes their start values"
         )
         return (
-            f"The equations have index {self.index}. Differentiated by time: {rows}. "
-            f"{in_words(self.constraints)} so {binds} {in_words(self.bound)}: {now}. "
+            f"The equations have index {self.index}. Differentiated with respect to time: {rows}. "
+            f"{in_words(self.constraints)} {binds} {in_words(self.bound)}, {now}. "
             f"Free states: {in_words(self.free) or 'none'}."
         )
 

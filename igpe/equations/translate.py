@@ -41,6 +41,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
     symbols  id(Pyomo component data) -> CasADi symbol
     time     the symbol that stands for an `Instant`
     jumps    conditions at whose change what was rewritten jumps: not those of branches that meet
+    behind   id(Pyomo component data) -> the same of what the symbol stands for
     raises   ModelError for a free variable that is not among the symbols, a component without
              value, or a function CasADi does not have
     """
@@ -49,6 +50,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         super().__init__()
         self.symbols, self.time = symbols, time
         self.jumps: list[Any] = []
+        self.behind: dict[int, list[Any]] = {}
 
     def __call__(self, expression: Any) -> Any:
         """The expression in CasADi symbols (a number stays a number)."""
@@ -62,6 +64,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         if isinstance(child, Instant):
             return False, self.time if child.expression is None else self(child.expression)
         if id(child) in self.symbols:
+            self.jumps += self.behind.get(id(child), [])
             return False, self.symbols[id(child)]
         if not hasattr(child, "is_expression_type"):
             return False, child

@@ -123,7 +123,7 @@ def elemental(formulas: Mapping[str, str], known: Iterable[str]) -> list[Balance
     names = list(known)
     if lost := [n for n in formulas if n not in names]:
         raise ProblemError(
-            f"formulas names {lost}, which are not measured; measured are {listed(names)}."
+            f"formulas= contains {lost}, which are not measured; measured are {listed(names)}."
             f"{closest(lost[0], names)} Name those that are not measured: unmeasured={lost}."
         )
     read = {name: elements(formula) for name, formula in formulas.items()}

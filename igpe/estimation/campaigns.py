@@ -77,12 +77,12 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 class Comparison(Shown):
     """Results of several methods from the same starts.
 
-    runs     one row for each run: method, start (its number), status, arrived, objective, seconds,
-             iterations, equivalent iterations of all horizons, found_by (description), note (reason
-             for a missing estimate), and the unknowns
-    best     the best objective known
-    complete False if the run was interrupted
-    rounding differences of objectives up to this value are rounding errors (perfect fits)
+    runs      one row for each run: method, start (its number), status, arrived, objective, seconds,
+              iterations, equivalent iterations of all horizons, found_by (description), note
+              (reason for a missing estimate), and the unknowns
+    best      the best objective known
+    complete  False if the run was interrupted
+    rounding  differences of objectives up to this value are rounding errors (perfect fits)
     """
 
     runs: pd.DataFrame
@@ -92,7 +92,7 @@ class Comparison(Shown):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row for each method, in percent of its runs, with medians.
+        """One row for each method: shares of its runs in per cent, and medians.
 
         arrived at an optimum; at the best one (within 1e-3); could not be integrated; s; iterations
         """
@@ -149,7 +149,7 @@ def compare(
     If standard deviations depend on the model, each objective uses those of its own fit.
 
     problem   the problem, the same for all methods
-    methods   name -> estimator, or estimators, which are named after their classes
+    methods   name -> estimator, or a list of estimators, which are named after their classes
     starts    list of starts, each with a value for every free unknown; or a number of starts,
               spread over the bounds by a seeded Sobol sequence
     seed      seed of this sequence
@@ -195,7 +195,9 @@ def _named(methods: Mapping[str, Estimator] | Sequence[Estimator]) -> dict[str, 
     if isinstance(methods, Mapping):
         named = dict(methods)
     else:
-        expected = "a list of estimators, or a mapping from names: {'MS': igpe.MultipleShooting()}"
+        expected = (
+            "a list of estimators, or a mapping with names as keys: {'MS': igpe.MultipleShooting()}"
+        )
         is_list = isinstance(methods, Sequence) and not isinstance(methods, str)
         require(is_list, "compare", "methods", methods, expected)
         names = [type(m).__name__ for m in methods]
@@ -234,13 +236,13 @@ class Campaign(Shown):
 
     @property
     def objectives(self) -> FloatArray:
-        """(n,) of the runs that arrived at an optimum, ascending: the waterfall."""
+        """(n,) objectives of the runs that reached an optimum, in ascending order."""
         reached = self.table["objective"][self.table["arrived"]].to_numpy(dtype=float)
         return np.sort(reached[np.isfinite(reached)])
 
     @property
     def best(self) -> Estimate:
-        """The best optimum; if no run arrived at one, the best that was reached.
+        """The best optimum; if no run reached an optimum, the best end point.
 
         raises EstimationFailed if no run has usable parameters
         """
@@ -320,15 +322,15 @@ def campaign(
                repeats it only with a longer timeout. Each start then runs in a separate process
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the finished part if the call is interrupted (Ctrl-C)
-    raises     ProblemError for arguments that do not fit, a problem that cannot be sent to or
+    raises     ProblemError for invalid arguments, a problem that cannot be sent to or
                prepared in any process, or an executor that accepts no work;  DataError if `store`
-               is not such a file;  Unsupported by the estimator
+               is not a store of igpe; Unsupported if the estimator does not support the problem
 
     If the process of a start dies, igpe tries this start three more times, and then records it as
-    WORKER_DIED. A start with an unexpected error is recorded as RAISED, also if one worker cannot
-    build the model but others can. With a store, igpe repeats these starts after a change of igpe,
-    the estimator or one of your modules. If a Dask cluster has no worker for 30 s, processes of
-    this machine do its work; `notes` say so.
+    WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose
+    worker could not build the model while others could. With a store, igpe repeats these starts
+    after a change of igpe, the estimator or one of your modules. If a Dask cluster has no worker
+    for 30 s, processes of this machine do its work; `notes` say so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

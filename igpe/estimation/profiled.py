@@ -17,7 +17,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.markup import listed
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at
-from igpe.dynamics.shooting.base import is_plain, minimises_squares
+from igpe.dynamics.shooting.base import is_plain
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.estimation.equally_good import led_by
@@ -59,7 +59,7 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
     names = list(dict.fromkeys([*narrow, *_doubtful(steps, result)]))[:MOST]
     if not names or stopped():
         return result
-    with clock.step("profiles", "Intervals by profile where the curvature does not give them"):
+    with clock.step("profiles", "Profile intervals where linearised intervals are not reliable"):
         for _ in range(TURNS):
             made = _profiled(steps.problem, result, names, settings)
             if made is None:
@@ -105,7 +105,7 @@ def _can_profile(steps: Steps, result: Result) -> bool:
         and result.status not in {Status.INTERRUPTED, Status.TIME_LIMIT}
         and result.degrees > 0
         and is_plain(steps.problem)
-        and minimises_squares(steps.problem)
+        and steps.problem.loss.is_squares
     )
 
 

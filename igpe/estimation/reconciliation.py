@@ -1,4 +1,4 @@
-"""Measurements reconciled with balances, and the gross errors that these name.
+"""Measurements reconciled with balances, and gross errors that violate the balances.
 
 Suspects are single measurements, and constant offsets and factors of a quantity, in one experiment
 or in all. Factors, and standard deviations that follow values, refer to what is reconciled without
@@ -79,7 +79,7 @@ class GrossError:
 
 @dataclass(frozen=True, repr=False)
 class Reconciliation(Shown):
-    """Measurements that obey balances, and gross errors.
+    """Measurements adjusted so that they obey balances, and gross errors.
 
     table   one row for each experiment, time and quantity: measured (mean of replicates) and its
             sigma, reconciled and its standard_deviation (NaN where nothing determines the value),
@@ -327,7 +327,10 @@ class _Tables:
         }
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
-            yield f"{lost} of the named values have no reconciled value: nothing else gives them."
+            yield (
+                f"{lost} of the named values have no reconciled value: nothing else determines "
+                "them."
+            )
 
 
 def _suspects(cells: pd.DataFrame, near: FloatArray) -> tuple[list[Suspect], sparse.csc_matrix]:

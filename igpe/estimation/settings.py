@@ -1,4 +1,4 @@
-"""How the five steps are carried out. Every part is a method that can be exchanged."""
+"""Settings of the five steps. Every part is a method that can be replaced."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -77,7 +77,7 @@ class Settings(Suggesting):
 
     @property
     def compiled(self) -> Integrator:
-        """The integrator; for the default one that is as exact and, once compiled, faster."""
+        """The integrator; the default one is replaced by a compiled one of the same accuracy."""
         exact = self.integrator
         return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 

@@ -21,12 +21,12 @@ class CandidatePath(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether step 5 gave parameters."""
+        """Return True if step 5 gave parameters."""
         return self.corrected.status.usable
 
 
 class Steps(NamedTuple):
-    """What the five steps have led to.
+    """Results of the five steps.
 
     problem  with unreachable unknowns held
     ladder   step 1;  structure: step 2

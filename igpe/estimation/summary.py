@@ -117,19 +117,19 @@ def rank_notes(
     lines = [
         (
             those(open_, Identifiable.YES),
-            "identifiable by structure (igpe.check), but the Jacobian at the optimum has no full "
-            "rank: to first order, these measurements do not determine them. More or other "
-            "measurements of the same quantities may.",
+            "identifiable by structure (igpe.check), but the Jacobian at the optimum is rank "
+            "deficient: to first order, these measurements do not determine them. More or other "
+            "measurements of the same quantities may do so.",
         ),
         (
             those(open_, Identifiable.NO),
-            "not identifiable by structure (igpe.check), and the Jacobian at the optimum has no "
-            "full rank: more measurements of the same kind do not help.",
+            "not identifiable by structure (igpe.check), and the Jacobian at the optimum is "
+            "rank deficient: more measurements of the same kind do not help.",
         ),
         (
             those(apart) if errors.held.any() else "",
-            f"the errors hold with {those(errors.held)} on the bound. Away from the bound, the "
-            "measurements do not determine them.",
+            f"the errors are valid only with {those(errors.held)} on the bound. Away from the "
+            "bound, the measurements do not determine them.",
         ),
         (
             listed(lost) if singular > CLEAR else "",
@@ -182,11 +182,11 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     if len(kept) >= one.number:
         return ""
     several = "sets of " * (len(one.unknowns) > 1)
-    alike = f" The same for all: {', '.join(one.functions)}." * bool(one.functions)
+    alike = f" Equal in all of them: {', '.join(one.functions)}." * bool(one.functions)
     return (
         f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} "
-        f"{several}values (igpe.check), complex ones and those out of bounds included. This "
-        f"result has {len(kept)} of these values; the search found no other within the "
+        f"{several}values (igpe.check), including complex values and values outside the bounds. "
+        f"This result has {len(kept)} of these values; the search found no other within the "
         f"bounds.{alike}"
     )
 

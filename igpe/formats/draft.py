@@ -36,7 +36,7 @@ FILE = (
     """report.html
 
 Written by `igpe new` from the table; edit it as you need. A comment """
-    """marks each assumption of igpe. What else a problem can hold: python -c "import igpe; """
+    """marks each assumption of igpe. For all options of a problem: python -c "import igpe; """
     '''help(igpe.Problem)"
 """
 
@@ -54,7 +54,7 @@ DATA = {data}
 {columns}}}
 {unused}
 # At time {begin:g}{unit}. A number is """
-    """known, igpe.Unknown(low, high) is estimated.
+    """known; igpe.Unknown(low, high) is estimated.
 START = {{
 {starts}}}
 
@@ -77,11 +77,11 @@ START = {{
 
 EQUATIONS_MODEL = '''
 def model(times):
-    """The equations. Each quantity is made at a constant rate and lost in proportion to itself,
+    """The equations. Replace these placeholders with your own right-hand sides.
 
-        d{first}/dt = {first}_made - {first}_lost * {first},
+    They form each quantity at a constant rate and remove it in proportion to its amount:
 
-    which any measurements can be compared with: replace these right-hand sides by yours.
+        d{first}/dt = {first}_made - {first}_lost * {first}
     """
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times){time}
@@ -93,7 +93,7 @@ def model(times):
     # Parameters to estimate, with their bounds.
 {parameters}
 
-    # An equation that holds at all times without a slope is one more Constraint like these.
+    # Write an equation without a slope as a further Constraint like these.
 {equations}
 
     return m'''
@@ -130,8 +130,8 @@ ISOTHERMAL = """\
 # where the experiment says inputs={"T": 345.0}. With feeds: kinetics.Semibatch, kinetics.Cstr."""
 
 ARRHENIUS = """\
-# The temperature T of the table is an input. A constant is k at the temperature REFERENCE, within
-# those of the table, and depends on T with the activation energy E (J/mol).
+# The temperature T of the table is an input.
+# Each rate constant equals k at REFERENCE, and E is its activation energy (J/mol).
 # Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km"))
 REFERENCE = %s"""
 

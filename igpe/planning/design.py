@@ -170,7 +170,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
     """
     judge, box, plan = posed.judge, posed.full.box, posed.plan
     gained = search.information(best.design)
-    assert gained is not None, "the search returns what can be integrated"
+    assert gained is not None, "the search returns only designs that can be integrated"
     taken = gained.taken_rows(best.chosen.taken)
     each = [determined(np.vstack(pair)) for pair in zip(search.before, taken, strict=True)]
     ends = determined(search.before[0]), each[0]
@@ -220,7 +220,11 @@ def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     kind = type(posed.criterion).__name__
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
-    remedy = f", or look at others: igpe.planning.{kind}(of=({others[0]!r},))" if others else ""
+    remedy = (
+        f", or restrict the criterion to others: igpe.planning.{kind}(of=({others[0]!r},))"
+        if others
+        else ""
+    )
     return (
         f"No plan was found that determines all unknowns of {kind}: the information of the best "
         f"plan is singular. {said} Allow more samples, quantities or conditions, or fix an "

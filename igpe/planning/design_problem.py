@@ -302,7 +302,7 @@ def _conditions(
         )
     if unknown_names := [n for n in given if n not in {*i.states, *i.scalars, *i.series}]:
         raise ProblemError(
-            f"conditions names {unknown_names}, which the model does not have; it has the "
+            f"conditions= contains {unknown_names}, which the model does not have; it has the "
             f"states {list(i.states)} and the inputs {sorted([*i.series, *i.scalars])}."
         )
     inputs = read_inputs({n: v for n, v in given.items() if n not in i.states})

@@ -163,7 +163,7 @@ class Sampling(Checked):
 
     @property
     def times(self) -> FloatArray:
-        """(n,) the candidates in order; replicates stand side by side."""
+        """(n,) the candidate times in ascending order; replicates are adjacent."""
         return np.array(self.candidates, dtype=float)
 
 
@@ -286,8 +286,8 @@ class ExistingExperiments:
         if degrees <= 0 or squares == 0:
             raise ProblemError(
                 f"The measurements have no standard deviations, and {len(residual)} residuals "
-                f"with {rank} unknowns and a sum of squares of {squares:g} do not give any. Give "
-                "the experiments sigma=..., or measure={'A': 0.01}."
+                f"with {rank} unknowns and a sum of squares of {squares:g} do not determine any. "
+                "Give the experiments sigma=..., or measure={'A': 0.01}."
             )
         return squares / degrees
 
@@ -337,7 +337,7 @@ def read_noise(
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
-                f"measure names '{name}', which is not a quantity over time of the model; it "
+                f"measure= contains '{name}', which is not a quantity over time of the model; it "
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):

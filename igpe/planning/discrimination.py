@@ -41,15 +41,15 @@ class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
     experiments  the planned experiments, as in `Plan`;  bounds: setting -> its bounds
-    power        right, rival (indices), delta_before (current AICc of the rival minus that of the
-                 right one), expected (increase of the rival's sum of squares by the planned
+    power        index right, rival; columns delta_before (current AICc of the rival minus that of
+                 the right one), expected (increase of the rival's sum of squares by the planned
                  experiments after a new fit), power (probability that it has no support afterwards:
                  AICc worse by 10)
     criterion    the requested criterion
     efficiency   proved lower bound for the criterion of the chosen samples, as a share of the best
                  choice with the same settings; NaN without a proof
-    courses      rival, experiment, name, time, predicted, error (standard error of the prediction),
-                 sigma (of a measurement) on a fine grid
+    courses      columns rival, experiment, name, time, predicted, error (standard error of the
+                 prediction), sigma (of a measurement) on a fine grid
     sigma_known, deviations, units, seed, notes  as in `Plan`
     """
 
@@ -66,7 +66,7 @@ class RivalPlan(LaboratoryPlan, Shown):
     notes: tuple[str, ...] = ()
 
     def simulated(self, seed: int, right: str | None = None) -> pd.DataFrame:
-        """`table` filled with simulated measurements if one of the rivals is right.
+        """Return `table` with simulated measurements, assuming that one rival is right.
 
         right   name of the correct rival; None: the first
         raises  ProblemError if there is no such rival
@@ -78,7 +78,7 @@ class RivalPlan(LaboratoryPlan, Shown):
         return self._simulated(own, seed)
 
     def plot(self, axes: Any = None) -> Plot:
-        """Predicted trajectories of all rivals with their errors, and the samples.
+        """Predicted trajectories of all rivals with their errors, and the planned samples.
 
         axes  matplotlib axes, one for each experiment and measured quantity; None: draw in a new
               figure
@@ -172,9 +172,9 @@ def _posed(
     missing = [n for n in problems if n not in parameters]
     if len(problems) < 2 or missing:  # noqa: PLR2004
         raise ProblemError(
-            f"A design between rivals has the models {list(problems)}"
-            + f" and no parameters of {missing}" * bool(missing)
-            + f". Give two or more models, and parameters of each: {example}."
+            f"A design that distinguishes rivals has the models {list(problems)}"
+            + f" and no parameters for {missing}" * bool(missing)
+            + f". Give two or more models, and parameters for each: {example}."
         )
     posed: dict[str, DesignProblem] = {}
     for name, problem in problems.items():
@@ -243,7 +243,7 @@ def _power(design: RivalDesign, best: BestDesign, deltas: Mapping[str, float]) -
     ordered = replace(design, pairs=BoxHill().pairs(dict.fromkeys(design.posed, 1.0)))
     for pair in ordered.pairs:
         gained = DesignSearch(ordered, [pair], 1, 1, 0).information(best.design)
-        assert gained is not None, "the search returns what can be integrated"
+        assert gained is not None, "the search returns only designs that can be integrated"
         (taken,) = gained.taken_rows(best.chosen.taken)
         all_rows = np.vstack([ordered.known(pair), taken])
         variance = determined(all_rows).covariance[0, 0]
@@ -295,7 +295,7 @@ def _notes(power: pd.DataFrame) -> list[str]:
     if not notes:
         share = min(float(np.floor(1000 * power["power"].min())) / 10, 99.9)
         notes = [
-            f"If any of the rivals is right, each other rival loses its support (AICc worse by "
+            f"If one of the rivals is right, each other rival loses its support (AICc worse by "
             f"{FAR:g}) with a probability of at least {share:g} %."
         ]
     return [

@@ -129,7 +129,8 @@ class LaboratoryPlan:
 
         which   its number, from 0, or its name
         data    a table or its path with the columns of `table`; `experiment` may be missing
-        raises  ProblemError if there is no such experiment, DataError if the table does not fit
+        raises  ProblemError if there is no such experiment, DataError if the table does not fit the
+                problem
         """
         names = [e.name for e in self.experiments]
         k = names.index(which) if isinstance(which, str) and which in names else which
@@ -204,7 +205,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
                  (`criteria.py`)
     efficiency   proved lower bound for the information of the chosen samples, as a share of the
                  best choice with the same settings; 1 if there was no choice, NaN without a proof
-    courses      experiment, name, time, predicted, sigma on a fine grid
+    courses      columns experiment, name, time, predicted, sigma, on a fine grid
     sigma_known  whether standard deviations were given; if not, they come from residuals, and the
                  planned experiments have none
     starts       exp(-Φ/2) of the local searches, best first
@@ -232,12 +233,12 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def simulated(self, seed: int) -> pd.DataFrame:
-        """`table` filled with simulated measurements, for correct model and parameters."""
+        """Return `table` with simulated measurements, assuming a correct model and parameters."""
         return self._simulated(self.courses, seed)
 
     @property
     def sentence(self) -> str:
-        """The criterion before and after, and what is proven of the samples."""
+        """State the criterion before and after the plan, and what is proved about the samples."""
         ends = [number(v) if v > 1 else f"{100 * v:.3g} %" for v in (self.before, self.after)]
         said = (
             f"{type(self.criterion).__name__}: {self.criterion.meaning}, {ends[0]} before, "
@@ -256,7 +257,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
         return plot_plan(self.experiments, self.courses, self.errors, axes, units=self.units)
 
     def entries(self) -> dict[str, Any]:
-        """The fields; inputs that are functions of time are stored by name."""
+        """Return the stored fields; inputs that are functions of time are stored by name."""
         return super().entries() | {
             "criterion": type(self.criterion).__name__,
             "of": self.criterion.of,
@@ -271,7 +272,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     def from_json(
         cls, source: str | Path, *, functions: Mapping[str, Callable[[Any], Any]] = NONE
     ) -> "Plan":
-        """The plan that `to_json` wrote, from its text or from the path of its file.
+        """Read the plan that `to_json` wrote, from its text or from the path of its file.
 
         functions  input -> its function of time, of which only the name is stored
         raises     DataError if there is no such file, it contains no plan of this format, or a

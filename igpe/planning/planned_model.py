@@ -400,7 +400,7 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
             )
         if name not in names:
             raise ProblemError(
-                f"free names '{name}', which the model does not have. Start values are chosen "
+                f"free= contains '{name}', which the model does not have. Start values are chosen "
                 f"by the name of their state, {list(instance.states)}; inputs and operating "
                 f"parameters are {sorted([*instance.series, *instance.scalars])}."
             )

@@ -76,7 +76,7 @@ class HunterReiner(Discriminating):
 
 @dataclass(frozen=True)
 class BuzziFerraris(Discriminating):
-    """Squared differences divided by their variance: errors and uncertain predictions."""
+    """Squared differences, divided by the variances of measurements and predictions."""
 
     meaning = "squared differences, divided by the variances of both predictions"
 
@@ -183,7 +183,7 @@ class PairRows:
         result[..., 0, 0] = one.value - other.value
         for k, (predictions, columns) in enumerate(self.blocks):
             part = predictions.at(design)
-            assert part is not None, "it is one of the two"
+            assert part is not None, "both rivals were integrated above"
             result[..., 0, 1 + k * self.width + columns] = part.sensitivities
         result /= np.sqrt(variance)[..., None, None]
         return result if np.isfinite(result).all() else None

@@ -1,4 +1,4 @@
-"""What a notebook shows of a problem: its equations, its experiments, its unknowns with bounds.
+"""HTML of a problem for notebooks: equations, experiments, and unknowns with bounds.
 
 The equations of the model become plain trees, and these become MathML. What is read is one instant
 of the model. A number that differs between two instants depends on time: it is written as t or a

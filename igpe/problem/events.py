@@ -70,7 +70,7 @@ class Event(Suggesting):
         if self.when is not None and not callable(self.when):
             raise DataError(
                 f"when is {shown(self.when)}; expected a rule that compares: when=lambda m, t: "
-                "m.V[t] >= 2.0. For a time write at=2.0."
+                "m.V[t] >= 2.0. For an event at a given time, write at=2.0."
             )
 
     def _check_amounts(self) -> None:
@@ -98,7 +98,7 @@ class Event(Suggesting):
 
     @property
     def amounts(self) -> Iterator[tuple[str, Amount]]:
-        """All that may be a number, a parameter's name or a rule, each with its role."""
+        """All fields that may be a number, a parameter's name or a rule, each with its role."""
         if self.at is not None:
             yield "at", self.at
         yield "delay", self.delay
@@ -115,7 +115,8 @@ def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
     for number, event in enumerate(found, start=1):
         if not isinstance(event, Event):
             raise DataError(
-                f"events holds {shown(event)}; expected igpe.Event objects, for example {EXAMPLE}."
+                f"events contains {shown(event)}; expected igpe.Event objects, for example "
+                f"{EXAMPLE}."
             )
         if is_finite(event.at) and float(event.at) < start_time:  # type: ignore[arg-type]
             raise DataError(

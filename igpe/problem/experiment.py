@@ -1,4 +1,4 @@
-"""One experiment: measurements over time, start values, inputs, and how exact the numbers are."""
+"""One experiment: measurements over time, start values, inputs, and standard deviations."""
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
@@ -67,7 +67,7 @@ def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
 
 
 def start_time_of(times: FloatArray, given: float | None) -> float:
-    """When an experiment starts: as given, or where that is clear by itself."""
+    """Return the start time of an experiment: as given, or the default if it is unambiguous."""
     first, last = float(times[0]), float(times[-1])
     begin = given
     if begin is None:
@@ -92,7 +92,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
 
 @dataclass(frozen=True)
 class Unknown(Suggesting):
-    """A start value that is to be estimated.
+    """A start value to estimate.
 
     lower, upper  bounds, in the unit of the state
     guess         value at which a search may begin; by default from the smoothed data, or the
@@ -321,13 +321,13 @@ class Experiment(Suggesting):
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) standard deviations at predictions (n,), in the order of the measurements."""
+        """Return the standard deviations (n,) for predictions (n,), in measurement order."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
 
     def sigma_slope_at(self, predicted: FloatArray) -> FloatArray:
-        """(n,) derivatives of `sigma_at` with respect to the predictions."""
+        """Return the derivatives (n,) of `sigma_at` with respect to the predictions."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviation_slopes(models, m.column, m.value, predicted)
@@ -349,7 +349,7 @@ class Experiment(Suggesting):
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Column of the table -> its name in the model, where they differ."""
+        """Column of the table -> its name in the model, if the names differ."""
         return MappingProxyType(self._conditions["columns"])
 
     @property
@@ -363,19 +363,19 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True for a column without measurements: a species of spectra, or a reported
-        quantity."""
+        """Return True for a column without measurements, which is a species of spectra or a
+        reported quantity."""
         m = self.measurements
         return m.names.index(name) not in m.column
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What the model must tell: the measured columns, then estimated standard deviations."""
+        """Outputs of the model: the measured columns, then estimated standard deviations."""
         return tuple(dict.fromkeys((*self.measured, *self.estimated_sigma.values())))
 
     @property
     def source(self) -> str:
-        """File of the data with its SHA-256; of a DataFrame that of time, name, value as CSV."""
+        """File of the data, and SHA-256; of a DataFrame, that of time, name and value as CSV."""
         if self._file:
             return self._file
         m = self.measurements
@@ -415,7 +415,7 @@ class Experiment(Suggesting):
 def read_experiments(
     data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
 ) -> list[Experiment]:
-    """One `Experiment` for each value of the table's column `experiment`.
+    """Return one `Experiment` for each value of the table's column `experiment`.
 
     data        DataFrame or path, as for `Experiment`, with a column `experiment`
     columns     as for `Experiment`: {"Run": "experiment", "t / h": "time"}
@@ -442,7 +442,7 @@ def read_experiments(
 def experiment_of(
     table: pd.DataFrame, columns: Mapping[str, str], conditions: Mapping[str, Any]
 ) -> Experiment:
-    """An experiment of a table that has the names of the model already.
+    """Return an experiment for a table that already has the names of the model.
 
     columns     column of tables with other measurements -> its name in the model
     conditions  arguments of `Experiment`
@@ -468,7 +468,7 @@ def _uncertain(inputs: Mapping[str, Any]) -> Mapping[str, Uncertain]:
 def _of_one_run(table: pd.DataFrame) -> pd.DataFrame:
     if "experiment" in table.columns and table["experiment"].nunique() > 1:
         raise DataError(
-            f"The table holds several experiments, {list(experiments_in(table).unique())}. "
+            f"The table contains several experiments, {list(experiments_in(table).unique())}. "
             "Read it with igpe.read_experiments(table, ...)."
         )
     return table

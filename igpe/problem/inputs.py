@@ -54,7 +54,7 @@ class Table:
 
 
 def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
-    """An input that runs linearly between the given points.
+    """An input that is linear between the given points.
 
     times   (n,) increasing;  values: (n,) values at these times
     raises  DataError if the points are not finite or the times do not increase
@@ -65,12 +65,12 @@ def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
 def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
-    times   (n,) increasing;  values: (n,) from each time until the next
+    times   (n,) increasing; values: (n,), each from its time until the next
     raises  DataError if the points are not finite or the times do not increase
 
-    Before the first time the input has the first value. After a jump, and at the start of the
-    experiment, the model uses the new value. A measurement at the time of a jump is compared with
-    the model just before the jump (the limit from the left).
+    Before the first given time, the input has its first value. After a jump, and at the start of
+    the experiment, the model uses the new value. A measurement at the time of a jump is compared
+    with the model just before the jump (the limit from the left).
     """
     return _table(times, values, hold=True)
 
@@ -192,8 +192,8 @@ def _over_time(
         are_times = series.index.equals(pd.Index(times))
     if is_numbered and not are_times:
         raise DataError(
-            f"The index of the Series of input '{name}' is 0, 1, 2, ..., so its times are "
-            f"unknown. Give them as its index: table.set_index('time')['{name}'], or use "
+            f"The index of the Series of input '{name}' is 0, 1, 2, ..., so the times are "
+            f"unknown. Give the times as its index: table.set_index('time')['{name}'], or use "
             "igpe.linear_input(times, values)."
         )
     return series

@@ -1,4 +1,4 @@
-"""What is minimised: how residuals count, and priors.
+"""The objective: losses of residuals, and priors.
 
 A prior by another law than the normal one adds minus twice the logarithm of its density to the
 objective: a residual with the right gradient and a curvature that is never negative, and an offset.
@@ -39,7 +39,8 @@ class Loss:
     """Contribution of residuals, divided by their standard deviations, to the objective.
 
     A residual contributes its square up to a limit, and grows linearly beyond
-    (igpe/numerics/least_squares/ base.py). A loss is one class: these attributes, and the limits.
+    (igpe/numerics/least_squares/base.py). A loss is one class with these attributes and with the
+    limits.
 
     is_squares   whether residuals of any size enter as squares: the objective is a sum of squares
     is_absolute  whether the objective is the sum of absolute residuals, approximated by small
@@ -56,7 +57,7 @@ class Loss:
 
     @property
     def needs_deviations(self) -> bool:
-        """Return True if the optimum depends on how large the standard deviations are."""
+        """Return True if the optimum depends on the size of the standard deviations."""
         return not (self.is_squares or self.is_absolute)
 
     def limits(self, spread: float) -> tuple[float, ...]:
@@ -87,8 +88,8 @@ class L1(Loss):
     criterion = "Sum of absolute residuals"
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return smaller and smaller limits; the last moves an estimate by less than a hundredth
-        of its error."""
+        """Return decreasing limits; the last changes an estimate by less than a hundredth of its
+        error."""
         return (spread, 0.1 * spread, 0.01 * spread)
 
 
@@ -116,7 +117,7 @@ class Huber(Checked, Loss):
 
 
 class Bend(NamedTuple):
-    """Minus the logarithm of a density at one place: its slope, and a curvature of 0 or more."""
+    """Minus the logarithm of a density at one point: its slope, and a non-negative curvature."""
 
     slope: float
     curvature: float
@@ -180,7 +181,7 @@ class PiecewiseConstant:
             )
 
     def begins(self, first: float, last: float) -> tuple[float, ...]:
-        """Start times of the pieces that an experiment from `first` to `last` uses."""
+        """Return the start times of the pieces that an experiment from `first` to `last` uses."""
         rounding = ROUNDING * (last - first)
         return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))
 
@@ -293,7 +294,7 @@ class Prior(Checked):
 
     @property
     def mean(self) -> float:
-        """The median, of the parameter itself."""
+        """The median of the parameter itself."""
         middle = float(self._distribution.median())
         return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
 
@@ -304,7 +305,7 @@ class Prior(Checked):
         return float(law.logpdf(there(x)) - np.log(inside))
 
     def bend(self, x: float) -> Bend:
-        """See `Bend`, by the parameter itself."""
+        """Return the `Bend` with respect to the parameter itself."""
         base, given = SCALES[self.scale], self.parameters
         by = 1 / (base * x) if base else 1.0
         slope, curvature = LAWS[self.law].bend(self._there(x), *given)

@@ -174,14 +174,14 @@ def _correlated(
         )
     if not is_apart or m.censored is not None:
         raise DataError(
-            "Correlated errors go together neither with spectra, nor with values below a limit of "
-            "detection, nor with standard deviations that are estimated (igpe.EstimatedSigma). "
+            "Correlated errors cannot be combined with spectra, values below a limit of "
+            "detection, or standard deviations that are estimated (igpe.EstimatedSigma). "
             "Leave out correlation=, or give standard deviations as numbers, igpe.Noise or None."
         )
     if len(np.unique([m.row, m.column], axis=1).T) < len(m.row):
         raise DataError(
-            "Correlated errors and several values of a quantity at one time do not go together: "
-            "igpe cannot tell which errors belong together. Give each repetition its own "
+            "Correlated errors cannot be combined with several values of a quantity at one "
+            "time: igpe cannot tell which errors are correlated. Give each repetition its own "
             "experiment."
         )
     return replace(m, correlation=correlation.of(columns, m.layout))

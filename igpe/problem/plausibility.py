@@ -1,4 +1,4 @@
-"""Warnings about models that are probably not meant as they are written: numbers and units.
+"""Warnings about implausible numbers and units in a model.
 
 Degrees Celsius or kJ in an Arrhenius factor make no sense: an exponential whose argument divides by
 a gas constant and a temperature shows in which units both must be, and the numbers that the problem

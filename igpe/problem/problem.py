@@ -68,10 +68,10 @@ class Problem(Suggesting):
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
     logarithmic   parameters whose positive bounds span decades: starts are distributed evenly in
                   the logarithm, and Gauss-Newton (shooting) takes steps in the logarithm
-    space         further ContinuousSet, by its name -> its grid: a number of intervals, or
+    space         name of a further ContinuousSet -> its grid: a number of intervals, or
                   `igpe.integrators.FiniteDifference(50, scheme="central")`. States are then the
-                  members `c[0.5]`, and columns are named so
-    raises        ModelError, DataError, ProblemError with the cause and the remedy
+                  members `c[0.5]`, and columns have these names
+    raises        ModelError, DataError or ProblemError, with the cause and the remedy
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
@@ -154,7 +154,7 @@ class Problem(Suggesting):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments that it was made of."""
+        """The arguments from which the problem was created."""
         return dict(self._given)
 
     @property
@@ -171,12 +171,12 @@ class Problem(Suggesting):
 
     @property
     def has_spectra(self) -> bool:
-        """Whether spectra were measured in some experiment."""
+        """Return True if spectra were measured in some experiment."""
         return any(e.spectra is not None for e in self.experiments)
 
     @property
     def has_noise_level(self) -> bool:
-        """Whether standard deviations of some spectra are the noise level of their own numbers."""
+        """Return True if igpe estimates standard deviations of some spectra from the spectra."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":
@@ -198,14 +198,14 @@ class Problem(Suggesting):
 
     @property
     def sigma_known(self) -> bool:
-        """Whether every experiment gives its standard deviations."""
+        """Return True if every experiment has standard deviations."""
         return all(e.sigma_known for e in self.experiments)
 
     @property
     def weights_unknown(self) -> bool:
-        """Whether errors are of unknown size and that size decides the optimum.
+        """Return True if the size of the errors is unknown and affects the optimum.
 
-        It does where several quantities are measured, and where the loss has limits.
+        The size affects the optimum if several quantities are measured, or if the loss has limits.
         """
         runs = [e for e in self.experiments if e.weights_unknown]
         quantities = {e.measured[k] for e in runs for k in set(e.measurements.column)}
@@ -213,7 +213,7 @@ class Problem(Suggesting):
 
     @property
     def relative_sigma(self) -> dict[str, float]:
-        """Quantity -> its relative standard deviation, where it is held (`weighted`)."""
+        """Quantity -> its relative standard deviation, if `weighted` fixed it."""
         runs = [e.measurements for e in self.experiments if e.has_relative_sigma]
         firsts = ((m, *np.unique(m.column, return_index=True)) for m in runs)
         return {
@@ -224,39 +224,39 @@ class Problem(Suggesting):
 
     @property
     def weights_follow_fit(self) -> bool:
-        """Whether standard deviations do, or correlations that are estimated."""
+        """Return True if standard deviations or correlations depend on the fit."""
         return self.sigma_follows or self.correlation_estimated
 
     @property
     def sigma_follows(self) -> bool:
-        """Whether they depend on the model's predictions (`Noise`) or on the residuals."""
+        """Return True if standard deviations depend on predictions (`Noise`) or on residuals."""
         return self.weights_unknown or any(e.error_models for e in self.experiments)
 
     @property
     def is_correlated(self) -> bool:
-        """Whether errors of some experiment are not independent."""
+        """Return True if errors of some experiment are correlated."""
         return any(e.measurements.correlation is not None for e in self.experiments)
 
     @property
     def correlation_estimated(self) -> bool:
-        """Whether correlations of errors are to be estimated."""
+        """Return True if correlations of errors are to be estimated."""
         every = (e.measurements.correlation for e in self.experiments)
         return any(c is not None and c.is_estimated for c in every)
 
     @property
     def correlations(self) -> dict[str, float]:
-        """Estimated correlations of errors by name, where they are held (`weighted`)."""
+        """Estimated correlations of errors by name, if `weighted` fixed them."""
         held = self._weights.correlations if self._weights else ()
         return {n: v for c in held if c is not None for n, v in c.named.items()}
 
     @property
     def sigma_estimated(self) -> bool:
-        """Whether standard deviations are estimated with the rest (`EstimatedSigma`)."""
+        """Return True if standard deviations are estimated (`EstimatedSigma`)."""
         return any(e.estimated_sigma for e in self.experiments)
 
     @property
     def is_censored(self) -> bool:
-        """Whether some values are only known to be below a limit (`igpe.losses.Censored`)."""
+        """Return True if some values are known only to be below a limit (`losses.Censored`)."""
         return any(e.measurements.censored is not None for e in self.experiments)
 
     @property
@@ -338,7 +338,7 @@ class Problem(Suggesting):
 
         data    a table or its path; with several experiments it has a column `experiment`
         sigma   standard deviations of the new measurements, as for `Experiment`; None: unchanged
-        raises  DataError if the table does not fit
+        raises  DataError if the table does not fit the problem
         """
         table, runs = read_table(data), self._given["experiments"]
         several = len(runs) > 1
@@ -353,7 +353,7 @@ class Problem(Suggesting):
         places = [k for k, e in enumerate(self.experiments) if e.name in names]
         if not places:
             every = [e.name for e in self.experiments]
-            raise ProblemError(f"There is no experiment of {list(names)}; the problem has {every}.")
+            raise ProblemError(f"Unknown experiments: {list(names)}; the problem has {every}.")
         runs = [self._given["experiments"][k] for k in places]
         if (held := self._weights) is not None:
             sigma = held.sigma and tuple(held.sigma[k] for k in places)
@@ -376,7 +376,7 @@ class Problem(Suggesting):
 
     @property
     def held_weights(self) -> HeldWeights | None:
-        """What `weighted` was given; None if standard deviations are not held."""
+        """The arguments of `weighted`; None if standard deviations are not fixed."""
         return self._weights
 
     def reporting(self, names: Sequence[str]) -> "Problem":
@@ -389,7 +389,7 @@ class Problem(Suggesting):
         return copy
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
-        """The unknown of a model parameter in one experiment."""
+        """Return the unknown that a model parameter stands for in one experiment."""
         return self._own(parameter, experiment) if parameter in self.local else parameter
 
     def start_unknown(self, state: str, experiment: Experiment) -> str:
@@ -397,7 +397,7 @@ class Problem(Suggesting):
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
-        """Unknowns of a time-varying parameter in one experiment -> the time at which each begins.
+        """Map the unknowns of a time-varying parameter in one experiment to their start times.
 
         A break that equals a measured time up to rounding is set to this time.
         """
@@ -412,7 +412,7 @@ class Problem(Suggesting):
 
     @property
     def varying(self) -> dict[str, str]:
-        """Unknown -> the time-varying one that it is a piece of."""
+        """Unknown -> the time-varying parameter to which it belongs."""
         return {
             u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)
         }
@@ -502,8 +502,8 @@ def takes_problem(function: Call) -> Call:
         for one in given:
             if not isinstance(one, Problem):
                 raise ProblemError(
-                    f"{function.__name__}() needs an igpe.Problem first; got {_kind(one)}. Create "
-                    f"one: problem = {EXAMPLE}, then pass it."
+                    f"{function.__name__}() needs an igpe.Problem as its first argument; got "
+                    f"{_kind(one)}. Create one: problem = {EXAMPLE}, then pass it."
                 )
         return function(*arguments, **named)
 

@@ -1,4 +1,4 @@
-"""Do model, experiments and parameters fit together? Every refusal of `Problem` is here.
+"""Checks that model, experiments and parameters fit together, with all messages of `Problem`.
 
 Names and bounds of the parameters that a problem estimates, from the models and the call.
 """
@@ -142,7 +142,7 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     chosen = frozenset(n for n in box.names if n.split("@", maxsplit=1)[0] in wanted)
     if unknown := sorted(wanted - {n.split("@", maxsplit=1)[0] for n in chosen}):
         raise ProblemError(
-            f"logarithmic names {unknown}, which are not among the unknowns {list(box.names)}."
+            f"logarithmic= contains {unknown}, which are not among the unknowns {list(box.names)}."
         )
     inside = box.select(chosen)
     rows = zip(inside.names, inside.lower, inside.upper, strict=True)
@@ -161,7 +161,7 @@ def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Exp
     others = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
     if others or not runs:
         raise ProblemError(
-            f"experiments holds {others or 'nothing'}; expected one or several igpe.Experiment, "
+            f"experiments contains {others or 'nothing'}; expected one or several igpe.Experiment, "
             "for example [igpe.Experiment(pd.read_csv('run1.csv'), start={...})]."
         )
     named = [copy.copy(e) for e in runs]
@@ -198,8 +198,8 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(
                     f"The error of '{name}' is proportional to its value in '{given}', a unit "
-                    "with another zero than the model's unit. Give the data in the model's "
-                    "unit, or sigma as a number."
+                    "whose zero differs from that of the model's unit. Give the data in the "
+                    "model's unit, or sigma as a number."
                 )
             models[name] = models[name].scaled(factor)
         measurements = _converted(measurements, name, factor, offset)
@@ -309,8 +309,8 @@ def check_problem(problem: Any) -> None:
             _check_parameter(problem, place, name, instance)
         if unknown := [n for n in problem.time_varying if n not in instance.series]:
             raise ProblemError(
-                f"{place}time_varying names {unknown}; the model's variables over time that are "
-                f"not states are {sorted(instance.series)}."
+                f"{place}time_varying= contains {unknown}; the model's variables over time that "
+                f"are not states are {sorted(instance.series)}."
             )
     times = {e.units.get("time", "") for e in problem.experiments}
     if len(times) > 1 and not time_unit(problem.instances[0]):
@@ -351,7 +351,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
         raise ProblemError(
             f"{place}parameter '{name}' is fixed at {value(component)} in the model, but "
-            "parameters= contains it. Leave it out of parameters to keep it fixed, or remove "
+            "parameters= contains it. Remove it from parameters to keep it fixed, or remove "
             f"the line that fixes it (m.{name}.fix(...)) to estimate it."
         )
     if instance is not next(i for i in problem.instances if name in i.scalars):
@@ -390,7 +390,7 @@ def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: In
     known = sorted([*instance.series, *instance.scalars])
     if unknown := [n for n in experiment.steady or {} if n not in experiment.inputs]:
         raise ProblemError(
-            f"{place}steady names {unknown}, which are not among the inputs "
+            f"{place}steady= contains {unknown}, which are not among the inputs "
             f"{list(experiment.inputs)}. Give them in Experiment(inputs=...) as well."
         )
     for name in experiment.inputs:
@@ -448,7 +448,7 @@ def _check_starts(
     named = [v for v in start.values() if isinstance(v, str)]
     if unknown := [n for n in named if n not in problem.parameters]:
         raise ProblemError(
-            f"{place}start values name {unknown}, which are not among the parameters "
+            f"{place}start= contains {unknown}, which are not among the parameters "
             f"{list(problem.parameters)}."
         )
 

@@ -92,11 +92,12 @@ class FiniteDifference:
 
     intervals  number of intervals of equal length; points that the model's ContinuousSet already
                has are kept, and the intervals between them are divided in proportion
-    scheme     of first derivatives. "backward": upwind where the flow is towards larger x, first
-               order, robust, but it smears fronts like a dispersion coefficient of half an interval
-               times the speed; "backward2": upwind with three points, second order, may overshoot
-               at fronts; "forward" and "forward2": upwind where the flow is towards smaller x;
-               "central": second order, for diffusion. Second derivatives are central, second order
+    scheme     formula of first derivatives. "backward": upwind where the flow is towards larger x,
+               first order, robust, but it smears fronts like a dispersion coefficient of half an
+               interval times the speed; "backward2": upwind with three points, second order, may
+               overshoot at fronts; "forward" and "forward2": upwind where the flow is towards
+               smaller x; "central": second order, for diffusion. Second derivatives are central,
+               second order
     raises     ProblemError for fewer than two intervals, or an unknown scheme
 
     If the scheme has no formula for a first derivative in a boundary condition, igpe uses the
@@ -120,7 +121,7 @@ class FiniteDifference:
             )
 
     def refined(self) -> "FiniteDifference":
-        """The grid with twice as many intervals."""
+        """Return the grid with twice as many intervals."""
         return replace(self, intervals=2 * self.intervals)
 
     def apply(self, model: Any, x: Any) -> None:
@@ -145,7 +146,7 @@ def read_space(given: Any) -> dict[str, FiniteDifference]:
     require_mapping("space", given, EXAMPLE, ProblemError)
     grids = {n: FiniteDifference(g) if isinstance(g, int) else g for n, g in given.items()}
     if lost := {n: shown(g) for n, g in grids.items() if not isinstance(g, FiniteDifference)}:
-        raise ProblemError(f"space holds {lost}; expected grids: {EXAMPLE}.")
+        raise ProblemError(f"space contains {lost}; expected grids: {EXAMPLE}.")
     return grids
 
 
@@ -173,12 +174,12 @@ class OnGrid:
         for name, grid in self.space.items():
             if name not in sets:
                 raise ModelError(
-                    f"space names '{name}', but the model's ContinuousSets are {list(sets)}."
+                    f"space= contains '{name}', but the model's ContinuousSets are {list(sets)}."
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space names '{name}', which the builder already discretises. Leave it "
-                    "out of space, or remove its TransformationFactory('dae....')."
+                    f"space= contains '{name}', which the builder already discretises. Remove "
+                    "it from space=, or remove its TransformationFactory('dae....')."
                 )
             grid.apply(model, sets[name])
         return model

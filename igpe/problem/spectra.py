@@ -31,8 +31,8 @@ class Spectra(Suggesting):
     """Spectra that were measured during one experiment: `igpe.Experiment(..., spectra=...)`.
 
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
-                 names of the columns, or the path of such a table (CSV, Excel, Parquet). In the
-                 unit of the experiment's times
+                 names of the columns, or the path of such a table (CSV, Excel, Parquet). The
+                 times have the unit of the experiment's times
     sigma        standard deviation of the numbers: one number, or one for each wavelength (a
                  Series, or an array in the order of the columns). None: the noise level, from the
                  singular values beyond the number of contributions
@@ -73,7 +73,7 @@ class Spectra(Suggesting):
         }
         if self.species is not None and (others := [n for n in pure if n not in self.species]):
             raise DataError(
-                f"pure gives spectra of {others}, which are not among species={[*self.species]}."
+                f"pure= gives spectra of {others}, which are not among species={[*self.species]}."
             )
         _check_options(nonnegative, smooth, unwanted, len(self.wavelengths))
         self.nonnegative, self.smooth, self.shared = bool(nonnegative), int(smooth), bool(shared)
@@ -86,24 +86,24 @@ class Spectra(Suggesting):
 
     @property
     def constant(self) -> bool:
-        """Whether there is an unwanted contribution that does not change with time."""
+        """Return True if there is an unwanted contribution that does not change with time."""
         return self.unwanted == "constant"
 
     @property
     def varying(self) -> int:
-        """How many unwanted contributions vary in time."""
+        """Number of unwanted contributions that vary in time."""
         return self.unwanted if isinstance(self.unwanted, int) else 0
 
     @property
     def contributions(self) -> int:
-        """How many components the spectra should hold, at most."""
+        """Largest number of contributions that the spectra should contain."""
         return len(self.absorbing) + self.constant + self.varying
 
     @cached_property
     def noise(self) -> FloatArray:
         """(n_wavelengths,) standard deviations: those given, or the noise level.
 
-        raises DataError where that cannot be told, as there are too few times or wavelengths
+        raises DataError if there are too few times or wavelengths to estimate the level
         """
         if self.sigma is not None:
             return self.sigma
@@ -123,7 +123,7 @@ class Spectra(Suggesting):
 
     @cached_property
     def basis(self) -> FloatArray | None:
-        """(n_wavelengths, m) orthonormal, of what smooth spectra over `noise` are made of."""
+        """(n_wavelengths, m) orthonormal basis of smooth spectra divided by `noise`."""
         if not self.smooth:
             return None
         from scipy.interpolate import BSpline  # noqa: PLC0415 - few need it
@@ -141,7 +141,7 @@ class Spectra(Suggesting):
         result = self._changed(species=tuple(species))
         if others := [n for n in self.pure if n not in result.absorbing]:
             raise DataError(
-                f"pure gives spectra of {others}, which are not states of the model: "
+                f"pure= gives spectra of {others}, which are not states of the model: "
                 f"{listed(result.absorbing)}.{closest(others[0], result.absorbing)}"
             )
         return result
@@ -153,7 +153,8 @@ class Spectra(Suggesting):
     def compressed(self) -> "Spectra":
         """Return the spectra in the subspace of the leading singular vectors, for searches.
 
-        There each contribution has one more direction, in place of a hundred wavelengths.
+        The subspace has one dimension more than there are contributions, and one for each known
+        spectrum, instead of one for each wavelength.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}
@@ -177,7 +178,7 @@ class Spectra(Suggesting):
         return self._changed(values=np.asarray(values, dtype=float))
 
     def to_frame(self) -> pd.DataFrame:
-        """The numbers: times by wavelengths."""
+        """Return the values as a table of times by wavelengths."""
         index, columns = pd.Index(self.times, name="time"), pd.Index(self.wavelengths)
         return pd.DataFrame(self.values, index=index, columns=columns.rename("wavelength"))
 
@@ -191,7 +192,7 @@ class Spectra(Suggesting):
     # Preprocessing: each returns spectra that are otherwise the same.
 
     def select(self, *ranges: tuple[float, float], count: int | None = None) -> "Spectra":
-        """The spectra at some of their wavelengths.
+        """Return the spectra at some of their wavelengths.
 
         ranges  pairs of wavelengths, including the ends; none: all wavelengths
         count   number of wavelengths: the most informative about the contributions, by their
@@ -218,7 +219,7 @@ class Spectra(Suggesting):
         return self._at(kept)
 
     def baseline(self, *ranges: tuple[float, float], order: int = 0) -> "Spectra":
-        """The spectra minus a polynomial baseline, fitted to each spectrum where nothing absorbs.
+        """Return the spectra minus a polynomial baseline, fitted where nothing absorbs.
 
         ranges  pairs of wavelengths where nothing absorbs
         order   order of the polynomial: 0 is an offset
@@ -231,7 +232,7 @@ class Spectra(Suggesting):
         if flat.sum() <= order:
             raise DataError(
                 f"A baseline of order {order} needs more than {order} wavelengths where nothing "
-                f"absorbs; the ranges {list(ranges)} hold {int(flat.sum())}. Give ranges: "
+                f"absorbs; the ranges {list(ranges)} contain {int(flat.sum())}. Give ranges: "
                 "baseline((700, 800))."
             )
         x = (w - w.mean()) / max(float(np.ptp(w)), 1e-300)
@@ -240,12 +241,12 @@ class Spectra(Suggesting):
         return self.with_values(self.values - line.T)
 
     def scatter_corrected(self, method: Literal["snv", "msc"] = "msc") -> "Spectra":
-        """The spectra without offset and scale that light scattering gives each of them.
+        """Return the spectra corrected for the offset and scale that light scattering causes.
 
-        "snv" divides each spectrum less its mean by its standard deviation; "msc" fits offset and
-        scale to the mean spectrum and takes them out. Both also remove changes of the total
-        absorbance by the reaction: use them only if these changes are small. Spectra may then be
-        negative, so `nonnegative` is off.
+        "snv" subtracts the mean of each spectrum and divides it by its standard deviation; "msc"
+        fits offset and scale to the mean spectrum and removes them. Both also remove changes of the
+        total absorbance by the reaction: use them only if these changes are small. Spectra may then
+        be negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
             raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
@@ -306,7 +307,7 @@ class Spectra(Suggesting):
         return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
-        """Singular values of the first spectra up to each time, and of the last from there on.
+        """Singular values of the spectra up to each time (forward) and from it on (backward).
 
         The time at which a forward value rises above the noise shows when a contribution appears; a
         backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59
@@ -335,7 +336,7 @@ class Spectra(Suggesting):
 
 
 class Rank:
-    """How many contributions spectra hold. Print it.
+    """Number of contributions in spectra; print it to see the result.
 
     singular  singular values, of numbers in standard deviations where these are known
     number    of contributions above the noise

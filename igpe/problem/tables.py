@@ -260,7 +260,7 @@ def open_file(data: str | Path, readers: Mapping[str, Callable[[Path], Read]]) -
     """
     is_path = isinstance(data, (str, Path))
     if not is_path or Path(data).suffix.lower() not in readers:
-        what = f"'{data}' is not a table igpe reads"
+        what = f"'{data}' is not a table that igpe can read"
         raise DataError(
             f"{what if is_path else f'The data are a {type(data).__name__}'}; expected a "
             f"DataFrame or the path of a file that ends in {', '.join(readers)}."
@@ -417,8 +417,8 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
         hint = " Limits of detection need sigma={...: igpe.losses.Censored(0.01)}." * bool(is_limit)
         raise DataError(
             f"Column '{name}' has entries that are not numbers: {shown}. Give numbers in the unit "
-            "of the model (times since the start), leave missing ones empty, or leave the column "
-            f"out with only=[...].{hint}"
+            "of the model (times since the start), leave missing values empty, or omit the "
+            f"column with only=[...].{hint}"
         ) from None
 
 

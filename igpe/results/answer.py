@@ -70,7 +70,7 @@ class Line(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """Whether the model fits, what the data determine, and how good the optimum is."""
+    """Three lines: whether the model fits, what the data determine, and how good the optimum is."""
 
     fit: Line
     parameters: Line

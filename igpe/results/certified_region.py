@@ -1,4 +1,4 @@
-"""What `igpe.certify_region` proved: where parameters that explain the data may and may not lie."""
+"""Certified regions: where parameters that explain the data may and may not lie."""
 
 import math
 from collections.abc import Mapping
@@ -46,11 +46,11 @@ class SeparateRegion:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
-    """A likelihood region, enclosed from outside and from inside, for all parameters in the bounds.
+    """A likelihood region within the bounds, enclosed from outside and from inside.
 
-    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
-    within the bounds. `cut` is larger than S_min + rise. Outside of `regions` and of undecided
-    boxes, every sum of squares is at least `cut`; inside them it is at least `lower_bound`. The
+    The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
+    minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and undecided
+    boxes, every sum of squares is at least `cut`; inside them, it is at least `lower_bound`. The
     other fields are the same as in a `DynamicCertificate`.
 
     level         confidence level, 0.95
@@ -76,9 +76,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
         outer_lower, outer_upper  ends of an interval that provably contains the region
         inner_lower, inner_upper  values that are proved to belong to the region; NaN if there are
-                                  none below, above              whether the data limit the unknown
-                                  on that side: "limited", "reaches its bound" (they do not) or "not
-                                  decided"
+                                  none
+        below, above              whether the data limit the unknown on that side: "limited",
+                                  "reaches its bound" (they do not) or "not decided"
         """
         rows = []
         for k, one in enumerate(self.regions):
@@ -132,12 +132,12 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def known(self) -> int:
-        """How many of the regions are proved to hold parameters that belong to them."""
+        """Number of regions that are proved to contain parameters of the likelihood region."""
         return sum(bool(one.inside) for one in self.regions)
 
     @property
     def sentence(self) -> str:
-        """What is proved, and of what."""
+        """State what is proved, and for which problem."""
         return " ".join(self._sentences("with the bounds " + self._bounds_in_words()))
 
     def _bounds_in_words(self) -> str:
@@ -229,7 +229,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "CertifiedRegion":
-        """Undo `entries`. Raises DataError for numbers that prove nothing."""
+        """Read the stored entries; raise DataError if their numbers prove nothing."""
         base = vars(DynamicCertificate.of_entries(stored))
         own = [f.name for f in fields(cls) if f.name not in base and f.name != "regions"]
         given = {n: stored[n] for n in own if n in stored}

@@ -1,4 +1,4 @@
-"""What stands behind the answer of an estimation: errors, origins, proofs, times, other optima."""
+"""Details of a result: errors, origins, proofs, times, other optima."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ class Chapter:
 
 @dataclass(frozen=True, repr=False)
 class Details:
-    """All that is known of a result beyond its verdict and its estimates.
+    """Everything known about a result apart from its verdict and its estimates.
 
     chapters  in the order in which they are shown
     """
@@ -65,7 +65,7 @@ def _lines(chapter: Chapter) -> Iterator[str]:
 
 
 def details(result: ResultData) -> Details:
-    """The chapters that have something to say."""
+    """Return the chapters that are not empty."""
     chapters = (
         Chapter("Estimates", _rows(result.estimates), (*_origins(result), *intervals(result))),
         *_others(result),
@@ -111,7 +111,7 @@ def _rows(estimated: Sequence[Parameter]) -> tuple[tuple[str, ...], ...]:
 
 
 def _origins(result: ResultData) -> Iterator[str]:
-    """Where the values first came from."""
+    """Describe how each value was first obtained."""
     origins: dict[str, list[str]] = {}
     for p in result.estimates:
         origins.setdefault(p.found_by, []).append(p.name)
@@ -135,7 +135,7 @@ def _cells(p: Parameter) -> tuple[str, ...]:
 
 
 def fit(result: ResultData) -> Iterator[str]:
-    """How well the model fits, and by which measure."""
+    """Describe how well the model fits, and by which measure."""
     if result.adequacy is not None:
         yield result.adequacy.sentence
     weighted = result.points["sigma"].notna().any()
@@ -181,7 +181,7 @@ def intervals(result: ResultData) -> Iterator[str]:
 
 
 def _search(result: ResultData) -> Iterator[str]:
-    """How the search ended, and where every candidate of step 3 led."""
+    """Describe how the search ended, and the result of every candidate of step 3."""
     yield result.status.value
     ends = [c.objective for c in result.candidates]
     if len(ends) > 1:

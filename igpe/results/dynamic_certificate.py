@@ -1,4 +1,4 @@
-"""What is proved: of the algebraic problems of step 3, and of the dynamic least-squares problem.
+"""Proofs: of the algebraic problems of step 3, and of the dynamic least-squares problem.
 
 The latter holds the tree of boxes that proves it.
 """
@@ -55,12 +55,12 @@ class Certificate(Suggesting):
 
     @property
     def gap(self) -> float:
-        """Distance of the bound relative to the objective."""
+        """Relative distance of the bound from the objective."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
     def sentence(self) -> str:
-        """The problem, what is proved of it and how, and what that does not say."""
+        """The problem, what is proved about it and how, and what the proof does not cover."""
         pairs = zip(self.unknowns, self.bounds, strict=True)
         sought = ", ".join(
             f"{', '.join(name for name, _ in same)} in [{low:g}, {high:g}]"
@@ -88,7 +88,7 @@ class Certificate(Suggesting):
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g}, "
-            f"{100 * self.gap:.2g} % under the {least} found ({by}); {about}"
+            f"{100 * self.gap:.2g} % below the {least} found ({by}); {about}"
         )
 
 
@@ -135,7 +135,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     gap_wanted    requested relative gap
     status        how the search ended
     seconds       wall time
-    examined      how many boxes were enclosed
+    examined      number of boxes that were enclosed
     open_share    share of the full box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the full box
@@ -161,7 +161,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def gap(self) -> float:
-        """Distance of the bound relative to the objective."""
+        """Relative distance of the bound from the objective."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
@@ -171,7 +171,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def remaining(self) -> pd.DataFrame:
-        """The boxes that are not decided, least bound first: bound, and each unknown's bounds."""
+        """The undecided boxes, smallest bound first: the bound, and the bounds of each unknown."""
         names = ["bound", *(f"{n} {end}" for n in self.unknowns for end in ("from", "to"))]
         rows = [
             [b.bound, *(end for side in zip(b.lower, b.upper, strict=True) for end in side)]
@@ -182,7 +182,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def sentence(self) -> str:
-        """What is proved, and of what."""
+        """State what is proved, and for which problem."""
         bounds = zip(self.unknowns, self.lower, self.upper, strict=True)
         return self._stated("with " + ", ".join(f"{n} in [{a:g}, {b:g}]" for n, a, b in bounds))
 
@@ -203,8 +203,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
-            f"{100 * max(self.gap, 0.0):.2g} % under the {self.objective:.8g} found: proved of the "
-            "differential equations themselves, including the discretisation error "
+            f"{100 * max(self.gap, 0.0):.2g} % below the {self.objective:.8g} found: proved for "
+            "the differential equations themselves, including the discretisation error "
             f"({self.examined} boxes){stopped}{left}.{self._premise}"
         )
 
@@ -243,7 +243,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "DynamicCertificate":
-        """Undo `entries`. Raises DataError for numbers that prove nothing."""
+        """Read the stored entries; raise DataError if their numbers prove nothing."""
         stored = {"relative_sigma": {}, **stored}  # older versions did not write it
         given = {f.name: stored[STORED_AS.get(f.name, f.name)] for f in fields(cls)}
         for name in ("objective", "lower_bound", "cut"):
@@ -257,7 +257,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return made(cls, given, {"tree": tuple(map(_read, restored(given["tree"])))})
 
     def without_tree(self) -> "DynamicCertificate":
-        """The certificate without its boxes, of which there may be many."""
+        """Return the certificate without its boxes, which may be numerous."""
         return replace(self, tree=())
 
 

@@ -1,4 +1,4 @@
-"""The report: one HTML page that holds all it shows and loads nothing from the network.
+"""The report: one self-contained HTML page, which loads nothing from the network.
 
 A section is a function of the result. It uses plain data only, so that a page can be made from a
 stored result as well.
@@ -98,7 +98,7 @@ def in_words(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def legend(shown: Sequence[Panel], *names: str) -> str:
-    """What the marks and, where there are several experiments, the colours of pictures mean."""
+    """Explain the marks of the plots and, with several experiments, their colours."""
     every = shown[0].every if shown else {}
     marks = [(MARKS[n], n) for n in names]
     if len(every) > 1:  # colours are those of experiments
@@ -121,7 +121,7 @@ def answer(result: ResultData) -> Section:
 
 
 def model(result: ResultData) -> Section:
-    """The equations typeset, and where the data come from."""
+    """The typeset equations, and the sources of the data."""
     written = [_typeset(tree) for tree in result.equations]
     first, rest = "".join(written[:MOST]), "".join(written[MOST:])
     more = folded(f"{len(written) - MOST} more equations", rest) if rest else ""
@@ -166,7 +166,7 @@ READING = (
 
 
 def identifiability(result: ResultData) -> Section:
-    """How each unknown is reached, and which estimates move together."""
+    """How the measurements determine each unknown, and which estimates are correlated."""
     # Lines that begin with an unknown are rows; the others are remarks on all of them.
     lines = [line.partition("  ") for line in result.structure.splitlines()]
     rows = [(name, how.strip()) for name, _, how in lines if name in result.parameters and how]

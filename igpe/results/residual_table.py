@@ -122,7 +122,7 @@ def standard_residuals(points: pd.DataFrame, variance: float) -> tuple[FloatArra
 
 
 def sigma_known(points: pd.DataFrame) -> bool:
-    """Whether every measurement has its standard deviation."""
+    """Return True if every measurement has a standard deviation."""
     return bool(points["sigma"].notna().all())
 
 
@@ -162,7 +162,7 @@ SHOWN = 0.01  # smaller probabilities are simulated too coarsely to be shown
 
 @dataclass(frozen=True)
 class Adequacy:
-    """Whether the model fits its measurements, by all tests of the residuals together.
+    """Verdict on the fit of the model, from all tests of the residuals together.
 
     verdict  "adequate": no lack of fit was detected; "lack of fit": p < 0.01; "cannot be judged"
     p        probability of residuals at least as odd if the model is right and errors are normal
@@ -181,7 +181,7 @@ class Adequacy:
 
     @property
     def lacks(self) -> bool:
-        """Whether the verdict is lack of fit."""
+        """Return True if the verdict is lack of fit."""
         return self.verdict == LACK
 
     @property

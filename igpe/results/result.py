@@ -35,29 +35,31 @@ class Result(ResultData, Stored, name="result", number=1):
     confidence    confidence level of the intervals
     certificates  the proof of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
-    points        experiment, name, time, measured, fitted, residual, sigma (used in the fit), unit,
-                  leverage; relative_sigma if sigma was unknown and several quantities were weighted
-                  by the sizes of their residuals; limit of detection (the largest of the quantity),
-                  if values below it were left out; for correlated errors, whitened: the residual
-                  minus its prediction from the other residuals, divided by the remaining standard
-                  deviation; and conditional: the remaining share of the standard deviation
-    curves        experiment, name, time, fitted, smoothed, smoothed_error on a fine grid, and lower
-                  and upper end of the linearised band of the fitted model, where errors are known
+    points        columns experiment, name, time, measured, fitted, residual, sigma (used in the
+                  fit), unit, leverage; relative_sigma if sigma was unknown and several quantities
+                  were weighted by the sizes of their residuals; limit of detection (the largest of
+                  the quantity), if values below it were left out; for correlated errors, whitened:
+                  the residual minus its prediction from the other residuals, divided by the
+                  remaining standard deviation; and conditional: the remaining share of the standard
+                  deviation
+    curves        columns experiment, name, time, fitted, smoothed, smoothed_error on a fine grid,
+                  and lower and upper end of the linearised band of the fitted model, where errors
+                  are known
     seconds       wall time of each step;  versions: of the packages;  seed: seed of the search
     notes         remarks, shown in `details`;  settings: description of how the steps were carried
                   out
     actions       recommended actions, shown below the estimates
     maps          which equations determine which quantities and parameters, as in `Structure.maps`
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
-    adequacy      whether the model fits: one verdict by all tests of the residuals; None in results
-                  that older versions stored
-    other_optima all other known optima with an objective below the threshold of the likelihood
+    adequacy      whether the model fits: a single verdict from all tests of the residuals; None in
+                  results that older versions stored
+    other_optima  all other known optima with an objective below the threshold of the likelihood
                   ratio (F test, if sigma is unknown) at `confidence`, best first
     criterion     name of the objective, if it is not a sum of squares
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> file of its data, and its SHA-256 checksum
-    combined      unknowns of which perfect measurements determine only functions
+    combined      unknowns for which perfect measurements determine only functions of them
     unprovable    reason why `igpe.certify` refuses the problem; empty otherwise
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
     correlations  estimated correlations of errors, by name
@@ -65,7 +67,7 @@ class Result(ResultData, Stored, name="result", number=1):
 
     @property
     def verdict(self) -> dict[str, str]:
-        """Whether the model fits, what the data determine, how good the optimum is, in words."""
+        """The verdict in words: fit of the model, determined unknowns, quality of the optimum."""
         return verdict(self).words()
 
     @property
@@ -77,8 +79,8 @@ class Result(ResultData, Stored, name="result", number=1):
         """Measurements and fitted model: one panel per quantity, one colour per experiment.
 
         axes       matplotlib axes, one per quantity; None: draw in a new figure
-        residuals  whether to draw the standardised residuals in a strip below each panel; given
-                   axes are then twice as many, with those of the strips last
+        residuals  whether to draw the standardised residuals in a strip below each panel; axes
+                   must then contain twice as many, those of the strips last
         smoothed   whether to draw the smoothed measurements of step 1 as well
         """
         values = standard_residuals(self.points, self.variance)[0] if residuals else None

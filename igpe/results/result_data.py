@@ -58,7 +58,7 @@ class Parameter(Suggesting):
 
 @dataclass(frozen=True)
 class Combined:
-    """Unknowns of which perfect measurements determine functions only (`igpe.check`).
+    """Unknowns for which perfect measurements determine only functions of them (`igpe.check`).
 
     functions  what is determined: "k1*k2"; empty if nothing is, or if it has no simple form
     nothing    whether nothing of them is
@@ -116,7 +116,7 @@ CURVES = Columns(("experiment", "name"), ("time", "fitted", "smoothed", "smoothe
 
 @dataclass(frozen=True)
 class ResultData:
-    """The data of a `Result`, which says what each field is, and tables made from them."""
+    """The data of a `Result`, which describes the fields, and tables made from them."""
 
     estimates: tuple[Parameter, ...]
     objective: float
@@ -207,7 +207,7 @@ class ResultData:
         return table.drop(columns="bounds").rename(columns={"value": "estimate"}).set_index("name")
 
     def fit(self) -> pd.DataFrame:
-        """How well each quantity of each experiment is met: count, sum of squares, RMS residual."""
+        """Fit of each quantity of each experiment: count, sum of squares, RMS residual."""
         weighted = self.points.assign(square=standardised(self.points) ** 2)
         table = weighted.groupby(["experiment", "name"], sort=False).agg(
             measurements=("measured", "size"),
@@ -217,7 +217,7 @@ class ResultData:
         return pd.DataFrame(table)
 
     def r_squared(self) -> "pd.Series[float]":
-        """Share of each quantity's weighted scatter about its mean that the model explains.
+        """Share of each quantity's weighted variation about its mean that the model explains.
 
         1 - sum w (measured - fitted)^2 / sum w (measured - mean)^2 over all experiments, with
         w = 1 / sigma^2 (relative where sigma is unknown). NaN for a quantity that does not vary,
@@ -235,7 +235,7 @@ class ResultData:
         return pd.Series(shares, dtype=float)
 
     def residual_tests(self) -> pd.DataFrame:
-        """Whether residuals look like independent normal errors; a sentence for each test.
+        """Tests of whether residuals look like independent normal errors, with a sentence each.
 
         Chi squared of all (if sigma is known); of each quantity in each experiment: runs of equal
         sign, autocorrelation (Ljung and Box), normality (Shapiro and Wilk), the worst outlier.
@@ -287,12 +287,12 @@ ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are ro
 
 
 def has_better(result: ResultData, proof: DynamicCertificate) -> bool:
-    """Return True if the proof met parameters with a smaller sum of squares than the estimate's."""
+    """Return True if the proof found parameters with a smaller sum of squares than the estimate."""
     least, mine = proof.objective, result.objective
     return least < mine and not is_same_objective(least, mine, rounding(result))
 
 
 def rounding(result: ResultData) -> float:
-    """Differences of the sum of squares that mean nothing."""
+    """Differences of the sum of squares up to this value are rounding errors."""
     weighted = result.points["measured"] / divisors(result.points)
     return ROUNDING * float((weighted**2).sum())

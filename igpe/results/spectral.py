@@ -1,4 +1,4 @@
-"""The pure spectra that a fit of spectra gives, with errors, and what it leaves unexplained."""
+"""Pure spectra from a fit, with errors, and residuals of the measured spectra."""
 
 from dataclasses import dataclass, field
 
@@ -61,7 +61,7 @@ class SpectralFit:
 
     @property
     def measured(self) -> float:
-        """Square root of the sum of squares of what was measured."""
+        """Square root of the sum of squares of the measured values."""
         return float(np.linalg.norm(self.residuals)) / max(self.lack_of_fit / 100, 1e-300)
 
     @property

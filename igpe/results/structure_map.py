@@ -1,4 +1,4 @@
-"""The map of a model's structure: names and places alone, so that results and reports may keep it.
+"""The map of a model's structure: only names and places, so results and reports can store it.
 
 Rows are equations, columns what is unknown in them once the measured states are known (Michalik et
 al. 2009, IGPE, eq. 4), in the order of Dulmage and Mendelsohn: read from the top, each block's
@@ -42,7 +42,7 @@ class MapBlock(NamedTuple):
 
 
 class MapSource(NamedTuple):
-    """Parameters that a slope or start value tells of.
+    """Parameters on which a slope or start value depends.
 
     name        "slope of A", predicted by algebra, or "start of A"
     parameters  places among those of the map
@@ -54,7 +54,7 @@ class MapSource(NamedTuple):
 
 @dataclass(frozen=True)
 class StructureMap:
-    """What the measurements of some experiments leave to compute, and by which equations.
+    """Quantities that remain to be computed from the measurements, and the equations for them.
 
     experiments  names of those whose equations look like this
     equations    names of the rows;  unknowns: of the columns, in the picture's order
@@ -84,13 +84,13 @@ class StructureMap:
 
     @property
     def title(self) -> str:
-        """Whose equations they are."""
+        """Title: the experiments to which the equations belong."""
         several = "s" if len(self.experiments) > 1 else ""
         return f"experiment{several} {in_words(self.experiments, MOST_NAMED)}"
 
     @property
     def words(self) -> str:
-        """The map for those who do not see it."""
+        """Describe the map in words, for readers who cannot see it."""
         largest = max((b.size for b in self.blocks), default=0)
         solved = (
             f" They are solved in {_count(len(self.blocks), 'block')}, the largest with "
@@ -103,7 +103,7 @@ class StructureMap:
                 [f"From the {source.name}: {in_words(names, MOST_NAMED)}."] if names else []
             )
         if len(sentences) > MOST_NAMED:
-            more = f"The same holds for {len(sentences) - MOST_NAMED} more."
+            more = f"The same applies to {len(sentences) - MOST_NAMED} more."
             sentences = [*sentences[:MOST_NAMED], more]
         for kind, head in LAST.items():
             names = [n for n, r in zip(self.parameters, self.reach, strict=True) if r == kind]

@@ -1,4 +1,4 @@
-"""Model selection: rival models fitted to the same measurements, ranked, and told apart.
+"""Model selection: rival models fitted to the same measurements, ranked and distinguished.
 
 Uses all rooms but `cli`. `fits` makes one rival's fit ready for any worker, `behaviour` compares
 what two rivals can say at all, `rivals` is the public door.

@@ -1,4 +1,4 @@
-"""Whether one rival can say all that another one says: the same outputs, for other parameters.
+"""Whether one rival can reproduce all outputs of another with other parameters.
 
 Where a model's outputs are among those of the other, no measurement of these quantities under these
 conditions tells them apart, however exact it is. That they are not is proved by algebra where

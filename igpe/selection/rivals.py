@@ -1,4 +1,4 @@
-"""Rival models: fitted to the same measurements, ranked, and told apart.
+"""Rival models: fitted to the same measurements, ranked and distinguished.
 
 Each is also judged by experiments that it was not fitted to.
 """
@@ -177,7 +177,7 @@ class Rivals(Shown):
 
     @property
     def same(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of rivals with the same outputs, which no measurement of them tells apart."""
+        """Pairs of rivals with the same outputs, which no measurement of these can distinguish."""
         return self._mutual(self.contained)
 
     @property
@@ -196,7 +196,7 @@ class Rivals(Shown):
 
     @property
     def indistinguishable(self) -> tuple[str, ...]:
-        """Rivals that these measurements do not tell from the best one.
+        """Rivals that these measurements do not distinguish from the best one.
 
         Their AICc is worse by less than 2; or they are the best one with further unknowns, which
         the likelihood ratio does not exclude (p of 0.05 or more); or they have the same outputs.
@@ -208,11 +208,11 @@ class Rivals(Shown):
 
     @property
     def deltas(self) -> dict[str, float]:
-        """Rival -> its AICc less the least."""
+        """Rival -> its AICc minus the smallest AICc."""
         return {n: float(self.table["delta"][n]) for n in self.results}
 
     def design(self, *names: str, **settings: Any) -> RivalPlan:
-        """The experiment that tells rivals apart: `igpe.planning.discriminate`.
+        """Plan an experiment that distinguishes the rivals: `igpe.planning.discriminate`.
 
         names     of the rivals; none: those with some support (AICc worse by at most 10), but at
                   least the best two. Those that fit exactly as a better one does are left out: a
@@ -273,8 +273,8 @@ def rivals(
     settings, seed, certify  arguments of each fit, as for `igpe.estimate`
     cross_validation  whether to omit each experiment once and predict it by a fit to the others;
                       needs two or more experiments without local unknowns
-    behaviour  whether to check rivals that the measurements do not distinguish: could any
-               measurement of the same quantities under the same conditions distinguish them?
+    behaviour  whether to check, for rivals that the measurements do not distinguish, if
+               any measurement of the same quantities under the same conditions could do so
     nested     smaller rival -> larger rival that contains it. None: igpe compares the unknowns'
                names
     executor, store, timeout   where fits are computed and stored, one rival per item, as for
@@ -395,7 +395,7 @@ def _of(
     unknown = sorted({n for pair in nested.items() for n in pair} - set(problems))
     if unknown:
         raise ProblemError(
-            f"nested names {unknown}, which are not among the rivals {list(problems)}."
+            f"nested= contains {unknown}, which are not among the rivals {list(problems)}."
         )
     return {a: b for a, b in nested.items() if a in results and b in results}
 

@@ -26,8 +26,8 @@ class BootstrapErrors(Checked):
     seed      seed of the simulated noise; the same seed gives the same errors
 
     The noise is normal if standard deviations are given. Otherwise residuals, corrected for the
-    degrees of freedom of the curve, are drawn with replacement. If the residuals do not show the
-    noise, the errors are those of the smoother.
+    degrees of freedom of the curve, are drawn with replacement. If the residuals contain no
+    information about the noise, the errors are those of the smoother.
     """
 
     smoother: Smoother = GcvSpline()
@@ -36,7 +36,7 @@ class BootstrapErrors(Checked):
 
     @property
     def description(self) -> str:
-        """What the smoother that is repeated makes of the data."""
+        """Description of the smoothed data in reports, from the repeated smoother."""
         return f"{description(self.smoother)} (errors by bootstrap)"
 
     def smooth(

@@ -149,11 +149,11 @@ class GcvSpline:
     With the boundary correction, the curve is an average of curves with penalties on the fourth and
     the sixth derivative, unless a feature is sharp and GCV clearly prefers the natural spline. With
     fewer than 8 distinct times, or a gap of over a quarter of the range, the curve is the natural
-    spline; with fewer than 4, a line or a constant. Up to 3000 distinct times the natural spline is
-    exact; for more the spline has 3000 knots. If every value is exact, the curve is the spline
-    through all values.
+    spline; with fewer than 4, a line or a constant. For up to 3000 distinct times the natural
+    spline is exact; for more times it has 3000 knots. If every value is exact, the curve is the
+    spline through all values.
 
-    boundary_correction  remove the conditions f'' = f''' = 0 at the ends of the curve
+    boundary_correction  whether to remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor for the chosen penalty (of f''): 0.01 smooths less
     """
 
@@ -162,9 +162,11 @@ class GcvSpline:
 
     @property
     def description(self) -> str:
-        """What it makes of the data."""
+        """Description of the smoothed data in reports."""
         factor = self.penalty_factor
-        return "smoothed data" if factor == 1 else f"data smoothed {factor:g} times as much"
+        return (
+            "smoothed data" if factor == 1 else (f"data smoothed with {factor:g} times the penalty")
+        )
 
     def smooth(
         self,

@@ -280,7 +280,7 @@ def prepare(
     if not (np.isfinite(t).all() and np.isfinite(y).all()):
         raise DataError(
             "Some times or values are not finite numbers. "
-            "Write missing values as NaN and give every one a finite time."
+            "Write missing values as NaN, and give every value a finite time."
         )
     w = np.ones(y.size)
     if sigma is not None:

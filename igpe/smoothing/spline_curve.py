@@ -125,7 +125,7 @@ class Interpolation:
 
     @property
     def description(self) -> str:
-        """What it makes of the data."""
+        """Description of the smoothed data in reports."""
         return "interpolated data"
 
     def smooth(
@@ -136,7 +136,7 @@ class Interpolation:
         sigma: FloatArray | None = None,
         exact: BoolArray | None = None,
     ) -> Smooth:
-        """As in `Smoother.smooth`; the penalty is 0, one degree of freedom for each time."""
+        """See `Smoother.smooth`; the penalty is 0, with one degree of freedom for each time."""
         data = prepare(times, values, sigma, exact)
         if data.times.size < FEWEST:
             return polynomial(data, data.times.size - 1)

@@ -47,7 +47,7 @@ class Solver(Protocol):
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         ...
 
     def available(self) -> bool:
@@ -89,8 +89,7 @@ def objective_of(model: Any) -> Any:
         )
     if active[0].sense != pyo.minimize:
         raise ModelError(
-            f"The objective '{active[0].name}' is to be maximised; write it as a minimum of its "
-            "negative."
+            f"The objective '{active[0].name}' is to be maximised; minimise its negative instead."
         )
     return active[0]
 

@@ -204,7 +204,7 @@ class Ipopt:
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return "IPOPT comes with CasADi: `pip install casadi`."
 
     @property
@@ -213,7 +213,7 @@ class Ipopt:
         return {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
 
     def available(self) -> bool:
-        """Return True if CasADi has IPOPT inside."""
+        """Return True if CasADi includes IPOPT."""
         return bool(ca.has_nlpsol("ipopt"))
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
@@ -225,8 +225,8 @@ class Ipopt:
     def prepare(self, model: Any, sizes: Sizes | None = None) -> PreparedModel:
         """Translate the model once, for several solves.
 
-        sizes   scale variables, objective and constraints to magnitude 1, the constraints by their
-                derivatives at the current values
+        sizes   whether to scale variables, objective and constraints to magnitude 1, the
+                constraints by their derivatives at the current values
         raises  ModelError unless there is exactly one active objective, to be minimised
         """
         objective = objective_of(model)

@@ -28,7 +28,7 @@ SHORTEST = 10.0  # s, MAiNGO's own time limit is never less
 GRACE = 5.0  # s beyond the time limit before it is ended
 NAMED = 5  # variables in a message
 SILENT = {"loggingDestination": 0, "BAB_verbosity": 0, "LBP_verbosity": 0, "UBP_verbosity": 0}
-REFUSED = "MAiNGO cannot take this model: {}"
+REFUSED = "MAiNGO does not support this model: {}"
 LACKING = (
     "MAiNGO needs finite bounds, but {} have none, and no equation defines them explicitly. "
     "Give these variables bounds."
@@ -63,7 +63,7 @@ class MAiNGO:
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return "MAiNGO comes with maingopy: `pip install igpe[maingo]`."
 
     def available(self) -> bool:

@@ -238,12 +238,12 @@ class AmplProgram:
 
     @property
     def name(self) -> str:
-        """The program's name in messages."""
+        """Name of the program in messages."""
         return Path(self.program).name
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return self.how or (
             f"There is no program `{self.program}` on PATH; `conda install -c conda-forge "
             f"{self.program}` may install it."
@@ -320,7 +320,7 @@ class AmplProgram:
         bound = self._bound(ended.output, task.unit)
         if solution.point is None:
             if status in SOLUTIONS:
-                return self._failed("says that it solved the problem and returned no values")
+                return self._failed("reported success but returned no values")
             return Answer(status, lower_bound=bound, message=message)
         value = self._put(solution.point, status, task)
         if isinstance(value, str):
@@ -397,7 +397,7 @@ CUTOFF = 1e-5  # Bonmin's `cutoff_decr`: by how much better Couenne's next incum
 
 IDAES = (
     "`pip install idaes-pse`, then `idaes get-extensions` (on Debian `idaes get-extensions "
-    "--distro ubuntu2204`), brings it."
+    "--distro ubuntu2204`), installs it."
 )
 
 
@@ -424,7 +424,7 @@ def Couenne(
         absolute=absolute,
         bound_label="Lower bound",
         margin=MARGIN + CUTOFF,
-        how=f"Couenne is a program, on PATH or in the IDAES folder: {IDAES}",
+        how=f"Couenne is a separate program, which must be on PATH or in the IDAES folder: {IDAES}",
     )
 
 
@@ -446,7 +446,7 @@ def ScipProgram(
         proven_gap=gap,
         absolute=absolute,
         bound_label="Dual Bound",
-        how="SCIP is a program, which must be on PATH: `conda install -c conda-forge scip`.",
+        how="SCIP is a separate program and must be on PATH: `conda install -c conda-forge scip`.",
     )
 
 
@@ -468,7 +468,7 @@ class Scip:
     absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
                  times the objective's size if it is below 1
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
-                 treats the objective as a constraint, and computes small residuals too small
+                 treats the objective as a constraint and underestimates small residuals
     threads      number of threads of the linear solver
     seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)
@@ -483,7 +483,7 @@ class Scip:
 
     @property
     def install(self) -> str:
-        """The sentence that says how to install it."""
+        """Sentence that describes the installation."""
         return "SCIP comes with PySCIPOpt: `pip install pyscipopt`."
 
     def available(self) -> bool:
@@ -525,7 +525,7 @@ class Scip:
         except InfeasibleConstraintException as error:
             return Answer(Status.INFEASIBLE, message=str(error))
         except (PyomoException, NotImplementedError, AttributeError, TypeError) as error:
-            return Answer(Status.FAILED, message=f"SCIP cannot take this model: {error}")
+            return Answer(Status.FAILED, message=f"SCIP does not support this model: {error}")
         condition, bound, value = results.termination_condition, results.objective_bound, np.nan
         status = STATUSES.get(condition, Status.FAILED)
         if results.solution_loader.get_number_of_solutions() > 0:

@@ -115,7 +115,7 @@ def remarks(
     ]
     lines += dict.fromkeys(superfluous)  # the same in several experiments is said once
     for one in exact.alternatives:
-        same = f"; the same for all: {', '.join(one.functions)}" * bool(one.functions)
+        same = f"; equal in all of them: {', '.join(one.functions)}" * bool(one.functions)
         number = f"{one.number} {'sets of ' * (len(one.unknowns) > 1)}"
         names = _both(one.unknowns)
         has = "have" if len(one.unknowns) > 1 else "has"

@@ -33,10 +33,10 @@ MOST = 8  # wavelengths: of more species only these are looked at
 LARGEST = 1e3  # of a factor
 FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
 BACKGROUND = "igpe background"
-VARYING = "Contributions with unknown time courses cannot be analysed."
+VARYING = "igpe cannot analyse contributions with unknown time courses."
 EXCHANGE = (
-    "{names}: their values can be exchanged without any change of the measured spectra, if "
-    "the spectra of the species change with them (slow-fast ambiguity). The slow step cannot "
+    "{names}: their values can be exchanged without a change of the measured spectra, if "
+    "the spectra of the species change accordingly (slow-fast ambiguity). The slow step cannot "
     "be identified. A known spectrum, pure={{...}}, a measured concentration, or "
     "non-negative spectra can decide."
 )

@@ -177,7 +177,7 @@ def adequacy(
         return exact if degrees > 0 else Adequacy(UNJUDGED, reasons=(NOTHING_LEFT,))
     along, unable = image.T @ value, ""
     if degrees < FEWEST:
-        unable = f"The fit leaves {max(degrees, 0)} degrees of freedom, of which 3 are needed."
+        unable = f"The fit leaves {max(degrees, 0)} degrees of freedom; at least 3 are needed."
     elif not robust and float(along @ along) > LEFT * float(value @ value):
         unable = NO_OPTIMUM
     if unable:
@@ -270,7 +270,7 @@ def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]
         p = probability(float(evidence.series[j]))
         yield f"Residuals of {tested.name(j)} {tested.pattern(j)} ({p})."
     if len(clear) > MOST:
-        yield f"The same holds for {len(clear) - MOST} more series."
+        yield f"The same applies to {len(clear) - MOST} more series."
     trend, replicates, size = (
         evidence.kinds.get(kind, 1.0) for kind in ("trend", "replicates", "size")
     )

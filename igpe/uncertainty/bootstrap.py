@@ -55,7 +55,8 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
 
     estimate      unknown -> value estimated from the measurements;  units: units of the unknowns
     replications  one row for each refit, indexed by its number: status, objective, the unknowns,
-                  and with few degrees of freedom the sigma that was drawn, in residual deviations
+                  and, with few degrees of freedom, the drawn sigma as a multiple of the residuals'
+                  standard deviation
     asked       number of replications requested;  complete: False if the run was interrupted
     kind          how errors were drawn;  seed: random seed of the errors
     confidence    confidence level of the intervals
@@ -84,18 +85,18 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
 
     @property
     def parameters(self) -> pd.DataFrame:
-        """Of the refits that converged: one row each, one column for each unknown."""
+        """Converged refits: one row for each, one column for each unknown."""
         good = self.replications["status"] == "CONVERGED"
         return self.replications.loc[good, list(self.estimate)].astype(float)
 
     @property
     def failed(self) -> int:
-        """Refits that did not converge; they count in no interval."""
+        """Number of refits that did not converge; intervals do not include them."""
         return len(self.replications) - len(self.parameters)
 
     @property
     def correlation(self) -> pd.DataFrame:
-        """Of the replications; NaN for unknowns that never move."""
+        """Correlation of the replications; NaN for unknowns that do not vary."""
         return self.parameters.corr()
 
     def to_frame(self) -> pd.DataFrame:
@@ -184,12 +185,12 @@ class ParametricBootstrap:
     residuals."""
 
     def draw(self, base: Likelihood) -> Draw:
-        """A source of errors for a problem at its estimate."""
+        """Return a generator of errors for a problem at its estimate."""
         spread = _spread(base)
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """(n,) accelerations of BCa intervals: 0, because normal errors have no skewness."""
+        """Return accelerations (n,) of BCa intervals: 0, because normal errors are symmetric."""
         return np.zeros(len(base.x))
 
 
@@ -197,14 +198,14 @@ class ParametricBootstrap:
 class ResidualBootstrap:
     """Residuals drawn with replacement, for each column from its own residuals.
 
-    They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals too small,
-    and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 6.2.3).
-    There is no assumption about their distribution; of sigma, only the ratios within a column are
-    used.
+    They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals smaller
+    than the errors, and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997,
+    section 6.2.3). The method makes no assumption about their distribution, and of sigma it
+    uses only the ratios within a column.
     """
 
     def draw(self, base: Likelihood) -> Draw:
-        """A source of errors. Raises ProblemError for a column of less than 5 measurements."""
+        """A source of errors. Raise ProblemError for a column with fewer than 5 measurements."""
         pool, spread, columns = self._pool(base), _spread(base), _columns(base)
 
         def draw(random: np.random.Generator) -> FloatArray:
@@ -216,7 +217,7 @@ class ResidualBootstrap:
         return draw
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """(n,) accelerations of BCa intervals: a sixth of the skewness of the linearised
+        """Return accelerations (n,) of BCa intervals: a sixth of the skewness of the linearised
         estimate."""
         pool = self._pool(base)
         second, third = np.zeros((2, len(pool)))
@@ -287,19 +288,20 @@ def bootstrap(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Bootstrapped:
-    """Refit the problem to drawn measurements, each time from the estimate.
+    """Refit the problem to simulated measurements, each time starting at the estimate.
 
     problem       the problem whose measurements are replaced by simulated measurements
     result        a Result or Estimate of the problem, or unknown -> value
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
-    replications  number of replications; replication k has the errors of (seed, k) on any executor
+    replications  number of replications; replication k of a seed has the same errors on any
+                  executor
     seed          random seed of the errors
     confidence    confidence level of the intervals
     method        method of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with each message; True, False, None: as for `igpe.estimate`
     returns       the finished part if the call is interrupted (Ctrl-C)
-    raises        ProblemError for arguments that do not fit, Unsupported for constraints and
+    raises        ProblemError for invalid arguments, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated at the estimate;
                   the errors of `igpe.campaign`
     """

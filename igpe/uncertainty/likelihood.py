@@ -33,7 +33,7 @@ from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
-NO_ESTIMATE = "{'k1': 0.5}, what igpe.estimate or a method returned"
+NO_ESTIMATE = "{'k1': 0.5}, or the result of igpe.estimate or of a method"
 NO_ERRORS = (
     "There are no more measurements than unknowns, so the errors cannot be estimated; give "
     "sigma= to the experiments."
@@ -90,16 +90,23 @@ def with_numbers(problem: Problem, values: Mapping[str, float], estimate: Any = 
 
 
 def likelihood(
-    problem: Problem, estimate: Any, method: SingleShooting, *, confidence: float = 0.95
+    problem: Problem,
+    estimate: Any,
+    method: SingleShooting,
+    *,
+    confidence: float = 0.95,
+    deviations_too: bool = False,
 ) -> Likelihood:
     """Compile a problem and go to the optimum next to an estimate.
 
     estimate  a Result, an Estimate, or unknown -> value
+    deviations_too  whether standard deviations may be estimated; `at` has an offset then
     raises    ProblemError if it lacks an unknown or nothing is to be estimated, Unsupported if the
               problem is not plain least squares, EstimationFailed if it cannot be integrated there
     """
     require_plain(problem, "The likelihood by shooting", constraints_too=True, spectra_too=False)
-    require_known_sigma(problem, "The likelihood by shooting")
+    if not deviations_too:
+        require_known_sigma(problem, "The likelihood by shooting")
     values = values_of(problem, estimate)
     problem = with_numbers(problem, values, estimate)
     start = problem.box.clip(problem.box.vector(values))

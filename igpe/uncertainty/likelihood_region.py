@@ -64,7 +64,7 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region by the likelihood ratio."
         return [rows], [
             words,
-            *[f"A part of its edge does not come from the likelihood ratio: {ends}."] * bool(ends),
+            *[f"The likelihood ratio does not determine a part of its edge: {ends}."] * bool(ends),
         ]
 
     def plot(self, axes: Any = None) -> Plot:

@@ -60,7 +60,7 @@ def compare_models(
     unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
     if unknown_names:
         raise ProblemError(
-            f"nested names {unknown_names}, which are not models of {list(results)}."
+            f"nested= contains {unknown_names}, which are not models of {list(results)}."
         )
     table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
     table["delta"] = table["AICc"] - table["AICc"].min()

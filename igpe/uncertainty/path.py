@@ -37,7 +37,12 @@ from igpe.dynamics.collocation.guess import first_meshes
 from igpe.dynamics.collocation.mesh import Radau
 from igpe.dynamics.collocation.transcription import Transcription
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.shooting.base import refuse_censored, refuse_correlated, require_plain
+from igpe.dynamics.shooting.base import (
+    refuse_censored,
+    refuse_correlated,
+    require_known_sigma,
+    require_plain,
+)
 from igpe.dynamics.shooting.simulated import Simulated, profiles
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.numerics.least_squares.active import on_bounds
@@ -159,7 +164,8 @@ class ShootingPath:
                 loose = np.full(moving.shape[1], np.inf)
                 left = along + moving @ bounded_solution(moving, -along, -loose, loose)
         slope, curvature = 2 * float(residual @ along), 2 * float(left @ left)
-        return PathPoint(at, float(residual @ residual), slope, curvature, full, (x, there))
+        cost = float(residual @ residual) + there.offset
+        return PathPoint(at, cost, slope, curvature, full, (x, there))
 
 
 NEAR = (("mu_init", 1e-6), ("bound_push", 1e-8), ("bound_frac", 1e-8))
@@ -213,6 +219,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
            EstimationFailed if there is no optimum to be found
     """
     require_plain(problem, "The profile likelihood by collocation", constraints_too=False)
+    require_known_sigma(problem, "The profile likelihood by collocation")
     refuse_censored(problem, "The profile likelihood by collocation")
     refuse_correlated(problem, "The profile likelihood by collocation")
     require_smooth_and_normal(problem, "The profile likelihood by collocation")

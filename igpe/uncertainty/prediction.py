@@ -147,8 +147,8 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     """Predictions of the model at the estimate, with their uncertainty.
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
-                band_lower, band_upper (of a measurement; NaN of what is not measured), unit.
-                Infinite where the measurements do not determine the prediction
+                band_lower, band_upper (of a measurement; NaN for quantities that are not measured),
+                unit. Infinite where the measurements do not determine the prediction
     measured    columns experiment, name, time, measured
     confidence  confidence level of the bands, at each time separately; kind: name of the method
     time_unit   unit of the times; empty if unknown
@@ -182,7 +182,7 @@ def predict(
     replications: Bootstrapped | None = None,
     method: SingleShooting = SingleShooting(),
 ) -> Prediction:
-    """Bands of states, measured or not, and of measured quantities.
+    """Predict states, measured or not, and measured quantities, with confidence bands.
 
     problem       problem whose experiments are predicted
     estimate      a Result or Estimate of the problem, or unknown -> value
@@ -229,7 +229,7 @@ def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < run.ivp.t0:
         raise ProblemError(
-            f"The times are {shown(times)}; give finite numbers from the start of experiment "
-            f"{run.name}, {run.ivp.t0:g}, on."
+            f"The times are {shown(times)}; give finite numbers not before {run.ivp.t0:g}, "
+            f"the start of experiment {run.name}."
         )
     return grid

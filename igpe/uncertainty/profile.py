@@ -22,7 +22,7 @@ from igpe.core.markup import Rows, Shown, number
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
-from igpe.dynamics.likelihood import errors_at, tangent
+from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
 from igpe.dynamics.shooting.residuals import ExhaustedError, Residuals
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.dynamics.shooting.single_shooting import SingleShooting
@@ -102,17 +102,18 @@ class ParameterProfile:
 class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
-    names        names of all unknowns that were free
-    parameters   the optimum of the profiles; objective  the sum of squares at the optimum
-    rise         increase of the sum of squares at the ends of the intervals: by chi squared, or by
-                 F if sigma is unknown
-    confidence   confidence level of each interval
-    profiles     one for each requested unknown
-    linearised   unknown -> (lower, upper) from the covariance, for comparison
-    integrations number of integrations of the full model with derivatives; 0 for collocation
-    seconds      wall time
-    notes        remarks for the user
-    complete     False if the run was interrupted and only the finished profiles are there
+    names         names of all unknowns that were free
+    parameters    the optimum of the profiles; objective  the sum of squares at the optimum, or
+                  with estimated standard deviations -2 log-likelihood up to a constant
+    rise          increase of the objective at the ends of the intervals: by chi squared, or by
+                  F if sigma is unknown
+    confidence    confidence level of each interval
+    profiles      one for each requested unknown
+    linearised    unknown -> (lower, upper) from the covariance, for comparison
+    integrations  number of integrations of the full model with derivatives; 0 for collocation
+    seconds       wall time
+    notes         remarks for the user
+    complete      False if the run was interrupted and only the finished profiles are there
     """
 
     names: tuple[str, ...]
@@ -139,8 +140,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     def range_of(self, name: str) -> tuple[float, float]:
         """Smallest and largest value of an unknown along all profiles, up to their ends.
 
-        An interval of the unknown holds at least these values, even if the unknown has no profile
-        itself.
+        The interval of the unknown includes at least these values, even if the unknown itself has
+        no profile.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise
@@ -176,7 +177,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
             ("", "estimate", f"{100 * self.confidence:g} % interval", "linearised", "", "")
         ]
         rows += [_cells(p, self.linearised[p.name]) for p in self.profiles]
-        level = f"the sum of squares {self.objective:.6g} may rise by {self.rise:.4g}"
+        level = f"the objective {self.objective:.6g} may rise by {self.rise:.4g}"
         return [rows], [f"Profile likelihood; {level}.", *self.notes]
 
 
@@ -201,14 +202,14 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         broken = [side for side, end in sides.items() if end == End.BROKEN.value]
         if flat:
             lines.append(
-                f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate the "
-                "fit hardly becomes worse at any value."
+                f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate, no "
+                "value makes the fit much worse."
             )
         if broken:
             lines.append(
                 f"The profile of {p.name} could not be computed to its end "
-                f"({' and '.join(broken)}): further away the integration fails, or the "
-                "constraints cannot be satisfied."
+                f"({' and '.join(broken)}): further from the estimate, the integration "
+                "fails or the constraints cannot be satisfied."
             )
     return lines
 
@@ -258,9 +259,8 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
     problem, method = with_numbers(job.problem, values), job.method
     names, confidence = problem.box.names, job.confidence
 
-    def without_profiles(x: FloatArray, cost: float, errors: Uncertainty) -> Profiles:
+    def without_profiles(x: FloatArray, cost: float, rise: float, errors: Uncertainty) -> Profiles:
         pairs = zip(errors.lower.tolist(), errors.upper.tolist(), strict=True)
-        rise = allowed_rise(errors, problem.sigma_known, confidence)
         linearised = dict(zip(names, pairs, strict=True))
         return Profiles(names, problem.box.mapping(x), cost, rise, confidence, (), linearised)
 
@@ -269,9 +269,10 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
         x, active = program.x, tangent(problem, program.x).rows
         at = Residuals(problem, Automatic())(x)
         errors = errors_at(problem, x, at, confidence, active=active)
+        rise = allowed_rise(errors, problem.sigma_known, confidence)
         far = np.maximum(errors.upper - x, x - errors.lower) / np.sqrt(INCREMENTS)
         return _Setup(
-            without_profiles(x, program.cost, errors),
+            without_profiles(x, program.cost, rise, errors),
             lambda i: CollocatedPath(program, HeldLine((i,), np.ones(1))),
             lambda i: float(far[i]) if 0 < far[i] < np.inf else size_of(problem, x, i),
             program.freed,
@@ -284,13 +285,14 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
             f"profile was given method={method!r}; it needs igpe.SingleShooting() or "
             "igpe.Collocation()."
         )
-    base = likelihood(problem, values, method, confidence=confidence)
-    profiles = without_profiles(base.x, base.at.cost, base.errors)
-    base = _rougher(base, INEXACT * profiles.rise)
+    base = likelihood(problem, values, method, confidence=confidence, deviations_too=True)
+    rise = objective_rise(base.problem, base.at, base.errors, confidence)
+    profiles = without_profiles(base.x, base.at.cost, rise, base.errors)
+    base = _rougher(base, INEXACT * rise)
     residuals, before = base.residuals, base.residuals.work
     residuals(base.x)
     each = residuals.work - before
-    search = bending(quick(base.search, INEXACT * profiles.rise))
+    search = bending(quick(base.search, INEXACT * rise))
 
     def freed(point: PathPoint) -> Better:
         fit = base.search.fit(residuals, point.x, base.box)
@@ -335,28 +337,28 @@ def profile(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Profiles:
-    """Intervals by the likelihood ratio: all values of an unknown that fit well enough.
+    """Compute likelihood ratio intervals: all values of an unknown that fit well enough.
 
     Each unknown is held at values further and further from the estimate while all others are
     estimated again; the interval ends where the sum of squares has risen by a threshold. Unlike
     linearised errors, these intervals are valid for nonlinear problems and do not depend on the
     parametrisation.
 
-    problem    the estimated problem
-    estimate   a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
-    names      names of the unknowns; None: all free unknowns
-    confidence confidence level of each interval
-    method     `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  that all profiles may take, each weighted by its steps relative to one at the
-               estimate; a profile that takes more than its share ends without a result. Only for
-               `SingleShooting`
+    problem     the estimated problem
+    estimate    a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
+    names       names of the unknowns; None: all free unknowns
+    confidence  confidence level of each interval
+    method      `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
+    most_integrations  largest number of integrations for all profiles, each weighted by its steps
+                relative to an integration at the estimate; a profile that exceeds its share ends
+                without a result. Only for `SingleShooting`
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
-    progress   a function called with each message; True, False, None: as for `igpe.estimate`
-    returns    the finished profiles if the call is interrupted (Ctrl-C) after the first profile
-    raises     ProblemError for names or an estimate that do not fit the problem, Unsupported by the
-               method, EstimationFailed if the model cannot be integrated at the estimate, or no
-               profile could be computed; the errors of `igpe.campaign`
+    progress    a function called with each message; True, False, None: as for `igpe.estimate`
+    returns     the finished profiles if the call is interrupted (Ctrl-C) after the first profile
+    raises      ProblemError for names or an estimate that do not fit the problem, Unsupported by
+                the method, EstimationFailed if the model cannot be integrated at the estimate, or
+                no profile could be computed; the errors of `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. An
     interval also contains the values at which the profile of another unknown explains the
@@ -390,7 +392,7 @@ def profile(
     made = _with_ranges(replace(single[0], profiles=profiles), problem.box)
     lost = [n for n in requested if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
-    notes += [f"{why} no profiles of {', '.join(lost)}."] if lost else []
+    notes += [f"{why} no profiles for {', '.join(lost)}."] if lost else []
     return replace(
         made,
         integrations=integrations,

@@ -202,7 +202,7 @@ def sample(
     method      method whose integrator solves the model
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     returns     the draws so far if the call is interrupted (Ctrl-C)
-    raises      SolverMissing if emcee is not installed, ProblemError for arguments that do not fit,
+    raises      SolverMissing if emcee is not installed, ProblemError for invalid arguments,
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot
                 be integrated at the estimate
     """
@@ -272,5 +272,5 @@ def _module(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise SolverMissing(
-            f"`{name}` is not installed, which samples of the posterior need: {INSTALL}."
+            f"`{name}` is not installed; posterior samples need it: {INSTALL}."
         ) from None

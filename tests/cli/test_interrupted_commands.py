@@ -63,7 +63,7 @@ def test_profile_keeps_the_finished_ones(tmp_path):
     code, out, err = interrupted(tmp_path, "profile", "igpe.uncertainty.profile", "walk", 3)
     assert code == 130, err
     assert "p1" in out
-    assert "Interrupted: there are no profiles of p2." in out
+    assert "Interrupted: there are no profiles for p2." in out
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert [p["name"] for p in stored["profiles"]] == ["p1"]
     assert not stored["complete"]
@@ -76,7 +76,7 @@ def test_certify_keeps_what_is_proved(tmp_path):
     )
     assert code == 130, err
     assert "is undecided" in out or "is ruled out" in out
-    assert "Interrupted. The statement above was proved before the stop." in err
+    assert "Interrupted. igpe proved the statement above before it stopped." in err
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert (stored["status"], stored["complete"], stored["closed"]) == ("INTERRUPTED", False, False)
     assert 0 < stored["open_share"] <= 1

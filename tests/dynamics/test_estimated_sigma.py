@@ -1,12 +1,14 @@
 """Standard deviations that are estimated: maximum likelihood, against SciPy's own minimisation."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
 from pyomo import dae
-from scipy.optimize import approx_fprime, minimize
-from scipy.stats import norm
+from scipy.optimize import approx_fprime, brentq, minimize, minimize_scalar
+from scipy.stats import chi2, norm
 
 import igpe
 from igpe.dynamics.integrators.automatic import Automatic
@@ -67,6 +69,25 @@ def test_the_optimum_is_that_of_the_likelihood(kind, logarithmic):
     assert (found.objective + constant) / 2 == pytest.approx(best.fun, rel=1e-8)
     told = igpe.dynamics.likelihood.negative_log_likelihood(posed, found.parameters)
     assert told == pytest.approx(best.fun, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["sd", "spread"])
+def test_profiles_are_those_of_the_likelihood(kind):
+    posed, told = problem(kind), direct(kind)
+    profiles = igpe.profile(posed, igpe.estimate(posed, certify=False))
+    best = profiles.parameters["k"], profiles.parameters["sd"]
+    level = told(best) + 0.5 * chi2.ppf(0.95, 1)
+
+    def rise(i, value):
+        held = lambda other: told([value, other] if i == 0 else [other, value])  # noqa: E731
+        bounds = (0.5 * best[1 - i], 2 * best[1 - i])
+        found = minimize_scalar(held, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+        return found.fun - level
+
+    for i, profile in enumerate(profiles.profiles):
+        for end, far in ((profile.lower, 0.3), (profile.upper, 3.0)):
+            expected = brentq(lambda v: rise(i, v), best[i], far * best[i], rtol=1e-8)  # noqa: B023
+            assert end == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["sd", "spread"])
@@ -161,7 +182,11 @@ REFUSED = [
     ),
     *(
         (lambda ask=ask: ask(problem(), START), igpe.errors.Unsupported, SAY)
-        for ask in (igpe.profile, igpe.bootstrap, igpe.predict)
+        for ask in (
+            partial(igpe.profile, method=igpe.Collocation()),
+            igpe.bootstrap,
+            igpe.predict,
+        )
     ),
     (
         lambda: igpe.estimate(problem(loss=igpe.losses.Huber())),

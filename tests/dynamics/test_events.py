@@ -121,6 +121,35 @@ def test_single_shooting_has_the_derivatives_of_its_residuals(integrator):
     assert np.abs(at.jacobian - by).max() <= 2e-5 * np.abs(by).max()
 
 
+def named(times):
+    """The model with its switch inside named expressions, one of them of the other."""
+    m = model(times)
+    m.del_component(m.of_a)
+    m.del_component(m.of_b)
+    m.still = pyo.Constraint(m.t, rule=lambda m, t: m.dB[t] == m.c * m.A[t])
+    m.rate = pyo.Expression(m.t, rule=lambda m, t: pyo.Expr_if(t >= m.t0, m.k, 0.05))
+    m.loss = pyo.Expression(m.t, rule=lambda m, t: m.rate[t] * m.A[t])
+    m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.loss[t])
+    return m
+
+
+@pytest.mark.parametrize("output", ["A", "loss", "rate"])
+def test_equations_and_outputs_jump_where_their_named_expressions_do(output):
+    table = pd.DataFrame({"time": TIMES, output: 0.0})
+    problem = posed((), values=table, build=named)
+    residuals = Residuals(problem, Automatic(1e-11, 1e-13))
+    x = np.array(list(TRUTH.values()))
+    rates = np.where(TRUTH["t0"] <= TIMES, TRUTH["k"], 0.05)
+    late = np.maximum(TIMES - TRUTH["t0"], 0)
+    amount = np.exp(-0.05 * (TIMES - late) - TRUTH["k"] * late)
+    values = {"A": amount, "rate": rates, "loss": rates * amount}[output]
+    at = residuals(x)
+    assert 0.02 * at.residual == pytest.approx(values, abs=1e-7)
+    by = differences(lambda v: residuals(v).residual, x, 1e-5)
+    assert np.abs(at.jacobian - by).max() <= 2e-5 * np.abs(by).max()
+    assert np.abs(by[:, 2]).max() > 0.1 or output == "rate"
+
+
 def test_multiple_shooting_has_the_derivatives_of_residuals_and_gaps():
     problem = posed()
     chains = chains_of(problem, Automatic(1e-11, 1e-13), 6)
@@ -285,7 +314,7 @@ REFUSED = {
         ModelError,
         "cannot be followed",
     ),
-    "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady names"),
+    "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady= contains"),
     "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady contains"),
     "steady of switches": (lambda: posed(steady=True), Unsupported, "has a steady start, but"),
 }

@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused():
     every = problems()
     with pytest.raises(ProblemError, match="two or more models"):
         igpe.planning.discriminate({"first": every["first"]}, VALUES)
-    with pytest.raises(ProblemError, match="no parameters of"):
+    with pytest.raises(ProblemError, match="no parameters for"):
         igpe.planning.discriminate(every, {"first": {"k": 1.0}})
     with pytest.raises(ProblemError, match="In the rival 'first'"):
         igpe.planning.discriminate(every, VALUES, free={"X": igpe.planning.Between(0, 1)})

@@ -249,7 +249,10 @@ def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda d: d.update(format=0), "stored plan has the format 0; this igpe reads 2"),
+        (
+            lambda d: d.update(format=0),
+            "stored plan has the format 0; this version of igpe reads 2",
+        ),
         (lambda d: d.pop("courses"), "lacks .'courses'."),
         (lambda d: d.update(criterion="Mine"), "the criterion 'Mine'"),
     ],

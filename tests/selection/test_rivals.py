@@ -165,7 +165,7 @@ def test_what_are_no_rivals_is_refused(every):
         igpe.rivals({"A -> C": every["A -> C"]})
     with pytest.raises(ProblemError, match=r"must be igpe\.Problem"):
         igpe.rivals({"a": every["A -> C"], "b": kinetics.Batch(["A -> B"])})
-    with pytest.raises(ProblemError, match="nested names"):
+    with pytest.raises(ProblemError, match="nested= contains"):
         igpe.rivals(every, nested={"A -> C": "X"}, cross_validation=False)
     others = problems(["A -> C"], [run("one", 1.0, seed=7)])
     with pytest.raises(DataError, match="different measurements"):

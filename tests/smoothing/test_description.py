@@ -19,7 +19,7 @@ class Mine:
     ("smoother", "expected"),
     [
         (igpe.smoothing.GcvSpline(), "smoothed data"),
-        (igpe.smoothing.GcvSpline(penalty_factor=0.1), "data smoothed 0.1 times as much"),
+        (igpe.smoothing.GcvSpline(penalty_factor=0.1), "data smoothed with 0.1 times the penalty"),
         (igpe.smoothing.Interpolation(), "interpolated data"),
         (
             igpe.smoothing.BootstrapErrors(igpe.smoothing.Interpolation()),

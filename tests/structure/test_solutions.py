@@ -289,8 +289,8 @@ def test_words():
     text = str(checked("chain, product, feed unknown"))
     assert "locally identifiable: up to 2 values\n" in text
     assert (
-        "k1 and k2 have up to 2 sets of values that give the same measurements; the same for all: "
-        "k1 + k2, k1*k2" in text
+        "k1 and k2 have up to 2 sets of values that give the same measurements; equal in all of "
+        "them: k1 + k2, k1*k2" in text
     )
     assert "Numbers of values come from Gröbner bases at four random points that agree." in text
     text = str(checked("Goodwin, rational"))

@@ -213,7 +213,7 @@ def test_a_profile_ends_within_its_share_of_the_most_integrations():
     all_there = profile(product(), PRODUCT_NEAR)
     few = profile(product(), PRODUCT_NEAR, most_integrations=3)
     assert few.profiles == ()
-    assert f"no profiles of {', '.join(few.names)}" in " ".join(few.notes)
+    assert f"no profiles for {', '.join(few.names)}" in " ".join(few.notes)
     assert few.integrations < all_there.integrations
 
 
@@ -223,7 +223,7 @@ def test_json_gives_back_all():
     assert again.to_json() == found.to_json()
     assert again.to_frame().equals(found.to_frame())
     with pytest.raises(
-        DataError, match="stored set of profiles has the format 99; this igpe reads 1"
+        DataError, match="stored set of profiles has the format 99; this version of igpe reads 1"
     ):
         Profiles.from_json('{"format": 99}')
     with pytest.raises(DataError, match=r"stored set of profiles lacks \[.*Profiles.to_json"):
@@ -297,7 +297,7 @@ def test_an_interrupt_keeps_finished_profiles(monkeypatch):
     found = profile(line(), NEAR_LINE)
     assert [p.name for p in found.profiles] == ["k"]
     assert not found.complete
-    assert found.notes[0] == "Interrupted: there are no profiles of A(t0)."
+    assert found.notes[0] == "Interrupted: there are no profiles for A(t0)."
     assert found["k"].lower == profile(line(), NEAR_LINE, "k")["k"].lower
     again = Profiles.from_json(found.to_json())
     assert (again.complete, again.notes) == (False, found.notes)

@@ -45,7 +45,7 @@ class TaylorGraph:
         self.graph.require(_RULES)
         self.nodes = self.graph.nodes
         if self.graph.depth() > DEEPEST:
-            raise UnknownOperation(f"more than {DEEPEST} operations in a row")
+            raise UnknownOperation(f"more than {DEEPEST} nested operations")
 
     def logarithmic(self) -> set[int]:
         """Indices of the variables in a denominator or under a power: log is their scale."""

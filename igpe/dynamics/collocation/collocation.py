@@ -79,8 +79,8 @@ class Collocation(Checked):
                      meshes, relative to max(|value|, 1e-3 of its bounds' width). A mesh is not
                      refined if its own error estimate is below a tenth of the tolerance
     max_refinements  largest number of meshes after the first
-    time_limit       s, for each call, or for each fit if weights depend on the model; None: no
-                     limit
+    time_limit       limit in s, for each call, or for each fit if weights depend on the model;
+                     None: no limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()
@@ -120,15 +120,15 @@ class Collocation(Checked):
     ) -> list[Estimate]:
         """Return one Estimate for each start, in the same order.
 
-        All are corrected on the same first mesh, which is built once. The best estimate, and
+        All starts use the same first mesh, which is built once. The best estimate, and
         distinct ones within 1e-3 of its objective, are refined; the others are returned as computed
-        on the first mesh. A model with its own discretisation is solved on it and not refined.
-        After Ctrl-C, the finished solves are returned with status INTERRUPTED; the others have an
-        infinite objective.
+        on the first mesh. If a model has its own discretisation, igpe uses this discretisation and
+        does not refine it. After Ctrl-C, the finished solves are returned with status INTERRUPTED;
+        the others have an infinite objective.
 
-        profiles_of  for each start the profiles of `estimate`; or nothing
-        raises       Unsupported if the loss is not least squares, or unknowns vary with time at
-                     breaks that a model with times of its own does not have
+        profiles_of  for each start, the profiles as in `estimate`; may be empty
+        raises       Unsupported if the loss is not least squares, or if unknowns vary with time
+                     at breaks that the model's own times do not include
         """
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
         require_smooth_and_normal(problem, "Collocation")

@@ -164,7 +164,7 @@ class Transcription:
 
     def solve(self, time_limit: float | None, known: Sequence[KnownOptimum]) -> Answer:
         """See `Assembled.solve`."""
-        assert self._prepared is not None, "prepared before it is solved"
+        assert self._prepared is not None, "solve is called only after prepare"
         return self._prepared.solve(time_limit, known)
 
     @property
@@ -245,7 +245,9 @@ def _set_conditions(
     residuals, m = [], experiment.measurements
     for row, column, value, sigma in zip(m.row, m.column, m.value, m.sigma, strict=True):
         series = instance.over_time(m.names[column])
-        assert series is not None, "Problem checks that everything measured is in the model"
+        assert series is not None, (
+            "the problem has already checked that the model contains all measured quantities"
+        )
         quantity = _replaced(series[float(m.times[row])], replaced)
         residuals.append((quantity - float(value)) / float(sigma))
     if replaced:

@@ -21,13 +21,13 @@ class Automatic(Integrator):
     """Chooses among the integrators.
 
     - Implicit algebraic variables: `Sundials`.
-    - Else `RungeKutta`, if a C compiler is found and the equations are short enough to compile; it
-      chooses between its explicit and its implicit pair within each interval. A trajectory that
-      reaches the step limit is integrated again from its start by `Sundials`; any other failure is
-      final. Each run starts in this way, independently of earlier runs: the same q always gives the
-      same numbers.
-    - Else `Sundials` for a trajectory; `slow` gives the reason. NumPy integrates many intervals
-      together; an interval that fails is integrated by `Sundials`.
+    - Otherwise `RungeKutta`, if a C compiler is found and the equations are short enough to
+      compile; it chooses between its explicit and its implicit pair within each interval. A
+      trajectory that reaches the step limit is integrated again from its start by `Sundials`; any
+      other failure is final. Each run starts in this way, independently of earlier runs: the same
+      q always gives the same numbers.
+    - Otherwise `Sundials` for a trajectory; `slow` gives the reason. NumPy integrates many
+      intervals together; an interval that fails is integrated by `Sundials`.
 
     slack    as for `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt
@@ -49,12 +49,12 @@ class Automatic(Integrator):
         if isinstance(compiled, RungeKuttaIntervals):
             return replace(compiled, otherwise=stiff)
         slow = (
-            "The equations were integrated without being compiled, many times slower. "
+            "igpe integrated the equations without compiling them, which is many times slower. "
             f"{compiled.refused}"
         )
         LOG.info(slow)
         if compiled.cut.intervals == 1:
             return replace(stiff.prepare(ivp, nodes, times), slow=slow)
         side = LockStep(**given).prepare(ivp, nodes, times)
-        assert isinstance(side, LockStepIntervals), "only implicit variables are not supported"
+        assert isinstance(side, LockStepIntervals), "LockStep supports all explicit equations"
         return replace(side, otherwise=stiff, slow=slow)

@@ -20,6 +20,7 @@ LARGEST = 1e30
 others: exp(-E/R/T) as a state of its own grows by 1e18 within a published reactor."""
 MOST_STEPS = 2**31 - 1  # what CVODES can count
 TOO_MANY = "For these unknowns, a function of time oscillates too often for igpe to follow it."
+INCONSISTENT = "No consistent values of the algebraic variables were found {}."
 NO_START = "The start values are not finite."
 
 _steps: ContextVar[int | None] = ContextVar("igpe_allowance", default=None)

@@ -31,7 +31,7 @@ LENGTH = Rule(lambda v: is_number(v) and v > 0, "a number above 0")
 
 
 class LinearStepper(Stepper):
-    """Steps of the linearised equations; n_q is the number of unknowns beside the starts."""
+    """Steps of the linearised equations; n_q is the number of unknowns besides the start values."""
 
     def function(self, system: Augmented) -> Batched:
         """(tau, x, z, p) -> f, f_t, f_x, f_q, each row by row."""
@@ -107,8 +107,9 @@ class LocalLinearization(LockStep):
     """Steps with matrix exponentials, for equations without implicit algebraic variables.
 
     The method is stable for stiff equations and exact for linear equations. For nonlinear equations
-    it is much slower than `RungeKutta` at the same accuracy, especially of derivatives, which have
-    order 1 only. The step is chosen by the states alone, as in the paper (Carbonell et al. 2014).
+    it is much slower than `RungeKutta` at the same accuracy, especially for derivatives, which are
+    only first-order accurate. The step size depends on the states alone, as in the paper (Carbonell
+    et al. 2014).
 
     rtol, atol  relative and absolute tolerance, defined as in the paper
     longest     longest step, in the model's time

@@ -366,7 +366,7 @@ class _Run:
             elif stiff[i]:
                 reason = STIFF.format(when)
             elif np.isfinite(step.error[i]):
-                reason = f"No step is small enough {when}."
+                reason = f"The step size became too small {when}."
             else:
                 reason = no_number(when)
             self.why[now.which[i]] = reason

@@ -79,8 +79,9 @@ class RungeKutta(Integrator):
     """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
 
     It refuses other equations, equations of more than `LONGEST` operations, and all equations if
-    there is no C compiler (NO_SOLVER). Each interval depends only on its own start and q. Size is
-    checked after each step, time and Ctrl-C every few hundred.
+    there is no C compiler (NO_SOLVER). Each interval depends only on its own start and q. igpe
+    checks the size of the states after each step, and the time limit and Ctrl-C every few hundred
+    steps.
 
     slack      factor by which errors of derivatives may exceed those of states: Gauss-Newton steps
                need few digits, but without error control the derivatives of stiff equations are
@@ -285,7 +286,7 @@ class RungeKuttaIntervals(Intervals):
     @cached_property
     def _may_lose(self) -> bool:
         """Whether the shared formula has an operation without a finite value more than the own."""
-        assert self.alone is not None, "asked where there is one"
+        assert self.alone is not None, "called only where a separate formula exists"
         return _singular(self.ivp) > _singular(self.alone)
 
     def _wide(self, shots: Shots, size: int) -> Shots:
@@ -505,7 +506,7 @@ class RungeKuttaIntervals(Intervals):
             method.out_of_steps(when),
             method.too_large(self.ivp.states[state - 1], when),
             no_number(when),
-            f"No step is small enough {when}.",
+            f"The step size became too small {when}.",
             "There was not enough memory for the integration.",
             NO_START,
             "The integration failed in an earlier interval.",

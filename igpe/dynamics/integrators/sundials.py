@@ -41,7 +41,7 @@ RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 
 @dataclass(frozen=True)
 class Sundials(Piecewise):
-    """Variable-order BDF: CVODES for ordinary, IDAS for algebraic-differential equations.
+    """Variable-order BDF: CVODES for ordinary and IDAS for differential-algebraic equations.
 
     The limit on the size of states is checked at outputs, the time limit between them. With a time
     limit the integration restarts at each output, which takes about twice as long.

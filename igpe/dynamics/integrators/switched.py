@@ -205,7 +205,7 @@ class _Course:
     ) -> None:
         self.of, self.ivp, self.local, self.q, self.shots = of, of.ivp, of.local, q, shots
         self.k, self.derivatives = k, derivatives
-        assert of.ivp.switching is not None, "only such problems have switches"
+        assert of.ivp.switching is not None, "called only for problems with switches"
         self.given = of.ivp.switching
         self.t, self.end = (float(v) for v in of.cut.nodes[k : k + 2])
         self.rows = np.arange(*of.cut.rows[k : k + 2])
@@ -524,7 +524,7 @@ class _Course:
             raise BrokenError(
                 f"A condition on states switches back at once {at(self.t)} (sliding): each "
                 "branch leads back to the other. Add hysteresis, for example two igpe.Event "
-                "that set a state of its own, or write a smooth transition."
+                "that set an additional state, or write a smooth transition."
             )
 
     def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:

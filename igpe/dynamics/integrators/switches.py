@@ -8,7 +8,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import augmented
 from igpe.dynamics.integrators.consistent import Consistent
-from igpe.dynamics.integrators.limits import at
+from igpe.dynamics.integrators.limits import INCONSISTENT, at
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 
@@ -37,7 +37,7 @@ class Local:
     """CasADi functions of an initial value problem that switches need."""
 
     def __init__(self, ivp: InitialValueProblem) -> None:
-        assert ivp.switching is not None, "only such problems have switches"
+        assert ivp.switching is not None, "called only for problems with switches"
         given: Switching = ivp.switching
         b, n = ca.SX.sym("b", ivp.u.numel()), given.gaps.numel()
         point = [ivp.t, ivp.x, ivp.y, ivp.u, b, ivp.q]
@@ -95,7 +95,7 @@ class Implicit:
         p = np.concatenate([q, scale, u - b * t, b, rows, [t, 1.0]])
         root = self._consistent(x / self.ivp.scale, self._last, p)
         if root is None:
-            raise BrokenError(f"No consistent algebraic variables {at(t)}.")
+            raise BrokenError(INCONSISTENT.format(at(t)))
         self._last = root
         return root * self.size
 

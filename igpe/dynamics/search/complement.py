@@ -93,7 +93,9 @@ def complement(problem: Problem, found: Mapping[str, float], search: Estimator) 
     """
     rest = problem.fixing(found)
     if len(rest.box) == 0:
-        return Estimate(dict(found), float("nan"), Status.NOTHING_TO_DO, "all found in step 3")
+        return Estimate(
+            dict(found), float("nan"), Status.NOTHING_TO_DO, "all unknowns are estimated in step 3"
+        )
     answer = chosen_search(problem, found, search).estimate(rest, {})
     return Estimate(
         {**found, **answer.parameters},
@@ -140,7 +142,9 @@ def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
     """
     rest = problem.fixing(found)
     if len(rest.box) == 0:
-        return Estimate(dict(found), np.nan, Status.INTERRUPTED, "all found in step 3")
+        return Estimate(
+            dict(found), np.nan, Status.INTERRUPTED, "all unknowns are estimated in step 3"
+        )
     if not is_plain(rest) or not rest.box.bounded:
         raise KeyboardInterrupt
     with finishing():

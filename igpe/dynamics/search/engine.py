@@ -94,7 +94,7 @@ def searched(
     """
     box, series = job.problem.box, ""
     if backend.store is not None:
-        kept = "none where results are kept: trajectories that are functions cannot be compared"
+        kept = "no profiles together with a store, because igpe cannot compare functions of time"
         require(not job.profiles, "store", "profiles", job.profiles, kept)
         steps = () if job.steps is None else (job.steps,)
         series = digest("searches", fingerprint(job.problem), job.trails, *steps)
@@ -153,7 +153,7 @@ def given_starts(
 
     raises ProblemError for starts that are none, and a number of them without bounds
     """
-    wanted = "a list of mappings, or how many (above 0)"
+    wanted = "a list of mappings, or a number of starts above 0"
     if not isinstance(starts, Sequence):
         require(is_count(starts), owner, "starts", starts, wanted)
         if starts < 1:
@@ -171,7 +171,7 @@ def given_starts(
 
 def unanswered(outcome: ItemOutcome, parameters: Mapping[str, float]) -> Estimate:
     """What stands for a search that did not end: why, in status and note."""
-    assert outcome.status is not None, "the search has not ended"
+    assert outcome.status is not None, "called only for searches that did not return"
     return Estimate(
         parameters, np.inf, outcome.status, notes=(outcome.message,), seconds=outcome.seconds
     )
@@ -262,7 +262,7 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Cost of a number of residuals that errors with known standard deviations explain."""
+        """Return the largest cost that errors of known size explain, for `size` residuals."""
         return float(chdtri(size, self.chance))
 
     def run(
@@ -277,8 +277,8 @@ class Restarts(Checked):
         first.
 
         gate      cost below which no further start is needed; infinite if errors are unknown
-        deadline  limit on restarts. After Ctrl-C the finished attempts; raises KeyboardInterrupt if
-                  the first attempt does.
+        deadline  limit on restarts. After Ctrl-C it returns the finished attempts, or raises
+                  KeyboardInterrupt if there are none.
         """
         others = distinct_points(self._elsewhere(start, box), start)
         found = [attempt(start)]

@@ -53,10 +53,11 @@ class IteratedSearch(Checked):
     """Low-accuracy searches from random starts, then from modified optima; then accurate searches.
 
     local       the method of the accurate searches
-    starts      random starts at which the model can be integrated, of a seeded Sobol sequence
-    agreeing    the search ends when this number of random starts reach the best optimum, if they
-                are a tenth of all finished starts (some starts end at a flat line through the
-                measurements)
+    starts      number of random starts at which the model can be integrated, from a seeded Sobol
+                sequence
+    agreeing    the search ends when this number of random starts have reached the best optimum,
+                if these are at least a tenth of all finished starts (some starts end at a flat line
+                through the measurements)
     patience    the search ends after this number of modified starts without a better optimum
     most        largest number of modified starts: alternately redrawn or mixed from two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); about two minutes
@@ -85,11 +86,11 @@ class IteratedSearch(Checked):
         """The best optimum found; `start` is an additional start (may be empty).
 
         Ctrl-C ends with the best point so far, status INTERRUPTED.
-        The trail holds the finalists' other distinct optima, best first; `reached` holds the final
-        objectives of the low-accuracy searches, then of the finalists.
+        The trail contains the finalists' other distinct optima, best first; `reached` contains the
+        final objectives of the low-accuracy searches, then of the finalists.
         profiles  are not used
-        raises    ProblemError if an unknown has no finite bounds to search in, or a start that is
-                  not empty leaves one out or is not a finite number; Unsupported as
+        raises    ProblemError if an unknown has no finite bounds to search in, or if a nonempty
+                  start omits an unknown or has a value that is not finite; Unsupported as
                   `SingleShooting`
         """
         require_bounds(problem, "A search from random starts")

@@ -63,15 +63,15 @@ class MultiStart(Checked):
         store: str | Path | None = None,
         timeout: float | None = None,
     ) -> Estimate:
-        """The best local optimum over all starts; `start` is one more of them (may be empty).
+        """The best local optimum over all starts; `start` is a further start (may be empty).
 
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
         Ctrl-C returns the best of the finished searches, with status INTERRUPTED.
-        The trail of the estimate holds the horizons of the best search, if any, and after them the
-        other distinct optima, best first.
-        raises ProblemError if an unknown has no finite bounds to search in, or a start that is not
-               empty leaves one out or is not a finite number; the errors of `igpe.campaign`
+        The trail of the estimate contains the horizons of the best search, if any, and after them
+        the other distinct optima, best first.
+        raises ProblemError if an unknown has no finite bounds to search in, or if a nonempty start
+               omits an unknown or has a value that is not finite; the errors of `igpe.campaign`
         """
         backend = Backend(executor, store, timeout)
         require_bounds(problem, "A search from many starts")

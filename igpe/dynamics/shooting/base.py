@@ -240,7 +240,7 @@ def require_numbers(problem: Problem, method: str) -> None:
         raise Unsupported(
             f"{method} can be prepared only for fixed standard deviations, but here they "
             "depend on the fit (igpe.Noise, several quantities without standard deviations, or "
-            "estimated correlations); use the method's estimate(problem, start), or hold them: "
+            "estimated correlations); use the method's estimate(problem, start), or fix them: "
             "problem.weighted(sigma)."
         )
 
@@ -311,7 +311,7 @@ def require_start(start: Mapping[str, float], box: Box, method: str, number: str
     if missing:
         where = f" in start {number}" if number else ""
         raise ProblemError(
-            f"{method} starts from a value for each of {list(box.names)}, but {missing} have none"
+            f"{method} needs a start value for each of {list(box.names)}, but {missing} have none"
             f"{where}; give them: start={{{missing[0]!r}: 1.0, ...}}."
         )
     for name in box.names:
@@ -358,7 +358,7 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
     elif fit.cost > gate:
         yield (
             f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}): a wrong minimum, a wrong "
-            "model, or too small standard deviations."
+            "model, or standard deviations that are too small."
         )
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):

@@ -52,7 +52,7 @@ TINY = np.finfo(float).tiny
 LOST = "The model could not be integrated at the estimate: "
 STOPPED = "The fit was interrupted: "
 PROVEN = (
-    "The proof of the first fit holds for its own standard deviations, those of the smoothed "
+    "The proof applies to the first fit, whose standard deviations come from the smoothed "
     "measurements."
 )
 
@@ -371,12 +371,12 @@ def _share(share: float, before: FloatArray | None, move: FloatArray) -> float:
 
 def _whose(problem: Problem, fits: Sequence[object]) -> str:
     right = "residuals" if problem.weights_unknown else "model's predictions"
-    of, said = "smoothed measurements" if len(fits) == 1 else "the fit before", []
+    of, said = "smoothed measurements" if len(fits) == 1 else "previous fit", []
     if problem.sigma_follows:
-        said = [f"standard deviations are not those of the {right} at the estimate but of {of}"]
+        said = [f"standard deviations follow the {of}, not the {right} at the estimate"]
     if problem.correlation_estimated:
-        of = "0" if len(fits) == 1 else "those of the fit before"
-        said += [f"correlations of errors are not those of the residuals at the estimate but {of}"]
+        later = "follow the previous fit, not the residuals at the estimate"
+        said += [f"correlations of errors {'are 0' if len(fits) == 1 else later}"]
     return f"{', and '.join(said)}."
 
 

@@ -41,14 +41,14 @@ ONCE = Restarts(count=0)
 class SingleShooting:
     """Least squares on the integrated model, from one start.
 
-    Suitable for starts near the optimum. With a bad start the integration may fail, which gives a
-    status and not an exception.
+    Suitable for starts near the optimum. If the integration fails because of a bad start, the
+    status reports it; no exception is raised.
 
     integrator  computes the model's trajectories and sensitivities
     search      the least-squares method
-    restarts    further starts if a fit is bad; by default none, and none if standard deviations are
-                estimated. In that case the method maximises the likelihood: the objective is sum (r
-                / s)^2 + 2 log s
+    restarts    further starts if a fit is bad; by default none. They are not used if standard
+                deviations are estimated: the method then maximises the likelihood, and the
+                objective is sum (r / s)^2 + 2 log s
     hierarchical  whether unknowns that only outputs depend on (scales, offsets, estimated standard
                   deviations) are eliminated from the search: each step finds their best values
                   without integrating again. The optimum is over all unknowns
@@ -62,7 +62,7 @@ class SingleShooting:
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
-        """The single shooting that Michalik et al. (2009), ISS, compare with.
+        """Return the single shooting with which Michalik et al. (2009), ISS, compare their method.
 
         A failed integration ends the run.
         """

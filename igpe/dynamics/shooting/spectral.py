@@ -170,11 +170,11 @@ def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spe
         ratio = one.noise / first.noise
         if not np.allclose(ratio, ratio[0], rtol=ALIKE):
             raise ProblemError(
-                f"The standard deviations of the spectra of {here} are not in one ratio at all "
-                f"wavelengths, which shared spectra need. {apart}"
+                f"The standard deviations of the spectra of {here} do not have the same ratio "
+                f"at all wavelengths, which shared spectra require. {apart}"
             )
         for species in set(first.pure) & set(one.pure):
             if not np.allclose(first.pure[species], one.pure[species]):
                 raise ProblemError(
-                    f"pure gives two spectra of '{species}' in {here}. Give one. {apart}"
+                    f"pure= gives two spectra of '{species}' in {here}. Give one. {apart}"
                 )

@@ -202,7 +202,7 @@ def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
             kind, cause, unknown = causes[0]
             shown = str(condition)
             shown = shown if len(shown) <= LONGEST else shown[:LONGEST] + "..."
-            hold = f"Hold it (problem.fixing({{'{unknown}': ...}})), or write"
+            hold = f"Fix it (problem.fixing({{'{unknown}': ...}})), or write"
             raise ModelError(
                 f"'{name}' jumps where {shown} changes, which depends on the {kind} '{cause}'. "
                 "igpe follows comparisons of time, states and unknowns, such as "

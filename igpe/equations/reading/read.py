@@ -76,7 +76,7 @@ def read_jumps(
         trigger, at = None, None if event.at is None else value(event.at, number)
         if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
-                f"when of event {number} is not a comparison of quantities that change. Write "
+                f"when= of event {number} is not a comparison of quantities that change. Write "
                 "one, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions give "
                 "several events."
             )
@@ -216,7 +216,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
             raise ModelError(
                 f"The constraint '{name}' contains a derivative but is not indexed by the "
-                "time, so it says nothing about other times. Write it as a rule over the "
+                "time, so it does not apply at other times. Write it as a rule over the "
                 "time: m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in "
                 "a ConstraintList or as single constraints."
             )
@@ -226,7 +226,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     names = (*system.symbols.states, *system.symbols.algebraics)
     spare = [system.equations[i] for i in found.over_rows]
     free = [names[j] for j in found.under_columns]
-    many = f"; too many equations: {listed(spare)} hold only known quantities or share unknowns"
+    many = f"; too many equations: {listed(spare)} contain only known quantities or share unknowns"
     raise ModelError(
         "The equations do not determine states and algebraic variables, even after any number "
         "of differentiations"

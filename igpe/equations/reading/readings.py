@@ -59,8 +59,12 @@ class _Reader:
             # looked into wherever it is used.
             with suppress(ModelError, *REFUSALS):
                 if all(t in series for t in times) and self._depends_on_time(name, series):
-                    self.symbols[id(series[times[0]])] = self._with_time(name, series)
-                    self.explicit.add(id(series[times[0]]))
+                    own = id(series[times[0]])
+                    self.symbols[own] = self._with_time(name, series)
+                    self.explicit.add(own)
+                    # Equations jump where an expression that they use does.
+                    self.translate.behind[own] = [condition for _, condition in self.jumps]
+                    self.jumps.clear()
                     for time, roles in zip(times, self.roles, strict=True):
                         roles[id(series[time])] = Role("e", place)
 
@@ -113,6 +117,7 @@ class _Reader:
         """Expression that the rule returns for a symbol of time."""
         data = series[self.times[0]]
         if id(data) in self.explicit:
+            self.jumps += [(name, condition) for condition in self.translate.behind[id(data)]]
             return self.symbols[id(data)]
         for side in _sides(data):
             self.translate(side)  # what cannot be translated at all is refused for that

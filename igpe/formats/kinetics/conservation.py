@@ -20,7 +20,7 @@ Row = Sequence[Fraction]
 
 @dataclass(frozen=True)
 class Law:
-    """A sum of species that no reaction changes; `coefficients` species -> whole number."""
+    """A sum of species that no reaction changes; `coefficients` maps species to whole numbers."""
 
     coefficients: Mapping[str, int]
 

@@ -70,7 +70,7 @@ class Semibatch(Reactor):
     With `algebraic` species the feeds are constant `MolarFeed`s. See `Reactor` for the other
     fields.
 
-    raises ModelError in the same cases as `Reactor`, and for invalid fields of its own
+    raises ModelError in the same cases as `Reactor`, and for invalid values of the fields above
     """
 
     volume: MolarVolumes | float | str | None = None
@@ -202,7 +202,7 @@ class Cstr(Reactor):
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.
 
-    raises ModelError in the same cases as `Reactor`, and for invalid fields of its own
+    raises ModelError in the same cases as `Reactor`, and for invalid values of the fields above
     """
 
     dilution: str | float = "dilution"
@@ -249,7 +249,7 @@ class PlugFlow(Reactor):
     The independent variable `t` of the model is the position z along the tube, or with velocity=1.0
     the residence time. An experiment's column `time` holds positions, and its start is the inlet.
     Density and velocity do not change along the tube, and nothing mixes along it. A tube that
-    changes with time, or with dispersion, is a model distributed in space (see that page).
+    changes with time, or with dispersion, is a model distributed in space (docs/space.md).
 
     velocity  length over time: name of a constant input, or a number; 1.0 for residence times
 

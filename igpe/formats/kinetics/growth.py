@@ -63,7 +63,7 @@ class MichaelisMenten(RateLaw):
         self._only(equation)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """Constants with their dimensions; vmax is a rate, kcat a rate per enzyme concentration."""
+        """Return the constants; vmax is a rate, kcat a rate per enzyme concentration."""
         (fastest, _), *others = super().constants(equation)
         return [(fastest, RATE if self.enzyme is None else PER_TIME), *others]
 
@@ -86,11 +86,11 @@ class MichaelisMenten(RateLaw):
 class Hill(RateLaw):
     """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
 
-    vmax       largest rate
-    half       concentration at half the largest rate
-    exponent   n
-    regulator  S; may be omitted if the left side has one species only
-    repressing whether S slows the reaction
+    vmax        largest rate
+    half        concentration at half the largest rate
+    exponent    n
+    regulator   S; may be omitted if the left side has one species only
+    repressing  whether S slows the reaction
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapter 12.
     """
@@ -140,7 +140,7 @@ FURTHER = {"limits": CONCENTRATION, "inhibitors": CONCENTRATION}
 
 @dataclass(frozen=True)
 class Monod(_Growth):
-    """growth*S/(half + S)*X: the rate at which biomass X grows on S, of "S -> X".
+    """growth*S/(half + S)*X: the rate at which biomass X grows on S, for "S -> X".
 
     growth              largest specific rate of growth, 1/time
     half                concentration at half this rate
@@ -165,7 +165,7 @@ class Monod(_Growth):
 
 @dataclass(frozen=True)
 class Haldane(_Growth):
-    """growth*S/(half + S + S^2/excess)*X: growth on a substrate that inhibits.
+    """growth*S/(half + S + S^2/excess)*X: growth that excess substrate inhibits.
 
     growth, half  as for `Monod`
     excess        constant of inhibition by the substrate
@@ -217,7 +217,7 @@ class Contois(_Growth):
 
 @dataclass(frozen=True)
 class Maintenance(RateLaw):
-    """demand*X, or demand*X*S/(half + S): substrate that cells need without growing, of "S ->".
+    """demand*X, or demand*X*S/(half + S): substrate that cells consume without growing, for "S ->".
 
     demand     substrate per biomass and time
     biomass    X

@@ -29,7 +29,8 @@ class Jacket:
 
     capacity  heat capacity of the jacket's content, J/K; per reactor volume if the exchange is also
               per volume
-    flow      flow through the jacket per content, 1/time: name of an input over time, or a number
+    flow      flow through the jacket divided by its volume, 1/time: name of an input over time, or
+              a number
     inlet     temperature of the fluid that flows in, K: name of an input over time, or a number
     """
 
@@ -46,7 +47,7 @@ class Jacket:
 @dataclass(frozen=True)
 class HeatBalance:
     """The temperature T as a state: capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T),
-    and what flows in.
+    and the heat of the inflow.
 
     heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
               reaction): name of a parameter, or a number

@@ -48,12 +48,12 @@ class Equation:
 
     @property
     def species(self) -> tuple[str, ...]:
-        """All species, in the order they are written."""
+        """All species, in the order in which they are written."""
         return tuple(dict.fromkeys([*self.left, *self.right]))
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Species -> what one turn of the reaction makes of it; catalysts are left out."""
+        """Species -> amount that one turnover of the reaction produces; without catalysts."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 
@@ -172,7 +172,7 @@ class RateLaw:
         return names_in(self.constants(equation))
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        """A Pyomo expression, concentration per time."""
+        """Return the rate as a Pyomo expression, in concentration per time."""
         raise NotImplementedError
 
     def _check_direction(self, equation: Equation, back: str = "") -> None:
@@ -213,8 +213,8 @@ class MassAction(RateLaw):
     """forward * product of left concentrations - backward * product of right concentrations.
 
     forward      rate constant of the reaction as written
-    backward     rate constant of the reverse reaction; or
-    equilibrium  forward/backward
+    backward     rate constant of the reverse reaction
+    equilibrium  forward/backward, instead of `backward`
     orders       species on the left -> order, if it differs from the stoichiometric coefficient
     """
 
@@ -234,7 +234,7 @@ class MassAction(RateLaw):
             )
 
     def check(self, equation: Equation) -> None:
-        """Raise ModelError for wrong numbers of constants, and orders of other species."""
+        """Raise ModelError for a wrong number of constants, or orders of other species."""
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
@@ -249,7 +249,7 @@ class MassAction(RateLaw):
             )
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """The given constants; their dimension is concentration^(1 - order)/time."""
+        """Return the constants with their dimension, concentration^(1 - order)/time."""
         orders = (Fraction(str(n)) for n in self._orders(equation).values())
         forward, backward = 1 - sum(orders), 1 - sum(equation.right.values())
         every: list[tuple[Any, Dimension]] = [
@@ -334,7 +334,7 @@ class OwnLaw(RateLaw):
         """Suits every equation."""
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
-        """The given names: the dimensions of the constants are unknown."""
+        """Return the given names; the dimensions of the constants are unknown."""
         return self.parameters
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
@@ -382,27 +382,27 @@ class Reaction:
             require_constant(f"The yield of {species} in '{self.text}'", constant, None)
             if species not in self.equation.net:
                 raise ModelError(
-                    f"'{self.text}' has a yield of '{species}'; yields are of species that react: "
-                    f"{list(self.equation.net)}."
+                    f"'{self.text}' has a yield of '{species}'; only species that react have "
+                    f"yields: {list(self.equation.net)}."
                 )
             if is_finite(constant) and not constant > 0:  # type: ignore[operator]
                 raise ModelError(f"The yield of '{species}' is {constant}; give a positive number.")
 
     @cached_property
     def equation(self) -> Equation:
-        """The text, read."""
+        """The stoichiometry that the text describes."""
         return read_equation(self.text)
 
     @property
     def law(self) -> RateLaw:
-        """The rate law of a numbered reaction."""
+        """The rate law; raises ModelError until a reactor has assigned the default."""
         if self.rate is None:
             raise ModelError(f"The reaction '{self.text}' has no rate law yet.")
         return self.rate
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of its parameters."""
+        """Names of the reaction's parameters."""
         return tuple(
             dict.fromkeys((
                 *self.law.parameters_of(self.equation),
@@ -412,12 +412,12 @@ class Reaction:
 
     @property
     def constants(self) -> list[tuple[Constant, Dimension]]:
-        """All constants of its law, and its yields, with their dimensions."""
+        """All constants of the rate law and all yields, with their dimensions."""
         return [*self.law.constants(self.equation), *((y, NONE) for y in self.yields.values())]
 
     @property
     def fixed(self) -> tuple[Equation, ...]:
-        """Equations that conserve what the reaction conserves whatever its yields are."""
+        """Equations that conserve the same sums as the reaction, for any yields."""
         left, right = (
             {s: n for s, n in side.items() if s not in self.yields}
             for side in (self.equation.left, self.equation.right)
@@ -426,7 +426,7 @@ class Reaction:
         return (Equation(left, right, self.equation.reversible), *alone)
 
     def made(self, m: Any, t: float, species: str) -> Any:
-        """Amount of a species that one turnover produces: a number, or with a yield."""
+        """Return the amount of a species that one turnover produces."""
         count = plain(self.equation.net[species])
         if species not in self.yields:
             return count

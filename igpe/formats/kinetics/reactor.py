@@ -99,7 +99,7 @@ class Deactivation:
         return [own, (self.order, NONE), (self.residual, NONE)]
 
     def concerns(self, number: int) -> bool:
-        """Whether the reaction of this number needs the catalyst."""
+        """Return True if the reaction with this number needs the catalyst."""
         return self.reactions is None or number in self.reactions
 
     def slope(self, m: Any, t: float, c: Concentrations) -> Any:
@@ -137,7 +137,7 @@ class Units:
                 ) from error
 
     def of(self, dimension: Dimension) -> Any:
-        """The Pyomo unit of a dimension."""
+        """Return the Pyomo unit of a dimension."""
         own = (getattr(pyomo_units, n) for n in (self.amount, self.volume, self.time, self.length))
         joule, kelvin = pyomo_units.J, pyomo_units.K
         unit: Any = pyomo_units.dimensionless
@@ -149,12 +149,12 @@ class Units:
         return unit
 
     def text(self, dimension: Dimension) -> str:
-        """The unit of a dimension, in words."""
+        """Return the unit of a dimension as text."""
         return unit_name(pyo.Param(units=self.of(dimension))) or "1"
 
     @property
     def moles(self) -> float:
-        """In one unit of amount.
+        """Moles in one unit of amount.
 
         raises ModelError if the amount is no amount of substance
         """
@@ -218,7 +218,7 @@ class Reactor:
         require_mapping("bounds", self.bounds, "bounds={'k1': (0, 10)}", ModelError)
         for role in ("algebraic", "inputs"):
             if isinstance(given := getattr(self, role), str):
-                raise ModelError(f"{role}={given!r} is one text; give a list of names.")
+                raise ModelError(f"{role}={given!r} is a single string; give a list of names.")
         if isinstance(self.bystanders, str) or not all(map(is_name, self.bystanders)):
             raise ModelError(
                 f"bystanders={shown(self.bystanders)}; give a list of names: bystanders=['S']."
@@ -465,7 +465,9 @@ class Reactor:
                 return fresh * m.component(ACTIVITY)[t] if slowed else fresh
             except KeyError as error:
                 own = isinstance(reaction.law, OwnLaw)
-                remedy = ", which no reaction has; name it in OwnLaw(..., modifiers=(...,))" * own
+                remedy = (
+                    ", which no reaction contains; name it in OwnLaw(..., modifiers=(...,))" * own
+                )
                 raise ModelError(
                     f"The rate law of '{reaction.text}' needs the species {error}{remedy}."
                 ) from None

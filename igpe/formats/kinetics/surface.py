@@ -58,10 +58,10 @@ class Transfer(RateLaw):
 
 @dataclass(frozen=True)
 class Dissolution(RateLaw):
-    """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): particles that shrink.
+    """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): shrinking particles.
 
     The law of "A_s -> A" with both in amounts per volume of liquid, for particles of one size and
-    shape. Below a ten thousandth of the initial solid, the surface goes to zero smoothly.
+    shape. Below one ten-thousandth of the initial amount, the surface goes to zero smoothly.
 
     coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
     saturation   concentration of the saturated solution
@@ -118,12 +118,14 @@ class _Surface(RateLaw):
         if (not split and self.dissociative != ()) or not set(split) <= set(self.adsorption):
             raise ModelError(
                 f"{kind}'s dissociative is {shown(self.dissociative)}; expected a tuple of species "
-                f"of its adsorption, {list(self.adsorption)}."
+                f"from adsorption=, {list(self.adsorption)}."
             )
         if not self.adsorption:
             raise ModelError(f"{kind} needs a species that adsorbs: adsorption={{'A': 'K_A'}}.")
         if not (self.sites is None or (is_finite(self.sites) and self.sites >= 0)):
-            raise ModelError(f"{kind}'s sites are {shown(self.sites)}; give a number, as 2.")
+            raise ModelError(
+                f"{kind}'s sites are {shown(self.sites)}; give a number, for example 2."
+            )
 
     def check(self, equation: Equation) -> None:
         self._check_direction(equation, back="equilibrium")
@@ -173,7 +175,8 @@ class LangmuirHinshelwood(_Surface):
     adsorption    species that adsorb (also products and inert species) -> constant K,
                   1/concentration
     dissociative  species that dissociate when they adsorb: sqrt(K*c) in the sum
-    sites         exponent; by default one for each reactant, two for one that dissociates
+    sites         exponent; by default the number of reactants, where one that dissociates counts
+                  twice
     equilibrium   equilibrium constant of the overall reaction, if it is reversible:
                   products/equilibrium is subtracted from the reactants
 

@@ -73,7 +73,7 @@ class Thermal:
         return [(getattr(self, n), d or whole) for n, d in self.dimensions.items()]
 
     def at(self, m: Any, t: float) -> Any:
-        """The constant as a Pyomo expression at a time."""
+        """Return the constant at a time as a Pyomo expression."""
         raise NotImplementedError
 
     @property
@@ -216,7 +216,7 @@ def names_in(constants: Iterable[tuple[Constant, Dimension]]) -> tuple[str, ...]
 
 
 def value(constant: Constant, m: Any, t: float) -> Any:
-    """The constant as a Pyomo expression at a time."""
+    """Return the constant at a time as a Pyomo expression."""
     if isinstance(constant, Thermal):
         return constant.at(m, t)
     if not isinstance(constant, str):

@@ -111,10 +111,10 @@ def petab_errors(
 ) -> pd.DataFrame:
     """Standard errors and intervals from the observed information at an optimum.
 
-    The information is that of the parameters on their scales, q = log10 p (or log p, or p), by
-    central differences of exact gradients. The delta method gives sd(p) = p ln 10 sd(q). Intervals
-    are q -+ 1.96 sd(q), transformed back to p. On a logarithmic scale both ends are positive, and
-    the interval is asymmetric.
+    The information is that of the parameters on their scales, q = log10 p (or log p, or p),
+    computed by central differences of exact gradients. The delta method gives sd(p) = p ln 10
+    sd(q). Intervals are q -+ 1.96 sd(q), transformed back to p. On a logarithmic scale both ends
+    are positive, and the interval is asymmetric.
 
     problem     a problem that `read_petab` returned;  found: an Estimate, or unknown -> value
     confidence  confidence level of the intervals; method: the method that supplies the integrator
@@ -123,7 +123,7 @@ def petab_errors(
                 (of the parameter itself), remark. Errors are NaN on a bound, and infinite if the
                 measurements do not determine the unknown within its bounds
     raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
-                model cannot be integrated at the estimate and next to it
+                model cannot be integrated at the estimate or near it
     """
     ok = is_finite(confidence) and 0 < confidence < 1
     require(ok, "petab_errors", "confidence", confidence, "a number between 0 and 1")
@@ -240,7 +240,7 @@ def write_petab_parameters(
     errors   a table of `igpe.petab.petab_errors`, written in separate columns: standardError (of
              the parameter itself), standardErrorOnScale (of its logarithm if standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
-    problem  the PEtab YAML file;  path  the table to write (tab-separated)
+    problem  the PEtab YAML file; path: the table to write (tab-separated)
     raises   ProblemError for unknowns that the table does not have, or a YAML that names no table;
              DataError if `path` is a file that igpe did not write, or one of the problem's own
              files

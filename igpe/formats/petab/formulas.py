@@ -512,7 +512,7 @@ def require_few_calls(model: Any) -> None:
         operations = sizes[name] * (1 + inside)
         if operations > MOST_CALLS:
             raise ModelError(
-                f"The function '{name}' of the SBML model would be written out to "
+                f"The function '{name}' of the SBML model would expand to "
                 f"{operations:.0e} operations. Write the model with fewer calls."
             )
         return operations

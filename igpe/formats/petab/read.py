@@ -55,17 +55,17 @@ LAWS = {
 def read_petab(path: str | Path) -> Problem:
     """Read the estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
 
-    Each simulation condition (in version 2 each experiment) is an experiment of its name; each
-    observable is a column, numbered (`obs`, `obs__2`) if measurements differ in their observable or
-    noise parameters. Logarithms are compared if the observable's transformation or its log-normal
-    distribution requires this. Standard deviations that depend on parameters are
+    Each simulation condition (in version 2 each experiment) is an experiment of the same name;
+    each observable is a column, numbered (`obs`, `obs__2`) if measurements differ in their
+    observable or noise parameters. Logarithms are compared if the observable's transformation or
+    its log-normal distribution requires this. Standard deviations that depend on parameters are
     `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2
-    has no scales, where positive parameters are searched in logarithms if their bounds span three
+    has no scales, so positive parameters are searched in logarithms if their bounds span three
     decades.
 
     path    path of the YAML file, which contains the paths of the tables and the model
     raises  DataError for tables, ModelError for SBML features that igpe does not read, ProblemError
-            if the file is not there, SolverMissing without the extra igpe[petab]
+            if the file does not exist, SolverMissing without the extra igpe[petab]
     """
     for name in LIBRARIES:
         library(name)
@@ -285,8 +285,8 @@ class _MeasurementReader:
         if noises[-1].is_number and all(n == noises[-1] for n in noises):
             if not float(noises[-1]) > 0:
                 raise DataError(
-                    f"A measurement of '{observable}' has the standard deviation {noises[-1]} by "
-                    "noiseFormula and noiseParameters. Give a positive one."
+                    f"A measurement of '{observable}' has the standard deviation {noises[-1]} "
+                    "according to noiseFormula and noiseParameters. Give a positive one."
                 )
             return formulas, float(noises[-1])
         return formulas, meaning.over_time(noise, keeps=True)

@@ -76,7 +76,7 @@ class Sbml:
 def read_sbml(document: Any) -> Sbml:
     """The formulas of a libSBML document; raises ModelError for delays and the like."""
     if document.getModel() is None:
-        raise ModelError("The SBML file holds no model.")
+        raise ModelError("The SBML file contains no model.")
     require_few_calls(document.getModel())
     copy = document.clone()
     for option in ("expandFunctionDefinitions", "promoteLocalParameters"):
@@ -285,7 +285,7 @@ class _Reader:
         if len(solved) != 1 or len(solved[0]) != len(names):
             raise ModelError(
                 f"The algebraic rules {[f'0 = {e}' for e in equations]} do not determine "
-                f"{open_names} in one way. Write them as assignment rules."
+                f"{open_names} uniquely. Write them as assignment rules."
             )
         return {s.name: plain(e) for s, e in solved[0].items()}
 
@@ -379,7 +379,7 @@ def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:
         with quiet():
             text = library("libsbml").writeMathMLToString(_with_avogadro(element.getMath()))
             if HUGE_POWER.search(text):
-                raise ValueError("it holds a number beyond 1e300")
+                raise ValueError("it contains a number beyond 1e300")
             require_moderate_math(element.getMath())
             reader = library("sbmlmath").SBMLMathMLParser(
                 floats_as_rationals=False, ignore_units=True, evaluate=True

@@ -68,8 +68,8 @@ def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelS
     estimate  igpe.estimate, or a function of a problem that calls it with your own settings
     raises    SolverMissing without the extra igpe[select], ProblemError if the file does not exist,
               DataError if it is not a PEtab Select problem, Unsupported for a criterion other than
-              AIC, AICc, BIC, LH, LLH and NLLH, EstimationFailed if no model could be estimated; as
-              `read_petab` and `estimate` do
+              AIC, AICc, BIC, LH, LLH and NLLH, EstimationFailed if no model could be estimated;
+              the errors of `read_petab` and `estimate`
     """
     select = _library()
     posed = _read(select, Path(path))

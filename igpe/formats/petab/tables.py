@@ -111,7 +111,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         raise _unread(path, config, "1 or 2", error) from error
     missing = [name for name in NEEDED if getattr(petab, name) is None]
     if missing or not hasattr(petab.model, "sbml_document"):
-        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe reads PEtab with SBML.")
+        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe needs an SBML model.")
     lint = library("petab.v1.lint")
     with _heard(logging.getLogger("petab")) as messages, quiet():
         failed = lint.lint_problem(_brief(petab))
@@ -195,7 +195,7 @@ def _unread(path: Path, config: Mapping[str, Any], version: str, error: Exceptio
         said = of + "; ".join(f"{place}: {what}" if place else what for place, what in each)
     said = " ".join(said.split()).rstrip(".")
     return DataError(
-        f"'{path}' is no PEtab problem of version {version}: {said}. "
+        f"'{path}' is not a valid PEtab problem of version {version}: {said}. "
         f"{_without_numbers(path, config)}Correct the files."
     )
 

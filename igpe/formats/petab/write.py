@@ -49,8 +49,9 @@ def to_petab(
     result   source of the nominal values (the estimates); by default the values of the model
     force    whether to replace existing files
     returns  the path of the YAML file
-    raises   Unsupported for features that PEtab or SBML cannot express, ModelError as for reading
-             the model, DataError for existing files, SolverMissing without the extra igpe[petab]
+    raises   Unsupported for features that PEtab or SBML cannot express, ModelError if the model
+             cannot be read, DataError for existing files, SolverMissing without the extra
+             igpe[petab]
     """
     _refuse(problem)
     files = _Writer(problem).files(result)
@@ -75,8 +76,8 @@ def _refuse(problem: Problem) -> None:
     refusals = (
         (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
         (kept, f"the constraints {kept}"),
-        (laws, f"priors of logarithms that are not densities of the parameter, of {laws}"),
-        (cut, f"priors that are truncated at other limits than the bounds, of {cut}"),
+        (laws, f"priors that are densities of a logarithm and not of the parameter, for {laws}"),
+        (cut, f"priors that are truncated at limits other than the bounds, for {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
         (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),
@@ -89,7 +90,7 @@ def _refuse(problem: Problem) -> None:
     for is_there, what in refusals:
         if is_there:
             raise Unsupported(
-                f"PEtab cannot say {what}. Leave it out of the problem that is written."
+                f"PEtab does not support {what}. Remove this from the problem before you write it."
             )
 
 
@@ -111,8 +112,9 @@ class _Writer:
             if system.solved.implicit:
                 names = [system.unknown_names[i] for i in system.solved.implicit]
                 raise Unsupported(
-                    f"The equations determine {names} only implicitly, which few programs that "
-                    "read SBML can solve. Write them as explicit formulas, to write PEtab."
+                    f"The equations determine {names} only implicitly, and few programs that "
+                    "read SBML can solve implicit equations. Write them as explicit formulas, to "
+                    "write PEtab."
                 )
             if e.steady is not None:
                 self.phases.append(_Phase(e.at_rest(), system, is_rest=True))

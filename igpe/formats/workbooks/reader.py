@@ -168,8 +168,8 @@ def _require_numbers(column: Column, block: SheetTable) -> None:
             raise DataError(
                 f"Cell {block.place(row, column.number)} in '{block.grid.file.name}', column "
                 f"'{column.header}', holds '{cell.text}', which is not a number. Correct "
-                "it, or say "
-                f"that it means no value, marked=['{cell.text}'], or leave the column out: "
+                "it, or "
+                f"mark it as a missing value, marked=['{cell.text}'], or leave the column out: "
                 f"roles={{'{column.header}': 'ignore'}}."
             )
 
@@ -239,7 +239,7 @@ def _long(
     if value is None:
         raise Question(
             f"'{block.grid.file.name}' has a row for each component in '{component.header}'. The "
-            f"columns {[c.header for c in measured]} may hold its values.",
+            f"columns {[c.header for c in measured]} may contain its values.",
             {
                 c.header: {"roles": {c.header: "measured", component.header: "component"}}
                 for c in measured

@@ -50,23 +50,24 @@ def read_workbook(
 ) -> Workbook:
     """Read experiments from unmodified laboratory files.
 
-    Sheets and tables of a sheet are experiments, or a column names them. Titles and conditions may
-    be above a table, units in headers or below them. Clock times and dates become times since the
-    start. Temperatures become kelvin. `Workbook.table()` shows the interpretation.
+    Each sheet, or each table of a sheet, is an experiment, unless a column names the experiments.
+    Titles and conditions may be above a table, units in headers or below them. Clock times and
+    dates become times since the start. Temperatures become kelvin. `Workbook.table()` shows the
+    interpretation.
 
-    path    an Excel, CSV, text or Parquet file, or several, whose runs are combined
-    sheets  names of the sheets to read; by default all
-    roles   header -> what the column is: "time", "experiment", "measured", "input" (set, not
-            measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
-            "yield of B from A", "area"; of times: "clock", "elapsed", "hh:mm", "mm:ss"
-    names   header -> name in the model
-    units   header, or name of a condition -> unit, if the file does not contain it
-    marked  texts that mark missing values, in addition to "", "-", "NA", "n.a."
-    decimal "," or ".": the decimal separator in texts
-    dates   "day first" or "month first"
+    path     an Excel, CSV, text or Parquet file, or several, whose runs are combined
+    sheets   names of the sheets to read; by default all
+    roles    header -> what the column is: "time", "experiment", "measured", "input" (set, not
+             measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
+             "yield of B from A", "area"; of times: "clock", "elapsed", "hh:mm", "mm:ss"
+    names    header -> name in the model
+    units    header, or name of a condition -> unit, if the file does not contain it
+    marked   texts that mark missing values, in addition to "", "-", "NA", "n.a."
+    decimal  "," or ".": the decimal separator in texts
+    dates    "day first" or "month first"
     together  whether tables of different quantities belong to one experiment
-    raises  DataError with the cell that cannot be read; `DataError.choices` lists the
-            interpretations of an ambiguous file, and the arguments that select them
+    raises   DataError with the cell that cannot be read; `DataError.choices` lists the
+             interpretations of an ambiguous file, and the arguments that select them
     """
     files = [Path(p) for p in ([path] if isinstance(path, str | Path) else path)]
     said = [{clean(h): v for h, v in one.items()} for one in (roles, names, units)]
@@ -203,8 +204,9 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
     """Why a file has no experiments, in a sentence."""
     if any(map(times_across, blocks)):
         return (
-            f"The headers of '{path.name}' are times: they run across, with one row for each well, "
-            "channel or quantity. igpe needs one row for each time. Turn the table around."
+            f"The headers of '{path.name}' are times: the table has one column for each time, and "
+            "one row for each well, channel or quantity. igpe needs one row for each time. Turn "
+            "the table around."
         )
     listed = [h for b in blocks for h in b.headers if h]
     for block in blocks:

@@ -227,7 +227,7 @@ class Workbook:
             listed = ", ".join(f"{m.place} ('{m.text}')" for m in self.marks[:5])
             more = f" and {len(self.marks) - 5} more" * (len(self.marks) > 5)  # noqa: PLR2004
             raise DataError(
-                f"{len(self.marks)} cells hold a limit instead of a value: {listed}{more}. "
+                f"{len(self.marks)} cells contain a limit instead of a value: {listed}{more}. "
                 "igpe does not replace them by a number. Pass censored='drop' to "
                 "experiments(...) to fit without them, or remove them from the file."
             )

@@ -1,4 +1,4 @@
-"""Values below a limit of detection: all that is known of them is that they are below it."""
+"""Values below a limit of detection, which are known only to be below it."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,9 +20,9 @@ class Censored(Checked):
     """Normal errors of a quantity that has a limit of detection (left-censored measurements).
 
     A value below its limit contributes its probability: it adds -2 log Phi((limit - h) / deviation)
-    to the objective, h being the model's prediction, while any other value adds its squared
-    residual (Tobin, Econometrica 26 (1958), 24). Such values have no residual: they are not among
-    `result.points`, nor in plots, smoothed data and step 3.
+    to the objective, where h is the model's prediction, and any other value adds its
+    squared residual (Tobin, Econometrica 26 (1958), 24). Such values have no residual: they are not
+    among `result.points`, nor in plots, smoothed data and step 3.
 
     deviation  standard deviation of the measurements, in the unit of the column
     below      the limit of detection, in the same unit. Values at or below the limit count as
@@ -37,8 +37,8 @@ class Censored(Checked):
     def read(
         self, column: str, values: FloatArray, cells: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """Return (n_rows,) values, or the limit of values below one, and which values are below a
-        limit.
+        """Return the values (n_rows,), with the limit in place of values below it, and which
+        values are below a limit.
 
         cells   limits from cells such as "<0.05", else NaN
         raises  DataError if all values are below their limits

@@ -30,7 +30,7 @@ LARGEST = MOST / np.sqrt(1 - MOST**2)  # of a number of `Correlated.free`
 
 
 class Layout(NamedTuple):
-    """Which of an experiment's quantities was measured when.
+    """Times and quantities of an experiment's measurements.
 
     times   (n_times,) of its table, increasing
     time, column  (n,) of each measurement
@@ -57,12 +57,12 @@ class Free(NamedTuple):
 
 
 class Correlation(ABC):
-    """How errors of one experiment belong together, beside their standard deviations."""
+    """Correlation of the errors of one experiment, in addition to their standard deviations."""
 
     @property
     @abstractmethod
     def is_estimated(self) -> bool:
-        """Whether it is to be estimated; it counts as none until it is."""
+        """Return True if it is to be estimated; until then errors count as independent."""
 
     @property
     @abstractmethod
@@ -71,8 +71,8 @@ class Correlation(ABC):
 
     @abstractmethod
     def of(self, columns: Sequence[str], layout: Layout) -> Self:
-        """Return the correlation for one experiment's measured columns; raises DataError for a
-        misfit."""
+        """Return the correlation for one experiment's measured columns; raises DataError if
+        they do not fit."""
 
     @abstractmethod
     def whitening(self, layout: Layout) -> Any:
@@ -84,7 +84,7 @@ class Correlation(ABC):
         """The unknown ones of several experiments, which share them."""
 
     def scaled(self, factor: float) -> Self:
-        """Return the correlation in another unit of time: one old unit is `factor` new units."""
+        """Return the correlation for another unit of time; one old unit is `factor` new units."""
         return self
 
 
@@ -101,10 +101,10 @@ class AR1(Checked, Correlation):
     values may be missing. Errors of different quantities are independent.
 
     rho     correlation of errors that are one `step` apart, at least 0 and below 1; None:
-            estimated, on the premise that it is the same for all quantities and experiments
+            igpe estimates it, assuming that it is the same for all quantities and experiments
     step    time difference to which `rho` refers; None: the spacing of the experiment's times,
             which must be even
-    raises  ProblemError for other numbers
+    raises  ProblemError for invalid numbers
     """
 
     rho: Annotated[float | None, or_none(SHARE)] = None
@@ -129,7 +129,7 @@ class AR1(Checked, Correlation):
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
 
     def whitening(self, layout: Layout) -> Any:
-        """Return the matrix that subtracts from each error its prediction by the previous error."""
+        """Return the matrix that subtracts from each error what the previous error predicts."""
         order = np.lexsort((layout.time, layout.column))
         time, column = layout.time[order], layout.column[order]
         follows = np.flatnonzero(column[1:] == column[:-1]) + 1
@@ -170,16 +170,17 @@ PAIRS = Rule(_are_pairs, "correlations between -1 and 1 by pairs of names: {('A'
 
 @dataclass(frozen=True)
 class Correlated(Checked, Correlation):
-    """Errors of several quantities at one time that are correlated; independent between times.
+    """Errors of several quantities, correlated at one time but not between times.
 
     With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times their
     correlation. If a value is missing, the other values have their marginal covariance.
 
     between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs. None:
-             igpe estimates all, on the premise that they are the same at all times and in all
+             igpe estimates all, assuming that they are the same at all times and in all
              experiments; with sigma=None this is the full covariance
     columns  the experiment's measured columns; the experiment sets them
-    raises   ProblemError for numbers outside -1 to 1, or correlations that no errors can have
+    raises   ProblemError for numbers outside -1 to 1, or correlations that do not form a valid
+             correlation matrix
     """
 
     between: Annotated[Mapping[tuple[str, str], float] | None, or_none(PAIRS)] = None
@@ -191,9 +192,9 @@ class Correlated(Checked, Correlation):
         least = np.linalg.eigvalsh(self._matrix(names)).min(initial=1.0)
         if least <= 0:
             raise ProblemError(
-                f"No errors have the correlations {dict(self.between or {})}: their matrix has the "
-                f"eigenvalue {least:.2g}, and all must be above 0. Give correlations "
-                "from one estimate."
+                f"No errors can have the correlations {dict(self.between or {})}: their matrix has "
+                f"the eigenvalue {least:.2g}, but all eigenvalues must be above 0. Give "
+                "correlations that were estimated together."
             )
 
     @property
@@ -208,7 +209,7 @@ class Correlated(Checked, Correlation):
         strange = sorted({n for pair in self.between or {} for n in pair} - {*columns})
         if strange or len(columns) < 2:  # noqa: PLR2004
             raise DataError(
-                f"igpe.losses.Correlated names {strange or 'no pair'}, but the measured columns "
+                f"igpe.losses.Correlated has {strange or 'no pair'}, but the measured columns "
                 f"are {[*columns]}. Give pairs of these, or leave out correlation=."
             )
         return replace(self, columns=tuple(columns))

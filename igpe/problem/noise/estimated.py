@@ -23,12 +23,12 @@ class EstimatedSigma:
 
     @property
     def follows(self) -> bool:
-        """Return True: the predictions always enter."""
+        """Return True, because the standard deviation always depends on the predictions."""
         return True
 
     @property
     def estimated(self) -> str:
-        """The quantity of the model that is the standard deviation."""
+        """Name of the model's quantity that is the standard deviation."""
         return self.name
 
     def __post_init__(self) -> None:

@@ -50,22 +50,22 @@ class Noise(NoiseModel):
         return np.hypot(self.absolute, self.relative * predicted)
 
     def slope(self, predicted: FloatArray) -> FloatArray:
-        """Derivative of `deviation` by the predictions; 0 where the deviation is 0."""
+        """Derivative of `deviation` with respect to the predictions; 0 where the deviation is 0."""
         sigma = self.deviation(predicted)
         return np.asarray(self.relative**2 * predicted / np.where(sigma > 0, sigma, np.inf))
 
     def scaled(self, factor: float) -> "Noise":
-        """Return the noise in another unit: one old unit is `factor` new units."""
+        """Return the noise for another unit; one old unit is `factor` new units."""
         return replace(self, absolute=abs(factor) * self.absolute)
 
     @property
     def follows(self) -> bool:
-        """Whether the standard deviation depends on the prediction."""
+        """Return True if the standard deviation depends on the prediction."""
         return self.relative > 0
 
     @property
     def remedy(self) -> str:
-        """What to write where predictions are 0."""
+        """What the user should write if predictions are 0."""
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:

@@ -46,15 +46,15 @@ class NoiseModel(ABC):
 
     @abstractmethod
     def slope(self, predicted: FloatArray) -> FloatArray:
-        """Derivative of `deviation` by the predictions; 0 where the deviation is 0."""
+        """Derivative of `deviation` with respect to the predictions; 0 where the deviation is 0."""
 
     @abstractmethod
     def scaled(self, factor: float) -> "NoiseModel":
-        """The same in a unit of which one old unit holds `factor`."""
+        """Return the noise for another unit; one old unit is `factor` new units."""
 
     @property
     def follows(self) -> bool:
-        """Whether the standard deviation depends on the prediction."""
+        """Return True if the standard deviation depends on the prediction."""
         return True
 
     @property
@@ -63,7 +63,7 @@ class NoiseModel(ABC):
         return ""
 
     def least(self, values: FloatArray) -> float:
-        """The smallest |h| that counts beside a column of measurements."""
+        """Return the size that replaces any smaller |h|, for a column of measurements."""
         return 0.0
 
     def level(self, values: FloatArray) -> float:
@@ -123,7 +123,7 @@ EQUAL = "equal"
 
 
 def is_unknown(sigma: Sigma) -> bool:
-    """Whether nothing is said of the size of errors."""
+    """Return True if the size of the errors is unknown."""
     return sigma is None or (isinstance(sigma, str) and sigma == EQUAL)
 
 

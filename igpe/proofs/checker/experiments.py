@@ -264,7 +264,7 @@ def replays(problem: Problem) -> tuple[Replay, ...]:
     unsupported = {
         "a loss other than LeastSquares()": not problem.loss.is_squares,
         "unknowns that vary with time": problem.time_varying,
-        "standard deviations that follow the fit": problem.weights_follow_fit,
+        "standard deviations that depend on the fit": problem.weights_follow_fit,
         "estimated standard deviations": problem.sigma_estimated,
         "values below a limit of detection": problem.is_censored,
         "correlated errors": problem.is_correlated,

@@ -119,7 +119,8 @@ class RegionClaim:
         if self.degrees != threshold.degrees:
             yield low, high, f"it has {threshold.degrees} degrees of freedom, not {self.degrees:g}"
         if not self.cut >= least:
-            yield low, high, f"the region extends to {least:.9g}, but its cut is {self.cut:.9g}"
+            why = f"the region has sums of squares up to {least:.9g}, its cut is {self.cut:.9g}"
+            yield low, high, why
         rise = threshold.rise(objective)
         if not abs(self.rise - rise) <= SMALL * rise:  # what is proved in a region follows from it
             why = f"the sum of squares may rise by {rise:.9g}, not {self.rise:.9g}"
@@ -150,7 +151,7 @@ class RegionClaim:
         if any(part.holds(low, high) for part in self.parts):
             return ""
         if reason == "within":
-            return "it has the reason within, but lies in none of the regions"
+            return "it has the reason 'within', but lies in none of the regions"
         if not self.undecided or not _holds(self.undecided, low, high):
             return "it is open, but lies outside the box that the certificate lists as undecided"
         return ""

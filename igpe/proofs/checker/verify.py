@@ -38,7 +38,7 @@ from igpe.proofs.checker.rows import Effort, load_kernels
 
 
 class Verdict(enum.Enum):
-    """Verdict on a certificate. The value is what the user reads."""
+    """Verdict on a certificate. The value is the word that the user reads."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"
@@ -89,7 +89,7 @@ class Verified(Shown):
 
     @property
     def gap(self) -> float:
-        """How far below the objective's upper end the bound is, relative to it; as verified."""
+        """Verified relative distance of the bound from the upper end of the objective."""
         top = self.objective[1]
         return max(0.0, 1 - self.lower_bound / top) if top > 0 else 0.0
 
@@ -290,7 +290,7 @@ def read_tree(source: Any) -> Tree:
         sizes = {str(name): _finite(size) for name, size in given}
         region = read_region(data, lambda c: _corner(c, len(unknowns)), _finite)
         if region is None and any(node.reason == "within" for node in nodes):
-            raise ValueError("boxes have the reason within, but the certificate has no regions")
+            raise ValueError("boxes have the reason 'within', but the certificate has no regions")
         return Tree(unknowns, low, high, p, objective, bound, nodes, sizes, region)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
@@ -322,7 +322,7 @@ def _loaded(source: Any) -> Any:
 def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
-        raise ValueError(f"a child of node {k} does not follow it")
+        raise ValueError(f"a child of node {k} comes before it")
     if data["reason"] not in ("split", "contracted", *LEAVES):
         raise ValueError(f"node {k} has the reason {data['reason']!r}")
     return BoxNode(_corner(data["lower"], n), _corner(data["upper"], n), data["reason"], children)

@@ -172,11 +172,11 @@ class BranchAndBound(Checked):
 
     A box of parameters is discarded if the sum of squares provably exceeds, for all parameters in
     the box, that of the incumbent minus the gap. The solutions are enclosed by Taylor models in
-    time and parameters whose remainders hold the error of discretisation (Lin & Stadtherr, Ind.
+    time and parameters whose remainders contain the error of discretisation (Lin & Stadtherr, Ind.
     Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
 
     gap         relative gap between the bound and the objective at which the proof stops
-    time_limit  seconds of wall time for the proof itself; what is proved until then is kept
+    time_limit  seconds of wall time for the proof itself; what is proved by then is kept
     """
 
     gap: Fraction = 1e-3
@@ -295,15 +295,16 @@ def certify(
     The bound holds for the original problem: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
 
-    estimate    a Result, an Estimate, or unknown -> value: the values to prove best. If better
-                values exist, igpe returns them. None: igpe searches for the best values
+    estimate    a Result, an Estimate, or unknown -> value: the values whose optimality is to be
+                proved. If better values exist, igpe returns them. None: igpe searches for the best
+                values
     gap         relative gap between bound and sum of squares at which the proof stops
-    time_limit  seconds for the proof itself, after compilation and the first estimate; igpe returns
-                what is proved until then, also after Ctrl-C
+    time_limit  seconds for the proof itself, after compilation and the first estimate; igpe then
+                returns what is proved so far, also after Ctrl-C
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                All executors give the same tree (None may give another), unless the search ends
-                early; unfinished boxes are then lost
+                The tree is the same for all executors (it may differ for None), unless the
+                search ends early, which loses unfinished boxes
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, other losses, estimated
                 standard deviations and operations without an enclosure; ProblemError without

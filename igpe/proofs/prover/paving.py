@@ -83,7 +83,7 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
     problem  the certified problem
     region   a finished region of `igpe.certify_region`
     boxes    largest number of examined boxes, apart from boxes outside of all separate regions
-    raises   ProblemError for other than two unknowns, or a region that is not finished
+    raises   ProblemError unless there are two unknowns, and the region is finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
     if len(region.unknowns) != PLANE or region.unknowns != problem.box.names:

@@ -440,24 +440,24 @@ def certify_region(
     time_limit: float = 60.0,
     progress: Progress = None,
 ) -> CertifiedRegion:
-    """Prove where all parameters within the bounds lie that explain the data well enough.
+    """Prove a region that contains all parameters that fit the data well enough.
 
-    The region is all parameters whose sum of squares is at most S_min + rise; S_min is the least
-    within the bounds. Its extent along one unknown is that unknown's profile likelihood interval.
-    The proof encloses it from outside (no parameters elsewhere belong to it: there is no second
-    region) and from inside (points that belong to it), so that practical identifiability within the
-    bounds (Raue et al., Bioinformatics 25 (2009) 1923) is proved or refuted.
+    The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
+    minimum within the bounds. Its extent along one unknown is that unknown's profile likelihood
+    interval. The proof encloses it from outside (no parameters elsewhere belong to it: there is no
+    second region) and from inside (points that belong to it), so that practical identifiability
+    within the bounds (Raue et al., Bioinformatics 25 (2009) 1923) is proved or refuted.
 
-    problem       with bounds of all unknowns
+    problem       the problem, with bounds for all unknowns
     estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
                   continues with better parameters if it finds any. None: igpe searches for them
     level         confidence level, between 0 and 1
-    precision     difference between outer and inner end of an interval, relative to the interval
+    precision     difference between outer and inner end of an interval, relative to its width
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
                   True: for all of them together. By chi squared if standard deviations are given,
                   else by F, as in `igpe.profile`
-    time_limit    seconds for the proof itself, after compilation; igpe returns what is proved until
-                  then, also after Ctrl-C
+    time_limit    seconds for the proof itself, after compilation; igpe then returns what is proved
+                  so far, also after Ctrl-C
     progress      a function called with each message; True, False, None: as for
                   `igpe.estimate`
     raises        the errors of `igpe.certify`; ProblemError if neither standard deviations nor

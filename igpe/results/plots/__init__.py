@@ -1,4 +1,4 @@
-"""Pictures. Every function takes plain data and axes, or makes a figure, and returns a `Plot`."""
+"""Plots. Every function takes plain data and axes, or makes a figure, and returns a `Plot`."""
 
 import lazy_loader
 

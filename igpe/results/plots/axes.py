@@ -61,7 +61,7 @@ class Plot:
         return len(self.axes)
 
     def save(self, path: str | Path) -> None:
-        """Write a picture in the format of the path's ending: .png, .pdf, .svg.
+        """Write the picture; the ending of the path selects the format: .png, .pdf or .svg.
 
         raises  DataError for an existing file that igpe did not write, ValueError for another
                 ending
@@ -123,7 +123,7 @@ def axes_for(
     sharey: Any = False,
     strips: bool = False,
 ) -> Any:
-    """As many axes as requested: those given, or of a new figure.
+    """Return the requested number of axes: the given axes, or those of a new figure.
 
     size     of one panel of a new figure, in inches;  columns: panels side by side at most; both
              follow from the number of panels if they are left out
@@ -135,8 +135,8 @@ def axes_for(
         given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
         if len(given) != (needed := count * (1 + strips)):
             raise ProblemError(
-                f"This plot needs {needed} axes; got {len(given)}. Pass as many, or none: igpe "
-                "then creates a figure."
+                f"This plot needs {needed} axes; got {len(given)}. Pass this number of axes, "
+                "or none: igpe then creates a figure."
             )
         return given
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures
@@ -187,7 +187,7 @@ def panels(
 
 
 def labelled(name: str, unit: str = "") -> str:
-    """What an axis is labelled with: the unit in brackets, if there is one; $ is no formula."""
+    """Return the label of an axis, with the unit in brackets, if any; $ starts no formula."""
     lines = wrap(f"{name} [{unit}]" if unit else name, LETTERS, break_on_hyphens=False)
     if len(lines) > LINES_OF_LABEL:
         last = f"[{unit}]" if len(unit) < LETTERS // 2 and unit else ""
@@ -198,7 +198,7 @@ def labelled(name: str, unit: str = "") -> str:
 
 
 def colour(number: int) -> str:
-    """That of a line of that number, from 0 on; they come again."""
+    """Return the colour of a line by its number, from 0 on; colours repeat."""
     return COLOURS[number % len(COLOURS)]
 
 

@@ -38,7 +38,7 @@ def explore(
 ) -> "Explorer":
     """Sliders for the unknowns, with a plot of measurements and model; for notebooks.
 
-    problem  with its measurements
+    problem  the problem, with its measurements
     start    unknown -> start of its slider; by default the middle of its bounds
     method   estimator for the button "Estimate from here"
     raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), ProblemError if a
@@ -56,7 +56,7 @@ def explore(
 
 
 class Explorer:
-    """What `igpe.plots.explore` returns; a notebook shows it.
+    """Sliders and plot of `igpe.plots.explore`; a notebook shows them.
 
     parameters  unknown -> value of its slider; `line` is the same as Python to keep
     widget      of ipywidgets, with everything inside

@@ -29,7 +29,7 @@ from igpe.results.spectral import SpectralFit
 
 
 def plot_spectra(fits: tuple[SpectralFit, ...], axes: Any = None, time_unit: str = "") -> Plot:
-    """Of each block of spectra two panels: pure spectra with 95 % bands, and the residuals.
+    """Two panels for each block of spectra: pure spectra with 95 % bands, and the residuals.
 
     axes    matplotlib axes, two for each block; None: draw in a new figure
     raises  ProblemError for a result without spectra
@@ -328,7 +328,7 @@ def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
 
 
 def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Plot:
-    """What `igpe.simulate` returns: one panel per quantity, one line per experiment."""
+    """Plot a result of `igpe.simulate`: one panel per quantity, one line per experiment."""
     names = [c for c in table.columns if c not in ("experiment", "time")]
     drawn = axes_for(len(names), axes)
     units, every = table.attrs.get("units", {}), looks(table["experiment"])

@@ -27,7 +27,7 @@ def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None
     """Rates of reaction over time, and slopes of the measured quantities.
 
     Slopes: those of the model (line) and of the smoothed measurements (dotted), which step 3 fits.
-    Both are differences of the curves on a fine grid.
+    Both are computed as differences of the curves on a fine grid.
 
     result   a result of `igpe.estimate`
     problem  the estimated problem
@@ -171,7 +171,7 @@ def _line(result: ResultData, constant: Any, t: FloatArray) -> tuple[FloatArray,
 
 
 def _temperatures(problem: Problem) -> list[float]:
-    """Those of the experiments, K; of a programme its least and greatest."""
+    """Temperatures of the experiments, K; for a programme its lowest and highest."""
     degrees: list[float] = []
     for e in problem.experiments:
         given = e.inputs.get(TEMPERATURE, getattr(problem.model, "temperature", None))

@@ -135,7 +135,7 @@ def gallery(figures: Iterable[str], *, in_grid: bool = True) -> str:
 
 
 def svg(draw: Draw, size: tuple[float, float] = PANEL) -> str:
-    """What `draw` draws, as SVG that knows light and dark and has a ground of its own."""
+    """Return the drawing as SVG with its own background, for light and dark pages."""
     import matplotlib.style  # noqa: PLC0415 - slow to import, not needed without pictures
     from matplotlib.figure import Figure  # noqa: PLC0415
 

@@ -55,7 +55,7 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
 def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """The objectives that the starts of a search reached, in ascending order.
 
-    estimate  an estimate by `igpe.search.MultiStart`, or by a method whose restarts were needed
+    estimate  an estimate by `igpe.search.MultiStart`, or by a method that needed restarts
     axes      matplotlib axes; None: draw in a new figure
     raises    ProblemError if there was only one start
     """
@@ -110,7 +110,7 @@ def draw_waterfall(ax: Any, searches: Mapping[str, Series], *, rounding: float =
 
 
 def words(one: Series) -> str:
-    """A series for those who do not see it."""
+    """Describe a series in words, for readers who cannot see the plot."""
     good = one.objectives[np.isfinite(one.objectives)]
     if not len(good):
         return f"None of the {len(one.objectives)} starts returned an objective."
@@ -242,7 +242,7 @@ def plot_pieces(
 def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """The largest gap and the objective after every iteration, one line for each stage.
 
-    Gaps are relative to the size of their state, the objective is in standard deviations; its
+    Gaps are relative to the size of their state, and the objective is in standard deviations; its
     definition may differ between stages (level errors first, a robust loss last).
 
     estimate  an estimate by `MultipleShooting(record=True)`
@@ -269,7 +269,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
 def plot_estimates(
     problem: Problem, estimates: Mapping[str, Estimate | Mapping[str, float]], axes: Any = None
 ) -> Plot:
-    """Predictions of several sets of values, with the measurements: one colour for each set.
+    """Predictions for several sets of values, with the measurements: one colour for each set.
 
     problem    problem whose experiments are drawn
     estimates  name -> what an estimation returned, or unknown -> value

@@ -329,7 +329,9 @@ def _exact(
     """Ranks, and the number of values of each unknown where slopes do not determine all."""
     box, names = problem.box, problem.box.names
     if work(experiments, len(names)) > most_work:
-        long = "the test takes long; request it: igpe.check(problem, identifiability=True)"
+        long = (
+            "the test takes a long time; request it with igpe.check(problem, identifiability=True)"
+        )
         return undecided(names, long)
     rows = sensitivity_rows(experiments, len(names), seed, most_work)
     result = _judged(rows, names, nuisance)

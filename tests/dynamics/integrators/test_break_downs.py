@@ -165,7 +165,7 @@ def test_no_consistent_algebraic_variables(method):
     made = simulation(case.problem(), case.times, method=method())
     came = made.run(np.array([0.6, -5.0]))  # total = M + 2 K M^2 has no root
     assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
-    assert came.reason == "No consistent algebraic variables at t = 0."
+    assert came.reason == "No consistent values of the algebraic variables were found at t = 0."
     assert_nothing_after(came, 0)
 
 

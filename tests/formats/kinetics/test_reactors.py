@@ -228,7 +228,7 @@ REFUSED = {
     "bounds of nothing": (lambda: kinetics.Batch(["A -> B"], bounds={"k": (0, 1)}), "are \\['k1'"),
     "two meanings": (lambda: kinetics.Batch(["k1 -> B"]), "\\['k1'\\] have two meanings"),
     "rate's name": (lambda: kinetics.Batch(["r1 -> B"]), "\\['r1'\\] have two meanings"),
-    "algebraic text": (lambda: kinetics.Batch(["A -> B"], algebraic="B"), "one text"),
+    "algebraic text": (lambda: kinetics.Batch(["A -> B"], algebraic="B"), "single string"),
     "algebraic stranger": (lambda: kinetics.Batch(["A -> B"], algebraic=["X"]), "species are"),
     "no law": (lambda: batch("A -> B", "k"), "expected a rate law"),
     "back missing": (

@@ -462,7 +462,7 @@ def test_no_file_and_no_problem(tmp_path):
     with pytest.raises(igpe.errors.ProblemError, match="There is no PEtab file"):
         igpe.petab.read_petab(tmp_path / "nothing.yaml")
     (tmp_path / "other.yaml").write_text("format_version: 7\n")
-    with pytest.raises(igpe.errors.DataError, match="no PEtab problem of version 1"):
+    with pytest.raises(igpe.errors.DataError, match="not a valid PEtab problem of version 1"):
         igpe.petab.read_petab(tmp_path / "other.yaml")
 
 

@@ -148,7 +148,10 @@ PERIODS = pd.DataFrame({
         ({"observable": OBSERVABLES.assign(noiseDistribution="log-laplace")}, r"\['laplace'\]"),
         ({"parameter": UNBOUNDED.drop(columns="nominalValue")}, "neither finite bounds nor a nom"),
         ({"observable": OBSERVABLES.assign(observableFormula="A + x")}, "check of"),
-        ({"condition": CONDITIONS.assign(targetValue="1 +")}, "no PEtab problem of version 2"),
+        (
+            {"condition": CONDITIONS.assign(targetValue="1 +")},
+            "not a valid PEtab problem of version 2",
+        ),
         ({"measurement": MEASUREMENTS.assign(experimentId="e7")}, r"experiments \['e7'\], which"),
         ({"measurement": MEASUREMENTS.assign(measurement=np.nan)}, r"nan\. .* rows \[1, 2, 3, 4"),
         ({"measurement": MEASUREMENTS.assign(observableId="oC")}, "'oC'.* not defined"),

@@ -101,7 +101,7 @@ class IncrementalShooting(Checked):
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "IncrementalShooting":
-        """Exactly the method of Fig. 2 of the paper; a failed integration ends the run."""
+        """Return the method of Fig. 2 of the paper; a failed integration ends the run."""
         search = LineSearch(absolute=1e-6)
         return cls(integrator, search, search, robust=False, restarts=Restarts(count=0))
 
@@ -110,7 +110,7 @@ class IncrementalShooting(Checked):
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are not used.
 
-        The trail of the estimate holds the horizons, each an `igpe.core.estimates.Horizon`.
+        The trail of the estimate contains the horizons, each an `igpe.core.estimates.Horizon`.
         """
         again = SingleShooting(self.integrator)
         return iteratively_reweighted(

@@ -116,8 +116,8 @@ class MultipleShooting(Checked):
     intervals   largest number of intervals in each experiment; they begin at measured times
     finer       factor for the number of intervals of another attempt if the errors do not explain
                 the fit; 1: no such attempt
-    unobserved  start values of states without any information: a number, or state -> number; by
-                default the values that the model gives, driven by the other states
+    unobserved  start values of states that are not measured: a number, or state -> number; by
+                default igpe simulates these states, driven by the others
     links       continuations from free nodes, in this order, until the errors explain the fit, or
                 two fits agree if errors are unknown; (): exact matching from the start
     search      the search with exact matching; `BackwardLifting()` for very many unknowns

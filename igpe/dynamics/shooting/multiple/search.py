@@ -92,7 +92,7 @@ def objective(problem: Problem, at: Linearised | None, spread: float) -> float:
 
 
 ExactSearch: TypeAlias = GeneralisedGaussNewton | BackwardLifting
-FREE, MATCHED = "nodes that need not join yet", "exact matching"
+FREE, MATCHED = "continuation from free nodes", "exact matching"
 COARSE = 1e-3  # scaled length of steps that do not matter before the last stage
 OPEN = 1e-3  # a gap, relative to its state, that is not closed
 MISSED = 1e-6  # a constraint, relative to its scale, that is not kept

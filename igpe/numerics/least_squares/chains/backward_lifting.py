@@ -100,9 +100,9 @@ class BackwardLifting(Checked):
     def fit(
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
-        """Search from `start`, clipped into the space. Failure is the status of the Outcome.
+        """Search from `start`, clipped into the space. The status of the Outcome reports failure.
 
-        evaluate  chains that are all `Lifted`
+        evaluate  gives the chains at a point, all of which are `Lifted`
         """
         evaluate, point = tame(evaluate), space.clip(start)
         at = evaluate(point)

@@ -122,7 +122,7 @@ class GeneralisedGaussNewton(Checked):
     def fit(
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
-        """Search from `start`, clipped into the space. Failure is the status of the Outcome."""
+        """Search from `start`, clipped into the space. The Outcome's status reports failure."""
         evaluate, point = tame(evaluate), space.clip(start)
         at, evaluations, share = evaluate(point), 1, self.first
         if at is None:
