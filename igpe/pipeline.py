@@ -183,10 +183,10 @@ def _estimate(
     steps = Steps(reweighted.problem, ladder, structure, algebraic[0], paths, best, clock.seconds)
     steps, result = _concluded(steps, settings, clock)
     result = with_profiles(steps, settings, result, clock)
-    if not certify or stopped():
-        return result
-    prove = with_unasked_proof if certify == "auto" else with_proof
-    return with_refusal(steps, prove(steps, settings, result, clock))
+    if certify and not stopped():
+        prove = with_unasked_proof if certify == "auto" else with_proof
+        result = prove(steps, settings, result, clock)
+    return result if stopped() else with_refusal(steps, result)
 
 
 def _by_algebra(

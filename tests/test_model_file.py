@@ -56,3 +56,11 @@ def test_failures_are_told_and_leave_the_search_path_as_it_was(tmp_path):
     with pytest.raises(ProblemError, match="There is no model file"):
         load_problem(tmp_path)
     assert sys.path == before
+
+
+def test_a_table_or_a_result_is_no_model_file(tmp_path):
+    """Running it as Python would end with an error about its contents."""
+    stored = tmp_path / "result.json"
+    stored.write_text('{"stored": true}', encoding="utf-8")
+    with pytest.raises(ProblemError, match="is not a model file"):
+        load_problem(stored)

@@ -67,7 +67,15 @@ def test_the_warning_is_printed_by_check_and_noted_by_estimate():
     assert "looks like degrees Celsius" in " ".join(str(igpe.estimate(cold)).split())
 
 
-@pytest.mark.parametrize(("unit", "count"), [(pyo.units.mol / pyo.units.L, 0), (pyo.units.g, 1)])
+@pytest.mark.parametrize(
+    ("unit", "count"),
+    [
+        (pyo.units.mol / pyo.units.L, 0),
+        (pyo.units.mmol / pyo.units.mL, 0),
+        (pyo.units.mol / pyo.units.m**3, 1),
+        (pyo.units.g, 1),
+    ],
+)
 def test_terms_whose_units_cannot_be_added(unit, count):
     """Numbers may hide units, and slopes have none in Pyomo: only known terms are compared."""
 
@@ -87,4 +95,29 @@ def test_terms_whose_units_cannot_be_added(unit, count):
     posed = igpe.Problem(model, parameters=["k"], experiments=run)
     said = igpe.check(posed, identifiability=False).warnings
     assert len(said) == count
-    assert all("Equation 'balance' adds terms in mol" in s and "in g" in s for s in said)
+    assert all("Equation 'balance' adds terms in mol" in s and "Check the units" in s for s in said)
+
+
+def test_units_may_stand_in_the_equations():
+    u = pyo.units
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A = pyo.Var(m.t, units=u.mol / u.L)
+        m.dA = dae.DerivativeVar(m.A, units=u.mol / u.L / u.min)
+        m.k = pyo.Var(bounds=(0, 1), units=1 / u.min)
+        m.E = pyo.Var(bounds=JOULE, units=u.J / u.mol)
+        m.T = pyo.Param(mutable=True, initialize=300.0, units=u.K)
+        gas = 8.314 * u.J / u.mol / u.K
+        factor = pyo.exp(-m.E / gas * (1 / m.T - 1 / (300 * u.K)))
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * factor * m.A[t])
+        return m
+
+    runs = [
+        igpe.Experiment(DATA, name=f"{kelvin} K", start={"A": 1.0}, inputs={"T": kelvin})
+        for kelvin in (300.0, 310.0)
+    ]
+    posed = igpe.Problem(model, parameters=["k", "E"], experiments=runs)
+    assert igpe.check(posed, identifiability=False).warnings == ()
+    assert set(igpe.estimate(posed).parameters) == {"k", "E"}

@@ -10,9 +10,9 @@ from pyomo import dae
 from scipy.integrate import solve_ivp
 
 import igpe
-from igpe.estimation.profiled import _with_interval
+from igpe.estimation.profiled import _with_interval, _with_intervals
 from igpe.results.result_data import Parameter
-from igpe.uncertainty.profile import ParameterProfile
+from igpe.uncertainty.profile import ParameterProfile, Profiles
 
 TIMES = np.linspace(0.1, 5, 25)
 
@@ -106,6 +106,19 @@ def test_a_profile_open_on_both_sides_determines_nothing(ends, remark):
     assert _with_interval(one, by).remark == remark
 
 
+@pytest.mark.parametrize(("lower", "remark"), [(0.01, "not determined by the data"), (1.0, "")])
+def test_an_interval_that_others_widen_to_all_its_bounds_determines_nothing(lower, remark):
+    result = igpe.estimate(problem(start=3.0, speed=2.0), certify=False)
+    one, other = result.estimates
+    reached = np.array([[lower, 1.0], [1000.0, 1.0]])
+    none = np.zeros(2)
+    by = ParameterProfile("K", "", 1.0, 0.9, 1.1, "", "", np.array([0.9, 1.1]), none, reached)
+    made = Profiles(("V", "K"), result.parameters, 0.0, 1.0, 0.95, (by,), {})
+    widened = _with_intervals(result, made, ["K"]).estimates[0]
+    assert (widened.lower, widened.upper) == (lower, 1000.0)
+    assert (one.name, other.name, widened.remark) == ("V", "K", remark)
+
+
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_an_unknown_whose_interval_ends_at_a_bound_but_for_rounding_is_uncertain(end):
     result = igpe.estimate(problem(start=3.0, speed=2.0))
@@ -145,3 +158,36 @@ def test_an_interval_that_is_certainly_too_short_is_made_by_profile():
     assert result.profiled == {"mu"}
     assert mu.standard_error < 0.002
     assert mu.upper - mu.lower > 0.1
+
+
+def oral(times):
+    """One compartment after an oral dose: ka and ke exchange their values."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.G, m.C = pyo.Var(m.t), pyo.Var(m.t)
+    m.dG, m.dC = dae.DerivativeVar(m.G), dae.DerivativeVar(m.C)
+    m.ka, m.ke, m.V = (
+        pyo.Var(bounds=(0.01, 10)),
+        pyo.Var(bounds=(0.01, 10)),
+        pyo.Var(bounds=(0.1, 100)),
+    )
+    m.go_G = pyo.Constraint(m.t, rule=lambda m, t: m.dG[t] == -m.ka * m.G[t])
+    m.go_C = pyo.Constraint(m.t, rule=lambda m, t: m.dC[t] == m.ka * m.G[t] / m.V - m.ke * m.C[t])
+    return m
+
+
+def test_unknowns_that_only_the_first_order_leaves_open_have_profiles():
+    """The best fit has ka = ke, where the Jacobian has no full rank."""
+    times = np.linspace(0.5, 10, 20)
+    exact = 5 * times * np.exp(-0.5 * times) + 0.05 * np.sin(0.5 * times)
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "C": exact}), start={"G": 100.0, "C": 0.0},
+        start_time=0.0, sigma=0.1,
+    )  # fmt: skip
+    posed = igpe.Problem(oral, parameters=["ka", "ke", "V"], experiments=run)
+    result = igpe.estimate(posed, certify=False)
+    assert np.isinf(result.covariance).any()  # to first order nothing holds ka - ke
+    assert "not determined" not in str(result)
+    for one, other in zip(result.estimates, igpe.profile(posed, result).profiles, strict=True):
+        assert (one.lower, one.upper) == pytest.approx((other.lower, other.upper), rel=0.02)
+    assert result.to_frame().loc["V", "upper"] < 20

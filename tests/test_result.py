@@ -111,12 +111,12 @@ def test_the_printed_result(chain):
     ("errors", "bounds", "words"),
     [
         ((0.09, 0.09), (0, 10), "both determined"),
-        ((0.09, 0.11), (0, 10), "k1 determined; k2 uncertain (± 11 %)"),
-        ((0.4, 0.11), (0, 10), "k1, k2 uncertain (up to ± 40 %)"),
+        ((0.09, 0.11), (0, 10), "k1 determined; k2 uncertain (standard error 11 %)"),
+        ((0.4, 0.11), (0, 10), "k1, k2 uncertain (standard errors up to 40 %)"),
         ((0.09, 20.0), (0, 100), "k1 determined; k2 uncertain"),
         ((0.4, 0.4), (-10, 10), "both determined"),
-        ((0.4, 0.6), (-10, 10), "k1 determined; k2 uncertain (± 60 %)"),
-        ((0.09, 0.4), (-np.inf, np.inf), "k1 determined; k2 uncertain (± 40 %)"),
+        ((0.4, 0.6), (-10, 10), "k1 determined; k2 uncertain (standard error 60 %)"),
+        ((0.09, 0.4), (-np.inf, np.inf), "k1 determined; k2 uncertain (standard error 40 %)"),
     ],
 )
 def test_an_unknown_is_determined_up_to_an_error_of_a_tenth(chain, errors, bounds, words):
@@ -135,6 +135,31 @@ def test_an_unknown_is_determined_up_to_an_error_of_a_tenth(chain, errors, bound
     unrelated = np.diag(np.square(errors))
     said = replace(chain, estimates=estimates, covariance=unrelated).verdict["parameters"]
     assert said == words
+
+
+@pytest.mark.parametrize(
+    ("upper", "size"), [(1.8, " (standard error 40 %)"), (10.0, ""), (6.0, "")]
+)
+def test_an_error_is_said_only_where_it_describes_the_interval(chain, upper, size):
+    """A profile may be longer on one side than the error at the optimum says, or open."""
+    one, other = chain.estimates
+    sure = replace(one, value=1.0, standard_error=0.01, lower=0.98, upper=1.02, bounds=(0, 10))
+    wide = replace(other, value=1.0, standard_error=0.4, lower=0.2, upper=upper, bounds=(0, 10))
+    unrelated = np.diag([1e-4, 0.16])
+    said = replace(chain, estimates=(sure, wide), covariance=unrelated).verdict["parameters"]
+    assert said == f"k1 determined; k2 uncertain{size}"
+
+
+def test_one_measurement_has_no_scatter_to_explain(chain):
+    """Its distance from its own mean is rounding."""
+    once = chain.points.groupby("name").head(1).assign(measured=0.1, sigma=0.3)
+    assert replace(chain, points=once).r_squared().isna().all()
+
+
+def test_a_single_unknown_that_is_not_determined_is_it(chain):
+    one, other = chain.estimates
+    lost = replace(chain, estimates=(replace(one, remark="not determined by the data"), other))
+    assert "Not determined: k1. Fix it, or measure more" in str(lost)
 
 
 def test_the_proof_is_asked_for_in_the_words_of_the_command_line(chain):
@@ -382,7 +407,7 @@ def test_only_a_product_is_determined(product):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (0.2, "k1, k2 uncertain (up to ± 20 %); ratio of k1 and k2 determined"),
+        (0.2, "k1, k2 uncertain (standard errors up to 20 %); ratio of k1 and k2 determined"),
         (0.8, "k1 and k2 only as a ratio"),
     ],
 )

@@ -13,6 +13,8 @@ from igpe.estimation.settings import Settings
 from igpe.formats.petab.read import read_petab
 from igpe.problem.problem import Problem
 
+DATA = {".json", ".csv", ".txt", ".xls", ".xlsx", ".parquet", ".html"}  # files of other commands
+
 
 def load_problem(path: Path) -> Problem:
     """The `Problem` that the file's `problem()` returns, or that a PEtab YAML file describes.
@@ -55,6 +57,12 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
     if not path.is_file():
         raise ProblemError(
             f"There is no model file '{path}' (working folder: {Path.cwd()}).{closest_file(path)}"
+        )
+    if path.suffix.lower() in DATA:
+        raise ProblemError(
+            f"'{path}' is not a model file. Expected a Python file with a function problem(), or "
+            "problem.yaml of PEtab. `igpe new my_problem.py --data TABLE` writes one from a table; "
+            "`igpe report` and --result read stored results."
         )
     before = list(sys.path)
     sys.path.insert(0, str(path.parent.resolve()))  # as if the file were run by Python

@@ -1,5 +1,6 @@
 """Unknowns with names and bounds."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -8,6 +9,14 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray
 
 SMALLEST = 1e-4  # of the upper bound: where a logarithmic search begins above a zero bound
+
+
+ROUNDING = 1e-6  # relative distance of an end from a bound that it has reached
+
+
+def is_reached(end: float, bound: float) -> bool:
+    """Whether an interval ends at a bound, but for rounding."""
+    return math.isclose(end, bound, rel_tol=ROUNDING)
 
 
 @dataclass(frozen=True)

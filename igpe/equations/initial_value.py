@@ -35,6 +35,7 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 
+NOISE = 1e-2  # of a state's largest size: so far below 0 a rough integration may put a base
 AHEAD = 40  # halvings of the time that is left, to see where a slope has no value
 
 
@@ -295,13 +296,13 @@ def _posed(
     y = stack(system.unknowns[j] for j in solved.implicit)
     computed = ca.substitute(start, symbols.s, start)  # from other start values
     initial, moved = ca.substitute(computed, symbols.p, p), ca.vertcat(symbols.x, y)
+    sizes = ProblemSizes(problem, experiment, system.starts)
+    scale, largest = sizes.of_states(symbols.states)
+    safe = _resting(plain_powers, moved, largest)
 
     def numbered(expressions: Any) -> Any:
         old, new = [symbols.p, symbols.s, symbols.u], [p, initial, stack(posed.inputs)]
         return ca.substitute([ca.SX(expressions)], old, new)[0]
-
-    def safe(expressions: Any) -> Any:
-        return expressions if plain_powers else with_safe_powers(expressions, moved)
 
     def inserted(expressions: Any) -> Any:
         return safe(numbered(expressions))
@@ -321,8 +322,6 @@ def _posed(
     field = _field(
         clock, experiment.times, equations, events if switches else None, safe, x=symbols.x
     )
-    sizes = ProblemSizes(problem, experiment, system.starts)
-    (scale, largest), search = sizes.of_states(symbols.states), sizes.search(implicit)
     return InitialValueProblem(
         states=symbols.states,
         implicit=implicit,
@@ -345,13 +344,22 @@ def _posed(
         largest=largest,
         unknown_scale=sizes.of_unknowns(unknowns),
         implicit_scale=sizes.of_implicit(implicit, float(min(scale))),
-        guess=search[0],
-        lower=search[1],
-        upper=search[2],
+        **dict(zip(("guess", "lower", "upper"), sizes.search(implicit), strict=True)),
         until=field.until,
         switching=field.switching,
         constants=tuple(posed.constants),
     )
+
+
+def _resting(plain_powers: bool, moved: Any, largest: FloatArray) -> Callable[[Any], Any]:
+    """See `with_safe_powers`; implicit variables, last in `moved`, have no noise."""
+    noise = np.zeros(moved.numel())
+    noise[: len(largest)] = NOISE * largest
+
+    def safe(expressions: Any) -> Any:
+        return expressions if plain_powers else with_safe_powers(expressions, moved, noise)
+
+    return safe
 
 
 def _before(

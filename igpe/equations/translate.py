@@ -9,12 +9,14 @@ from functools import partial, reduce
 from typing import Any
 
 import casadi as ca
+import numpy as np
 import pyomo.environ as pyo
 from pyomo.core.expr import numeric_expr
 from pyomo.core.expr.relational_expr import RangedExpression
 from pyomo.core.expr.visitor import StreamBasedExpressionVisitor
 from pyomo.environ import value
 
+from igpe.core.arrays import FloatArray
 from igpe.core.errors import ModelError
 from igpe.equations.operations import ARITHMETIC, Graph, apply_to_sx, operation_names
 from igpe.equations.reading.instant import Instant
@@ -152,41 +154,49 @@ def _meet(condition: Any, then: Any, otherwise: Any) -> bool:
     return False
 
 
-def with_safe_powers(expressions: Any, states: Any) -> Any:
-    """SX column of powers whose derivatives are finite where a base is exhausted.
+def with_safe_powers(expressions: Any, states: Any, noise: FloatArray) -> Any:
+    """SX column of powers that rest where a base is exhausted.
 
     states  what an integration moves
+    noise   (n,) by how much errors of integration may put each of them off
 
-    Powers with unknown exponents rest at 0, derivatives too, at bases <= 0: the derivative of 0**n
-    by n would be 0 * log(0), and the noise of an integration makes an exhausted state slightly
-    negative. Roots and powers below 1 of a state that is 0 have the derivative 0, not an infinite
-    one, which no step of an implicit method survives. For integration only: outside solvers know no
-    cases.
+    Roots, and powers whose exponents are unknown or no whole numbers, are 0 at bases <= 0, and so
+    are their derivatives: the noise of an integration makes an exhausted state slightly negative
+    (a tank that is empty, a conversion of 1), and the derivative of 0**n by n would be 0 * log(0).
+    A base that is further below 0 than noise explains has no power: the model is not defined there.
+    For integration only: outside solvers know no cases.
     """
     column = ca.densify(ca.SX(expressions))
     symbols = ca.vertcat(*ca.symvar(column))
     function = ca.Function("f", [symbols], [column])
     if POWERS.isdisjoint(operation_names(function)):
         return expressions
+    moved = {
+        s.element_hash(): float(size)
+        for s, size in zip(ca.vertsplit(states), noise, strict=True)
+        if s.is_symbolic()
+    }
     results = Graph.of_function(function).evaluate(
-        lambda _, i: symbols[i], ca.SX, partial(_power, states)
+        lambda _, i: symbols[i], ca.SX, partial(_power, moved)
     )
     return ca.reshape(ca.vertcat(*results), *column.shape)
 
 
-def _power(states: Any, operation: str, data: list[Any]) -> Any:
+def _power(noise: Mapping[int, float], operation: str, data: list[Any]) -> Any:
+    """See `with_safe_powers`; noise: hash of a symbol -> its noise."""
     plain = apply_to_sx(operation, data)
     if operation not in POWERS or data[0].is_constant():
         return plain
-    if operation == "POW" and not data[1].is_constant():
-        allowed = data[0] > 0
-    else:
+    moved = [s for s in ca.symvar(data[0]) if s.element_hash() in noise]
+    if operation != "POW" or data[1].is_constant():
         exponent = ROOT if operation == "SQRT" else float(data[1])
-        if not (0 < exponent < 1 and ca.depends_on(data[0], states)):
+        if exponent <= 0 or exponent.is_integer() or not moved:
             return plain
-        allowed = data[0] != 0
+    allowed = data[0] > 0
     base = ca.if_else(allowed, data[0], 1.0)  # so that not even the derivative is taken there
-    return ca.if_else(allowed, apply_to_sx(operation, [base, *data[1:]]), 0.0)
+    reach = sum(ca.fabs(ca.jacobian(data[0], s)) * noise[s.element_hash()] for s in moved)
+    rest = ca.if_else(data[0] >= -reach, 0.0, np.nan) if moved else 0.0
+    return ca.if_else(allowed, apply_to_sx(operation, [base, *data[1:]]), rest)
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

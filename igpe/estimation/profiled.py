@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from igpe.core.box import is_reached
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
 from igpe.core.markup import listed
@@ -44,6 +45,7 @@ WITHOUT_PROFILE = (
 )
 TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
 MOST_NAMED = 6  # in that sentence
+LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
 
@@ -147,11 +149,12 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
     x = problem.box.vector(result.parameters)
     free = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool)).standard_error
     every = {p.name: p for p in result.estimates if p.found_by != "held"}
+    lost = {n for one in result.combined for n in one.unknowns}  # a profile would say the same
     sizes: dict[str, float] = {}
     is_poor = bool(strongly_correlated(result.covariance))
     for name, error in zip(problem.box.names, free.tolist(), strict=True):
         one = every[name]
-        if one.remark == "not determined by the data":
+        if one.remark == LOST and name in lost:
             continue
         size = error / abs(one.value) if one.value else math.inf
         is_held = bool(one.remark)
@@ -171,7 +174,8 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
             return one
         # A linearised interval is too short if profiles of others leave it with an allowed rise.
         lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
-        return replace(one, lower=lower, upper=upper)
+        is_open = all(map(is_reached, (lower, upper), one.bounds))
+        return replace(one, lower=lower, upper=upper, remark=LOST if is_open else one.remark)
 
     if left := [n for n in wanted if n not in every]:
         result = _without_profile(result, left)
@@ -182,6 +186,10 @@ def _with_intervals(result: Result, made: Profiles, wanted: Sequence[str]) -> Re
 
 def _without_profile(result: Result, names: Sequence[str]) -> Result:
     """The result that says whose intervals need a profile and have none."""
+    lost = {p.name for p in result.estimates if p.remark == LOST}  # no interval is shown
+    names = [n for n in names if n not in lost]
+    if not names:
+        return result
     what = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} unknowns"
     return replace(
         result,
@@ -191,6 +199,8 @@ def _without_profile(result: Result, names: Sequence[str]) -> Result:
 
 
 def _with_interval(one: Parameter, by: ParameterProfile) -> Parameter:
-    is_open = bool(by.lower_end) and bool(by.upper_end)
-    remark = "not determined by the data" if is_open else one.remark
-    return replace(one, lower=by.lower, upper=by.upper, remark=remark)
+    if by.lower_end and by.upper_end:
+        return replace(one, lower=by.lower, upper=by.upper, remark=LOST)
+    if one.remark == LOST:  # to first order alone, as where two unknowns exchange their values
+        one = replace(one, remark="", standard_error=math.nan)
+    return replace(one, lower=by.lower, upper=by.upper)

@@ -118,8 +118,8 @@ def rank_notes(
         (
             those(open_, Identifiable.YES),
             "identifiable by structure (igpe.check), but the Jacobian at the optimum is rank "
-            "deficient: these measurements do not determine them. More or other measurements "
-            "of the same quantities may do so.",
+            "deficient: to first order, these measurements do not determine them. More or other "
+            "measurements of the same quantities may do so.",
         ),
         (
             those(open_, Identifiable.NO),

@@ -9,6 +9,7 @@ is J/(mol K)), and Pyomo gives time none. So only terms whose units are known in
 quantities with units, and their products and powers.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -251,7 +252,7 @@ def _dimensions(node: Any, clashes: list[tuple[str, str]]) -> Any:
         terms = zip(parts, node.args, strict=True)
         known = [p for p, a in terms if p is not None and hasattr(a, "is_expression_type")]
         for part in known[1:]:
-            if part.dimensionality != known[0].dimensionality:
+            if not _is_same_unit(part, known[0]):
                 clashes.append((f"{known[0]:~C}" or "no unit", f"{part:~C}" or "no unit"))
         return known[0] if known else None
     if isinstance(node, NEGATIONS) or node.is_named_expression_type():
@@ -261,10 +262,18 @@ def _dimensions(node: Any, clashes: list[tuple[str, str]]) -> Any:
     return None
 
 
+def _is_same_unit(one: Any, other: Any) -> bool:
+    """Whether numbers in the two units can be added: Pyomo does not convert mol/L to mol/m3."""
+    if one.dimensionality != other.dimensionality:
+        return False
+    return math.isclose(pyomo_units.pint_registry.convert(1.0, one, other), 1.0)
+
+
 def _of_leaf(leaf: Any) -> Any:
     registry = pyomo_units.pint_registry
     if not hasattr(leaf, "is_expression_type"):
         return registry.dimensionless if leaf in SCALES else None
-    is_slope = leaf.parent_component().ctype is DerivativeVar
+    # A unit of Pyomo that stands in the equation itself (8.314 * units.J) is no component.
+    is_slope = leaf.is_component_type() and leaf.parent_component().ctype is DerivativeVar
     name = "" if is_slope else unit_name(leaf)
     return registry.parse_units(name) if name else None

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from igpe.core.box import is_reached
 from igpe.core.estimates import agreeing, relative_gap
 from igpe.core.markup import WIDTH, aligned, bullets, filled, folded, listed, number, table, wide
 from igpe.core.status import Status
@@ -29,7 +30,7 @@ UNFINISHED = (Status.ITERATION_LIMIT, Status.TIME_LIMIT, Status.INTERRUPTED, Sta
 LABEL = 12  # characters of the column of labels
 MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
-ROUNDING = 1e-6  # relative distance of a profile's end from a bound that it has reached
+WIDER = 8.0  # standard errors that are more than an interval of 95 % has, of some 6 measurements
 SURE = 0.1  # relative standard error up to which an unknown, ratio or product is called determined
 KEPT = 1.25  # factor within which a ratio or product stays along intervals by profile
 UNKNOWN = 0.5  # the same, above which an unknown is not known by itself
@@ -221,7 +222,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
         return "all fixed", "good"
     marks = {p.name: MARKS[p.remark] for p in free}
     plain = [p for p in free if not marks[p.name]]
-    if plain and not any(math.isfinite(p.standard_error) for p in plain):
+    if plain and not any(math.isfinite(e) for p in plain for e in (p.standard_error, p.upper)):
         why = "no more measurements than unknowns"
         if result.measurements > len(free):
             why = "the model could not be integrated at the estimate"
@@ -234,14 +235,14 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     lost = [n for n, mark in marks.items() if mark == NOT_DETERMINED and n not in told]
     held = [n for n, mark in marks.items() if mark == AT_BOUND]
     only, besides, paired = _ratios(result, plain, uncertain)
-    poor = [n for n in uncertain if n not in paired]
+    poor = [p for p in plain if p.name in uncertain and p.name not in paired]
     if result.status in UNFINISHED:  # errors and intervals describe an optimum
         parts = ["not judged: the values are not an optimum", *shared]
         return "; ".join([*parts, *[_named(lost, len(free), "not determined")] * bool(lost)]), "bad"
     parts = [_named(known, len(free), "determined")] if known else []
     parts += only
     parts += shared
-    parts += [_poor(poor, uncertain)] if poor else []
+    parts += [_poor(poor)] if poor else []
     parts += besides
     parts += [_named(lost, len(free), "not determined")] if lost else []
     parts += [_named(held, len(free), "at a bound")] if held else []
@@ -271,18 +272,31 @@ def _is_uncertain(p: Parameter) -> bool:
     Also if the interval, of an estimate inside its bounds, ends at one.
     """
     low, high = p.bounds
-    ends = (p.lower, low), (p.upper, high)
-    if p.lower <= low or p.upper >= high or any(math.isclose(*e, rel_tol=ROUNDING) for e in ends):
+    if _reaches_a_bound(p):
         return True
     if low < 0 < high and math.isfinite(high - low):
         return not math.isfinite(p.lower) or p.upper - p.lower > SURE * (high - low)
     return not _relative(p) <= SURE
 
 
-def _poor(names: Sequence[str], relative: dict[str, float]) -> str:
-    worst, most = 100 * max(relative[n] for n in names), "up to " * (len(names) > 1)
-    size = f" ({most}± {float(f'{worst:.2g}'):g} %)" if worst < MOST_PERCENT else ""
-    return f"{_named(names, 0, 'uncertain')}{size}"
+def _reaches_a_bound(p: Parameter) -> bool:
+    low, high = p.bounds
+    return (
+        p.lower <= low or p.upper >= high or is_reached(p.lower, low) or is_reached(p.upper, high)
+    )
+
+
+def _poor(unknowns: Sequence[Parameter]) -> str:
+    """That unknowns are uncertain, with their largest error if errors describe their intervals."""
+    worst, most = 100 * max(map(_relative, unknowns)), "s up to" * (len(unknowns) > 1)
+    is_described = not any(map(_is_wider, unknowns)) and worst < MOST_PERCENT
+    size = f" (standard error{most} {float(f'{worst:.2g}'):g} %)" if is_described else ""
+    return f"{_named([p.name for p in unknowns], 0, 'uncertain')}{size}"
+
+
+def _is_wider(p: Parameter) -> bool:
+    """Whether an interval ends at a bound or, by profile, is much longer than the error says."""
+    return _reaches_a_bound(p) or p.upper - p.lower > WIDER * p.standard_error
 
 
 def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str]]:
@@ -433,7 +447,5 @@ def _measure(result: ResultData) -> Iterator[str]:
             lost = [n for n in lost if n not in one.unknowns]
     if lost:
         what = listed(lost) if len(lost) <= MOST_NAMED else f"{len(lost)} unknowns"
-        yield (
-            f"Not determined: {what}. Fix some of them, or measure more (see igpe.check and "
-            "igpe.design)."
-        )
+        fix = "Fix some of them" if len(lost) > 1 else "Fix it"
+        yield f"Not determined: {what}. {fix}, or measure more (see igpe.check and igpe.design)."

@@ -89,16 +89,16 @@ def _others(result: ResultData) -> Iterator[Chapter]:
     for k, other in enumerate(result.other_optima, 2):
         title = f"Set {k} of {count} that explain the data equally well: {word(result)} "
         yield Chapter(f"{title}{other.objective:.6g}", _rows(other.estimates))
+    own = "Each interval applies only to its own set."
+    if result.profiled:
+        own = "Linearised intervals apply only to their own set. Profiles may reach other sets."
     if count > 1:
         yield Chapter(
             "Sets of values",
             sentences=(
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
                 "others lie within the threshold of the likelihood ratio.",
-                (
-                    "Each interval applies only to its own set. Other measurements, or "
-                    "narrower bounds, can distinguish the sets."
-                ),
+                f"{own} Other measurements, or narrower bounds, can distinguish the sets.",
                 "igpe.check(problem) reports how many sets would remain with perfect measurements.",
             ),
         )
@@ -126,7 +126,7 @@ def _cells(p: Parameter) -> tuple[str, ...]:
     return (
         p.name,
         number(p.value, error),
-        f"± {error:.2g}" if math.isfinite(error) and not p.remark else "",
+        f"± {error:.2g}" if math.isfinite(p.standard_error) and not p.remark else "",
         f"[{number(p.lower, error)}, {number(p.upper, error)}]" if known else "",
         p.unit,
         f"[{number(p.bounds[0])}, {number(p.bounds[1])}]",
@@ -164,7 +164,9 @@ def intervals(result: ResultData) -> Iterator[str]:
     if not any(math.isfinite(p.lower) and not p.remark for p in result.estimates):
         return
     cut = any(
-        math.isfinite(p.standard_error) and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
+        not p.remark
+        and math.isfinite(p.upper - p.lower)
+        and (p.lower <= p.bounds[0] or p.upper >= p.bounds[1])
         for p in result.estimates
     )
     one_sided = any(p.remark and math.isnan(p.standard_error) for p in result.estimates)

@@ -29,6 +29,7 @@ from igpe.results.residual_table import (
 from igpe.results.spectral import SpectralFit
 from igpe.results.structure_map import StructureMap
 
+VARYING = 1e-12  # relative scatter of one measured value is rounding
 BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
 
@@ -229,7 +230,8 @@ class ResultData:
             mean = (w * y).sum() / w.sum() if w.sum() > 0 else math.nan
             scatter = float((w * (y - mean) ** 2).sum(skipna=False))
             left = float((w * rows["residual"] ** 2).sum(skipna=False))
-            shares[str(name)] = 1 - left / scatter if scatter > 0 else math.nan
+            varies = scatter > VARYING**2 * float((w * y**2).sum())
+            shares[str(name)] = 1 - left / scatter if varies else math.nan
         return pd.Series(shares, dtype=float)
 
     def residual_tests(self) -> pd.DataFrame:

@@ -73,12 +73,14 @@ class LinearisedFit(NamedTuple):
     others    (M - m,) residuals of priors
     held      (n,) unknowns on a bound
     active    (k, n) derivative of active constraints
+    ranges    (n,) of the unknowns, from bound to bound
     """
 
     jacobian: FloatArray
     others: FloatArray
     held: BoolArray
     active: FloatArray
+    ranges: FloatArray
 
 
 def with_findings(
@@ -98,7 +100,8 @@ def with_findings(
         begin += len(m.value)
     # the result's points are sorted by experiment, column and time; priors come last
     rows = np.concatenate([*order, np.arange(begin, len(at.residual))])
-    linear = LinearisedFit(at.jacobian[rows], -at.residual[begin:], held, active)
+    ranges = problem.box.upper - problem.box.lower
+    linear = LinearisedFit(at.jacobian[rows], -at.residual[begin:], held, active, ranges)
     if not problem.loss.is_squares:
         verdict = if_in_time(lambda: _of_the_rest(result, linear))
         robust = replace(result, adequacy=verdict or Adequacy(UNJUDGED, reasons=(NO_TIME,)))
@@ -162,7 +165,8 @@ def adequacy(
     robust   whether another loss was minimised: residuals are judged as least squares next to that
              optimum would leave them
     """
-    value, image = np.concatenate([standardised(points), linear.others]), _image(linear)
+    value = np.concatenate([standardised(points), linear.others])
+    image = _image(linear, value)
     size = points.assign(residual=points["residual"].abs(), measured=points["measured"].abs())
     largest = size.groupby(["experiment", "name"])[["residual", "measured"]].transform("max")
     noisy = np.asarray(largest["residual"] > ROUNDING * largest["measured"], dtype=bool)
@@ -189,17 +193,26 @@ def adequacy(
     return Adequacy(LACK, evidence.p, reasons, evidence.kinds)
 
 
-def _image(linear: LinearisedFit) -> FloatArray:
-    """(M, r) orthonormal columns along which the unknowns move the predictions."""
-    moved: FloatArray = linear.jacobian[:, ~linear.held]
+def _image(linear: LinearisedFit, value: FloatArray) -> FloatArray:
+    """(M, r) orthonormal columns along which the unknowns move the predictions.
+
+    value  (M,) residuals. Directions in which the linearised model would follow them out of the
+           range of some unknown are left out: the measurements do not determine them. Where two
+           unknowns exchange their values (ka = ke in pharmacokinetics) there always is one.
+    """
+    basis = np.eye(int((~linear.held).sum()))
     if len(linear.active):
-        moved = moved @ null_space(linear.active[:, ~linear.held])
+        basis = null_space(linear.active[:, ~linear.held])
+    moved: FloatArray = linear.jacobian[:, ~linear.held] @ basis
     length = np.linalg.norm(moved, axis=0)
-    moved = moved / np.where(length > 0, length, 1.0)
+    length = np.where(length > 0, length, 1.0)
+    moved = moved / length
     if moved.shape[1] == 0 or not np.isfinite(moved).all():
         return np.asarray(moved)
     known = directions(moved)
-    return np.asarray(moved @ (known.known.T / known.singular))
+    image = np.asarray(moved @ (known.known.T / known.singular))
+    steps = (known.known / length) @ basis.T * (image.T @ value / known.singular)[:, None]
+    return image[:, (np.abs(steps) <= linear.ranges[~linear.held]).all(axis=1)]
 
 
 def _largest(points: pd.DataFrame) -> Iterator[str]:

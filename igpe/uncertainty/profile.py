@@ -14,6 +14,7 @@ import pandas as pd
 
 from igpe.core.arguments import digest
 from igpe.core.arrays import FloatArray
+from igpe.core.box import Box, is_reached
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
@@ -388,7 +389,7 @@ def profile(
             break
         values = there
     profiles = tuple(p for one in single for p in one.profiles)
-    made = _with_ranges(replace(single[0], profiles=profiles))
+    made = _with_ranges(replace(single[0], profiles=profiles), problem.box)
     lost = [n for n in requested if n not in [p.name for p in profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles for {', '.join(lost)}."] if lost else []
@@ -408,12 +409,22 @@ def widened(interval: tuple[float, float], by: tuple[float, float]) -> tuple[flo
     return low if low < lower - slack else lower, high if high > upper + slack else upper
 
 
-def _with_ranges(made: Profiles) -> Profiles:
+def _with_ranges(made: Profiles, box: Box) -> Profiles:
     """The profiles, their intervals widened to what the others show to be well explained."""
     profiles = []
     for one in made.profiles:
         lower, upper = widened((one.lower, one.upper), made.range_of(one.name))
-        profiles.append(replace(one, lower=lower, upper=upper))
+        low, high = box.select([one.name]).lower[0], box.select([one.name]).upper[0]
+        at_low, at_high = (is_reached(*ends) for ends in ((lower, low), (upper, high)))
+        profiles.append(
+            replace(
+                one,
+                lower=lower,
+                upper=upper,
+                lower_end=one.lower_end or End.BOUND.value * at_low,
+                upper_end=one.upper_end or End.BOUND.value * at_high,
+            )
+        )
     return replace(made, profiles=tuple(profiles))
 
 

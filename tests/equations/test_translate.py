@@ -14,6 +14,8 @@ from igpe.core.errors import ModelError
 from igpe.equations.reading.instant import Instant
 from igpe.equations.translate import FUNCTIONS, Translator, with_safe_powers
 
+NOISE = np.array([0.01, 0.0])  # of two states
+
 Written = Callable[[Any, Any, Any], Any]
 
 WRITTEN: dict[str, Written] = {
@@ -125,7 +127,7 @@ def test_a_power_with_an_unknown_exponent_rests_at_an_exhausted_base(m: Any) -> 
     """First and second derivatives of x**y: true for x > 0, zero at x <= 0, never NaN."""
     v = ca.SX.sym("v", 2)
     said = Translator({id(m.x): v[0], id(m.y): v[1]}, ca.SX.sym("t"))(m.x**m.y)
-    said = with_safe_powers(said, v)
+    said = with_safe_powers(said, v, NOISE)
     second, first = ca.hessian(said, v)
     function = ca.Function("f", [v], [said, first, second])
     for base in (0.0, -1e-12):
@@ -146,7 +148,7 @@ def test_safe_powers_change_nothing_at_positive_bases(name: str, m: Any) -> None
     x = ca.SX.sym("x", 2)
     translate = Translator({id(m.x): x[0], id(m.y): x[1]}, ca.SX.sym("t"))
     plain = ca.vertcat(translate(WRITTEN[name](m, m.x, m.y)), translate(m.x**m.y), 0)
-    function = ca.Function("f", [x], [plain, with_safe_powers(plain, x)])
+    function = ca.Function("f", [x], [plain, with_safe_powers(plain, x, NOISE)])
     for point in np.random.default_rng(7).uniform(0.2, 0.9, (20, 2)):
         before, after = (np.asarray(v).ravel() for v in function(point))
         assert after == pytest.approx(before, rel=1e-15, abs=0)
@@ -155,5 +157,21 @@ def test_safe_powers_change_nothing_at_positive_bases(name: str, m: Any) -> None
 def test_a_power_with_a_number_stays_a_power(m: Any) -> None:
     x = ca.SX.sym("x", 2)
     translate = Translator({id(m.x): x[0], id(m.y): x[1]}, ca.SX.sym("t"))
-    said = with_safe_powers(ca.vertcat(translate(m.x**3), translate(m.x**m.y)), x)
+    said = with_safe_powers(ca.vertcat(translate(m.x**3), translate(m.x**m.y)), x, [3.0, 1.0])
     assert np.asarray(ca.Function("f", [x], [said])([-2.0, 3.0])).ravel().tolist() == [-8.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "power", [pyo.sqrt, lambda b: b**0.7, lambda b: b**1.5], ids=["root", "0.7", "1.5"]
+)
+def test_a_fractional_power_rests_at_a_base_that_noise_makes_negative(power: Any, m: Any) -> None:
+    """A tank that is empty, a conversion of 1; further below 0 there is no power."""
+    v = ca.SX.sym("v", 2)
+    translate = Translator({id(m.x): v[0], id(m.y): v[1]}, ca.SX.sym("t"))
+    said = with_safe_powers(translate(power(1 - 2 * m.x)), v, NOISE)
+    function = ca.Function("f", [v], [said, ca.jacobian(said, v)])
+    for x in (0.5, 0.5 + 1e-12, 0.5 + 0.9 * NOISE[0]):
+        value, slope = (np.asarray(part) for part in function([x, 1.0]))
+        assert value == 0
+        assert (slope == 0).all()
+    assert np.isnan(float(function([0.5 + 1.1 * NOISE[0], 1.0])[0]))

@@ -129,10 +129,13 @@ def points(**columns):
     return pd.DataFrame({**table, "residual": values - 1.0, "sigma": 0.1, **columns})
 
 
+RANGES = np.array([10.0, 10.0])  # of two unknowns
+
+
 def linear(**changes):
     """Of a mean; beside it an unknown on a bound."""
     jacobian = np.column_stack([np.ones(len(TIMES)), TIMES])
-    plain = LinearisedFit(jacobian, np.zeros(0), np.array([False, True]), np.zeros((0, 2)))
+    plain = LinearisedFit(jacobian, np.zeros(0), np.array([False, True]), np.zeros((0, 2)), RANGES)
     return plain._replace(**changes)
 
 
@@ -146,6 +149,18 @@ def test_values_that_are_no_optimum_are_not_judged():
     assert kept.verdict == "lack of fit"  # the constraint holds the mean
     residual = stopped["residual"] - 0.3
     assert adequacy(points(residual=residual), linear(), 9).verdict == "adequate"
+
+
+@pytest.mark.parametrize(("apart", "verdict"), [(1e-6, "adequate"), (1.0, "cannot be judged")])
+def test_a_direction_out_of_all_bounds_is_no_way_to_a_better_fit(apart, verdict):
+    """Two unknowns that exchange their values move predictions alike where they are equal."""
+    jacobian = np.column_stack([np.ones(len(TIMES)), 1 + apart * (TIMES - TIMES.mean())])
+    free = linear(jacobian=jacobian, held=np.zeros(2, dtype=bool))
+    trend = TIMES - TIMES.mean()
+    chance = points()["residual"] - points()["residual"].mean()
+    chance -= trend * (chance @ trend) / (trend @ trend)
+    left = chance + 0.3 * trend * np.sqrt((chance @ chance) / (trend @ trend))
+    assert adequacy(points(residual=left), free, 8).verdict == verdict
 
 
 def test_an_unknown_on_its_bound_takes_no_degree_of_freedom():

@@ -187,14 +187,26 @@ def test_a_better_optimum_is_met_and_told():
 
 
 def test_intervals_hold_what_the_profiles_of_others_show():
-    found = profile(product(), PRODUCT_NEAR)
+    problem = product()
+    found, box = profile(problem, PRODUCT_NEAR), problem.box
     one, other = found.profiles[:2]
     far = replace(one, others=one.others + np.array([0.0, 10.0]))
-    widened = _with_ranges(replace(found, profiles=(far, other)))[other.name]
+    widened = _with_ranges(replace(found, profiles=(far, other)), box)[other.name]
     within = far.costs <= found.objective + found.rise
     assert widened.lower == other.lower
     assert widened.upper == far.others[within, 1].max() > other.upper
-    assert _with_ranges(found).profiles == found.profiles
+    assert _with_ranges(found, box).profiles == found.profiles
+
+
+def test_an_interval_that_others_widen_to_a_bound_ends_there():
+    problem = product()
+    found = profile(problem, PRODUCT_NEAR)
+    one, other = found.profiles[:2]
+    most = problem.box.select([other.name]).upper[0]
+    far = replace(one, others=np.full_like(one.others, most))
+    closed = replace(other, upper=most / 2, upper_end="")
+    widened = _with_ranges(replace(found, profiles=(far, closed)), problem.box)[other.name]
+    assert (widened.upper, widened.upper_end) == (most, "bound reached")
 
 
 def test_a_profile_ends_within_its_share_of_the_most_integrations():

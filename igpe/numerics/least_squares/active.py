@@ -106,7 +106,7 @@ class Direction(NamedTuple):
         )
         return (
             f"The measurements do not determine {listed(self.names)} together: the relative "
-            f"change {parts.removeprefix('+ ')} does not affect any measurement."
+            f"change {parts.removeprefix('+ ')} does not affect any measurement to first order."
         )
 
 

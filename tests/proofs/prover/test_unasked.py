@@ -74,7 +74,7 @@ def test_an_unfinished_proof_says_nothing(tried, monkeypatch):
     assert not any("Not proved" in sentence for sentence in (*result.actions, *result.notes))
 
 
-@pytest.mark.parametrize("certify", [True, "auto"])
+@pytest.mark.parametrize("certify", [True, "auto", False])
 def test_a_proof_that_would_be_refused_is_not_recommended(tried, certify):
     times = np.linspace(0.2, 2.0, 10)
     problem = one_state(
