@@ -16,7 +16,6 @@ residuals r in r(middle) + G d and any vector u, |r|^2 >= 2 u'r - |u|^2.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 from flint import arb, arb_series
 from scipy.optimize import lsq_linear
 
+from igpe.core.arrays import FloatArray
 from igpe.problem.problem import Problem
 from igpe.proofs.checker.arb_reader import Equations, Line
 
@@ -78,8 +78,8 @@ class Jet:
 
     def function(self, name: str) -> "Jet":
         """An elementary function of it."""
-        if name == "tanh":  # of two quotients with the same derivative
-            return -2 / ((self * arb(2)).function("exp") + 1) + 1
+        if name == "tanh":
+            return as_jet(-2 / ((self * arb(2)).function("exp") + 1) + 1)
         value = getattr(self.value, name)()
         return self.chain(value, SLOPES[name](self.value, value))
 
@@ -226,7 +226,9 @@ class Box(NamedTuple):
     def all(self) -> dict[str, Any]:
         """Unknowns on the whole box."""
         away = self.away
-        return {n: Jet(v + away[n], {n: arb(1)}) if n in away else v for n, v in self.middle.items()}
+        return {
+            n: Jet(v + away[n], {n: arb(1)}) if n in away else v for n, v in self.middle.items()
+        }
 
     def narrowed(self, middle: Any, range_: Jet) -> Jet:
         """A quantity with its value at the middle, by its derivatives."""
@@ -361,40 +363,51 @@ class ArbCheck:
 
 
 class ThirdCheck:
-    """The check of one problem's certificates; `seconds` for all of it.
+    """The check of certificates of one problem.
 
     raises  Unsupported where the model has what `arb_reader` does not know
     """
 
-    def __init__(self, problem: Problem, seconds: float) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem, self.names = problem, problem.box.names
         self.equations = [Equations(problem, k) for k in range(len(problem.experiments))]
-        self.end = time.monotonic() + seconds
 
     def __call__(
-        self, point: Sequence[float], objective: float, leaves: Sequence[Leaf], seed: int = 0
+        self,
+        point: Sequence[float],
+        objective: float,
+        leaves: tuple[FloatArray, FloatArray, FloatArray],
+        *,
+        end: float,
+        seed: int = 0,
     ) -> ArbCheck:
-        """Check the objective at a certificate's point, and some of its leaves."""
+        """Check the objective at a certificate's point, and some of its leaves.
+
+        leaves  lower and upper ends (n, n_unknowns), and what the sum of squares is there at least
+        """
         old, refuted = (flint.ctx.prec, flint.ctx.cap), []
+        drawn = np.sort(np.random.default_rng(seed).permutation(len(leaves[0]))[:LEAVES])
+        chosen = [
+            Leaf(*row) for row in zip(*(part[drawn].tolist() for part in leaves), strict=True)
+        ]
         try:
-            value = self.objective(point)
-            if value is not None and value > arb(objective):
-                shown = f"{value.str(DIGITS)} by Arb, not {objective:.17g}"
-                refuted.append((point, f"the sum of squares of these parameters is {shown}"))
-            drawn = np.random.default_rng(seed).permutation(len(leaves))[:LEAVES].tolist()
-            verdicts = [self.leaf(leaves[k]) for k in sorted(drawn)]
+            value = self.objective(point, end)
+            verdicts = [self.leaf(leaf, end) for leaf in chosen]
         finally:
             flint.ctx.prec, flint.ctx.cap = old
-        for leaf, at in (v for v in verdicts if not isinstance(v, bool)):
+        if value is not None and value > objective:
+            shown = f"{value.str(DIGITS)} by Arb, not {objective:.17g}"
+            refuted.append((point, f"the sum of squares of these parameters is {shown}"))
+        for leaf, better in (v for v in verdicts if not isinstance(v, bool)):
             why = f"these parameters have a sum of squares below {leaf.level:.9g} by Arb"
-            refuted.append((at, why))
+            refuted.append((better, why))
         return ArbCheck(
-            "" if value is None else value.str(DIGITS),
-            value is not None and bool(value <= arb(objective)),
-            len(leaves),
-            verdicts.count(True),
-            verdicts.count(False),
-            tuple(refuted),
+            objective="" if value is None else value.str(DIGITS),
+            is_objective_confirmed=value is not None and bool(value <= objective),
+            leaves=len(leaves[0]),
+            confirmed=verdicts.count(True),
+            undecided=verdicts.count(False),
+            refuted=tuple(refuted),
         )
 
     def residuals(self, box: Box, effort: Effort) -> Iterator[Row]:
@@ -409,11 +422,11 @@ class ThirdCheck:
         for equations in self.equations:
             yield from Flow(equations, box, effort).rows()
 
-    def objective(self, point: Sequence[float]) -> Any:
+    def objective(self, point: Sequence[float], end: float = np.inf) -> Any:
         """Sum of squares at a point, to 30 digits if they can be had; None if it is unknown."""
         value = None
         for bits in PRECISIONS:
-            effort = Effort(bits, bits // 4, 2.0 ** (16 - bits), 1.0, np.inf, self.end)
+            effort = Effort(bits, bits // 4, 2.0 ** (16 - bits), 1.0, np.inf, end)
             box = Box.between(self.names, point, point)
             try:
                 value = sum((row.middle**2 for row in self.residuals(box, effort)), ZERO)
@@ -423,9 +436,9 @@ class ThirdCheck:
                 break
         return value
 
-    def leaf(self, leaf: Leaf) -> bool | tuple[Leaf, Sequence[float]]:
+    def leaf(self, leaf: Leaf, end: float = np.inf) -> bool | tuple[Leaf, Sequence[float]]:
         """Whether the bound of a leaf is confirmed; or parameters that refute it."""
-        effort = Effort(**LEAF, steps=STEPS, end=self.end)
+        effort = Effort(**LEAF, steps=STEPS, end=end)
         widths = np.subtract(leaf.high, leaf.low)
         todo, widths = [leaf], np.where(widths > 0, widths, 1.0)
         for _ in range(PIECES):
@@ -436,7 +449,7 @@ class ThirdCheck:
             try:
                 least, top, moved = self.bounds(piece, effort)
             except Undecided:
-                if effort.steps <= 0 or time.monotonic() > self.end:
+                if effort.steps <= 0 or time.monotonic() > end:
                     return False
             else:
                 if least >= leaf.level:

@@ -65,19 +65,11 @@ class Values:
             if name not in self.by_name:
                 raise Unsupported(f"The check with Arb does not know the values of '{name}'.")
             return self.by_name[name]
-        if node.is_named_expression_type():
-            if id(node) not in self.kept:
-                self.kept[id(node)] = self(node.args[0])
-            return self.kept[id(node)]
-        values, name = [self(argument) for argument in node.args], node.getname()
-        if name in FUNCTIONS and not isinstance(values[0], Line):
-            return _function(name, values[0])
-        try:
-            if name in ARITHMETIC:
-                return node._apply_operation(values)
-        except TypeError:
-            name += "' in an equation that is not linear in its slope or algebraic variable '"
-        raise Unsupported(f"The check with Arb does not support '{name}'.")
+        if not node.is_named_expression_type():
+            return _computed(node, [self(argument) for argument in node.args])
+        if id(node) not in self.kept:
+            self.kept[id(node)] = self(node.args[0])
+        return self.kept[id(node)]
 
     def root(self, sides: tuple[Any, Any]) -> Any:
         """Value of the quantity that is a `Line`, at which the sides are equal."""
@@ -132,7 +124,7 @@ class Equations:
 
     def _start(self, name: str, parameters: Mapping[str, Any], first: Mapping[int, str]) -> Any:
         own = self.problem.starts[self.k]
-        given = self.experiment.start.get(name, own.fixed.get(name))
+        given: Any = self.experiment.start.get(name, own.fixed.get(name))
         if isinstance(given, Unknown):
             return parameters[self.problem.start_unknown(name, self.experiment)]
         if isinstance(given, str):
@@ -201,8 +193,17 @@ class Equations:
         return {self.names.get(id(v), v.name) for v in every}
 
 
-def _function(name: str, x: Any) -> Any:
-    return x.function(name) if hasattr(x, "function") else getattr(x, name)()
+def _computed(node: Any, values: list[Any]) -> Any:
+    """Value of one operation."""
+    name, first = node.getname(), values[0]
+    if name in FUNCTIONS and not isinstance(first, Line):
+        return first.function(name) if hasattr(first, "function") else getattr(first, name)()
+    try:
+        if name in ARITHMETIC:
+            return node._apply_operation(values)
+    except TypeError:  # of a `Line`
+        name += "' in an equation that is not linear in its slope or algebraic variable '"
+    raise Unsupported(f"The check with Arb does not support '{name}'.")
 
 
 MOST = 5  # equations that a message names
