@@ -427,9 +427,8 @@ class ThirdCheck:
         value = None
         for bits in PRECISIONS:
             effort = Effort(bits, bits // 4, 2.0 ** (16 - bits), 1.0, np.inf, end)
-            box = Box.between(self.names, point, point)
             try:
-                value = sum((row.middle**2 for row in self.residuals(box, effort)), ZERO)
+                value = self._at(point, effort)
             except Undecided:
                 return value
             if value.rel_accuracy_bits() > DIGITS * np.log2(10) + 1:
@@ -447,44 +446,52 @@ class ThirdCheck:
             piece = todo.pop()
             score = np.subtract(piece.high, piece.low) / widths
             try:
-                least, top, moved = self.bounds(piece, effort)
+                least, near, moved = self.bound(piece, effort)
+                if least >= leaf.level:
+                    continue
+                if near is not None and self._at(near, effort) < leaf.level:
+                    return leaf, near
+                score = np.where(score > 0, moved, -1.0)
             except Undecided:
                 if effort.steps <= 0 or time.monotonic() > end:
                     return False
-            else:
-                if least >= leaf.level:
-                    continue
-                if top < leaf.level:
-                    return leaf, (np.add(piece.low, piece.high) / 2).tolist()
-                score = np.where(score > 0, moved, -1.0)
             axis = int(np.argmax(score))
             low, high = list(piece.low), list(piece.high)
             low[axis] = high[axis] = (piece.low[axis] + piece.high[axis]) / 2
             todo += [Leaf(piece.low, high, leaf.level), Leaf(low, piece.high, leaf.level)]
         return False
 
-    def bounds(self, leaf: Leaf, effort: Effort) -> tuple[Any, Any, list[float]]:
-        """Bounds on the sum of squares: least in a leaf, and greatest at its middle.
+    def _at(self, point: Sequence[float], effort: Effort) -> Any:
+        rows = self.residuals(Box.between(self.names, point, point), effort)
+        return sum((row.middle**2 for row in rows), ZERO)
 
-        returns  both, and how much each unknown moves the residuals; raises Undecided
+    def bound(self, leaf: Leaf, effort: Effort) -> tuple[Any, Sequence[float] | None, FloatArray]:
+        """Lower bound on the sum of squares in a leaf. Raises Undecided.
+
+        returns  the bound; parameters that may refute it; how much each unknown moves the residuals
         """
         box = Box.between(self.names, leaf.low, leaf.high)
-        total, top, rows = ZERO, ZERO, list[Row]()
+        total, rows = ZERO, list[Row]()
         for row in self.residuals(box, effort):
             rows.append(row)
-            total, top = total + row.box.value.abs_lower() ** 2, top + row.middle**2
+            total += row.box.value.abs_lower() ** 2
             if total >= leaf.level:
-                return total, arb("inf"), []
+                return total, None, np.zeros(0)
         away = [box.away.get(n, ZERO) for n in self.names]
         slopes = [[row.box.by.get(n, ZERO) for n in self.names] for row in rows]
-        sizes = np.array([float(abs(d).upper()) for d in away])
-        matrix = np.array(slopes, dtype=float) * sizes
+        half = np.subtract(leaf.high, leaf.low) / 2
+        matrix = np.array(slopes, dtype=float) * half
         values = np.array([float(row.middle) for row in rows])
         if not np.isfinite(matrix).all():
             raise Undecided
         # any u is right; this is the residual nearest to 0, if slopes were constant
-        u = [arb(v) for v in (values + matrix @ lsq_linear(matrix, -values, (-1, 1)).x).tolist()]
+        delta = lsq_linear(matrix, -values, (-1, 1)).x
+        nearest = values + matrix @ delta
+        u = list(map(arb, nearest.tolist()))
         tangent = sum((2 * a * row.middle - a * a for a, row in zip(u, rows, strict=True)), ZERO)
         for d, column in zip(away, zip(*slopes, strict=True), strict=True):
             tangent += 2 * d * sum((a * v for a, v in zip(u, column, strict=True)), ZERO)
-        return tangent.lower().max(total), top, (matrix**2).sum(axis=0).tolist()
+        near = np.clip(np.add(leaf.low, leaf.high) / 2 + half * delta, leaf.low, leaf.high)
+        may_refute = nearest @ nearest < leaf.level
+        moved = (matrix**2).sum(axis=0)
+        return tangent.lower().max(total), near.tolist() if may_refute else None, moved
