@@ -29,8 +29,11 @@ from igpe.proofs.checker.arb import (
     ArbCheck,
     Box,
     Effort,
+    Jet,
     Leaf,
+    Step,
     ThirdCheck,
+    Undecided,
 )
 
 
@@ -213,6 +216,22 @@ def test_residuals_of_random_boxes_are_enclosed(name: str, share: float) -> None
             by_slopes = sum((s * d for s, d in zip(slopes, moved, strict=True)), row.middle)
             assert by_slopes.overlaps(allowed)
             assert row.box.value.rad() < 1e-3 + 60 * share * (1 + abs(residual))
+
+
+@pytest.mark.parametrize("h", [0.05, 0.2, 0.5, 1.0, 2.2, 4.0])
+def test_a_tube_holds_the_solution_or_there_is_none(h: float) -> None:
+    """The chain with p2 < 0 and no A grows like exp(-p2 t)."""
+    equations = ThirdCheck(consecutive.problem()).equations[0]
+    parameters = equations.parameters({"p1": arb(1), "p2": arb(-1)})
+    step = Step(equations, parameters, 0.0, arb(0), arb(h))
+    try:
+        _, grown = step.tube([Jet(arb(0), {}), Jet(arb(1), {0: arb(1)})])
+    except Undecided:
+        assert h > 0.2
+    else:
+        for v in (grown.value, grown.by[0]):
+            assert v.contains(1)
+            assert v.contains(arb(h).exp())
 
 
 def test_what_the_reader_does_not_know_is_refused() -> None:
