@@ -26,16 +26,16 @@ from scipy.optimize import lsq_linear
 
 from igpe.core.arrays import FloatArray
 from igpe.problem.problem import Problem
-from igpe.proofs.checker.arb_reader import Equations, Line
+from igpe.proofs.checker.arb_reader import Equations, LinearTerm
 
 ZERO = arb(0)
 DIGITS = 30
 SHORTEST = 1e-7  # a step's least share of the experiment's time
 TOO_LONG = 0.9  # a step is repeated where it should have been so much shorter
 TRIES = 5  # enclosures of a step
-LEAVES = 20  # that are drawn
+LEAVES = 12  # that are drawn
 PRECISIONS = 192, 384, 768  # bits, one after the other until the digits are known
-PIECES, STEPS = 100, 1500  # of one leaf
+PIECES, STEPS = 100, 800  # of one leaf
 LEAF: dict[str, Any] = {"bits": 64, "order": 8, "middle": 1e-8, "box": 1e-4}
 SLOPES: dict[str, Callable[[Any, Any], Any]] = {
     "exp": lambda _, value: value,
@@ -84,7 +84,7 @@ class Jet:
         return self.chain(value, SLOPES[name](self.value, value))
 
     def __add__(self, other: Any) -> Any:
-        if isinstance(other, Line):
+        if isinstance(other, LinearTerm):
             return NotImplemented
         if not isinstance(other, Jet):
             return Jet(self.value + other, self.by)
@@ -94,7 +94,7 @@ class Jet:
         return Jet(self.value + other.value, by)
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, Line):
+        if isinstance(other, LinearTerm):
             return NotImplemented
         if not isinstance(other, Jet):
             return self.chain(self.value * other, other)
@@ -153,7 +153,7 @@ def _holds(outer: Jet, inner: Jet) -> bool:
 
 
 @dataclass(frozen=True)
-class Step:
+class TaylorStep:
     """A step of one experiment from time t to t + h, for some parameters (numbers or Jets).
 
     begin  where the segment of the inputs begins
@@ -206,7 +206,7 @@ class Step:
         raise Undecided
 
 
-class Box(NamedTuple):
+class BallBox(NamedTuple):
     """Parameters: middle + d.
 
     middle  unknown -> number;  away  unknown -> an interval of d that holds 0; without those of 0
@@ -216,7 +216,9 @@ class Box(NamedTuple):
     away: Mapping[str, Any]
 
     @classmethod
-    def between(cls, names: Sequence[str], low: Sequence[float], high: Sequence[float]) -> "Box":
+    def between(
+        cls, names: Sequence[str], low: Sequence[float], high: Sequence[float]
+    ) -> "BallBox":
         """All from `low` to `high`."""
         ends = {n: (arb(a), arb(b)) for n, a, b in zip(names, low, high, strict=True)}
         middle = {n: (a + b) / 2 for n, (a, b) in ends.items()}
@@ -255,7 +257,7 @@ class Effort:
     end: float
 
 
-class Row(NamedTuple):
+class BallResidual(NamedTuple):
     """A residual: at the middle of a box, and its range there with its derivatives."""
 
     middle: Any
@@ -265,14 +267,14 @@ class Row(NamedTuple):
 class Flow:
     """One experiment's states: x at the middle; y on the box, with derivatives by parameters."""
 
-    def __init__(self, equations: Equations, box: Box, effort: Effort) -> None:
+    def __init__(self, equations: Equations, box: BallBox, effort: Effort) -> None:
         self.equations, self.box, self.effort = equations, box, effort
         self.parameters = [equations.parameters(p) for p in (box.middle, box.all)]
         self.x, self.y = (list(map(as_jet, equations.start(p))) for p in self.parameters)
         self.h = equations.stops[-1] - equations.stops[0]
         self.shortest = SHORTEST * self.h
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[BallResidual]:
         """Residuals in the order of time. Raises Undecided."""
         stops = self.equations.stops
         for begin, stop in zip([stops[0], *stops], stops, strict=False):
@@ -286,7 +288,7 @@ class Flow:
             ]
             for node, value, sigma in self.equations.measured_at(stop):
                 middle, box = ((as_jet(one(node)) + -value) / sigma for one in both)
-                yield Row(middle.value, self.box.narrowed(middle.value, box))
+                yield BallResidual(middle.value, self.box.narrowed(middle.value, box))
 
     def _step(self, begin: float, t: float, stop: float) -> float:
         """Advance all; the time that was reached. Raises Undecided."""
@@ -295,7 +297,7 @@ class Flow:
         length, effort.steps = arb(then) - arb(t), effort.steps - 1
         if time.monotonic() > effort.end or effort.steps < 0 or then - t < self.shortest:
             raise Undecided
-        steps = [Step(self.equations, p, begin, arb(t), length) for p in self.parameters]
+        steps = [TaylorStep(self.equations, p, begin, arb(t), length) for p in self.parameters]
         y, scale = self.y, np.inf
         try:
             x, rest = steps[0].end(self.x, effort.order)
@@ -325,7 +327,7 @@ def _chained(moved: Jet, before: list[Jet]) -> Jet:
     return total
 
 
-class Leaf(NamedTuple):
+class ClaimedLeaf(NamedTuple):
     """A part of the certificate's box, and what the sum of squares is said to be there at least."""
 
     low: Sequence[float]
@@ -388,7 +390,8 @@ class ThirdCheck:
         old, refuted = (flint.ctx.prec, flint.ctx.cap), []
         drawn = np.sort(np.random.default_rng(seed).permutation(len(leaves[0]))[:LEAVES])
         chosen = [
-            Leaf(*row) for row in zip(*(part[drawn].tolist() for part in leaves), strict=True)
+            ClaimedLeaf(*row)
+            for row in zip(*(part[drawn].tolist() for part in leaves), strict=True)
         ]
         try:
             value = self.objective(point, end)
@@ -410,7 +413,7 @@ class ThirdCheck:
             refuted=tuple(refuted),
         )
 
-    def residuals(self, box: Box, effort: Effort) -> Iterator[Row]:
+    def residuals(self, box: BallBox, effort: Effort) -> Iterator[BallResidual]:
         """Residuals of priors and all experiments. Raises Undecided."""
         flint.ctx.prec = effort.bits
         for name, prior in self.problem.normal_priors.items():
@@ -418,7 +421,7 @@ class ThirdCheck:
                 (as_jet(p[name]) + -arb(prior.mean)) / arb(prior.deviation)
                 for p in (box.middle, box.all)
             )
-            yield Row(middle.value, on_box)
+            yield BallResidual(middle.value, on_box)
         for equations in self.equations:
             yield from Flow(equations, box, effort).rows()
 
@@ -435,7 +438,9 @@ class ThirdCheck:
                 break
         return value
 
-    def leaf(self, leaf: Leaf, end: float = np.inf) -> bool | tuple[Leaf, Sequence[float]]:
+    def leaf(
+        self, leaf: ClaimedLeaf, end: float = np.inf
+    ) -> bool | tuple[ClaimedLeaf, Sequence[float]]:
         """Whether the bound of a leaf is confirmed; or parameters that refute it."""
         effort = Effort(**LEAF, steps=STEPS, end=end)
         widths = np.subtract(leaf.high, leaf.low)
@@ -458,20 +463,25 @@ class ThirdCheck:
             axis = int(np.argmax(score))
             low, high = list(piece.low), list(piece.high)
             low[axis] = high[axis] = (piece.low[axis] + piece.high[axis]) / 2
-            todo += [Leaf(piece.low, high, leaf.level), Leaf(low, piece.high, leaf.level)]
+            todo += [
+                ClaimedLeaf(piece.low, high, leaf.level),
+                ClaimedLeaf(low, piece.high, leaf.level),
+            ]
         return False
 
     def _at(self, point: Sequence[float], effort: Effort) -> Any:
-        rows = self.residuals(Box.between(self.names, point, point), effort)
+        rows = self.residuals(BallBox.between(self.names, point, point), effort)
         return sum((row.middle**2 for row in rows), ZERO)
 
-    def bound(self, leaf: Leaf, effort: Effort) -> tuple[Any, Sequence[float] | None, FloatArray]:
+    def bound(
+        self, leaf: ClaimedLeaf, effort: Effort
+    ) -> tuple[Any, Sequence[float] | None, FloatArray]:
         """Lower bound on the sum of squares in a leaf. Raises Undecided.
 
         returns  the bound; parameters that may refute it; how much each unknown moves the residuals
         """
-        box = Box.between(self.names, leaf.low, leaf.high)
-        total, rows = ZERO, list[Row]()
+        box = BallBox.between(self.names, leaf.low, leaf.high)
+        total, rows = ZERO, list[BallResidual]()
         for row in self.residuals(box, effort):
             rows.append(row)
             total += row.box.value.abs_lower() ** 2

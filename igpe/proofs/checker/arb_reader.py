@@ -20,26 +20,38 @@ from igpe.problem.inputs import Table
 from igpe.problem.problem import Problem
 
 
-class Line:
+class LinearTerm:
     """a z + b, of the z for which an equation is solved."""
 
     def __init__(self, a: Any, b: Any) -> None:
         self.a, self.b = a, b
 
-    def __add__(self, other: Any) -> "Line":
-        is_line = isinstance(other, Line)
-        return Line(self.a + other.a, self.b + other.b) if is_line else Line(self.a, self.b + other)
+    def __add__(self, other: Any) -> "LinearTerm":
+        is_line = isinstance(other, LinearTerm)
+        return (
+            LinearTerm(self.a + other.a, self.b + other.b)
+            if is_line
+            else LinearTerm(self.a, self.b + other)
+        )
 
     def __mul__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Line) else Line(self.a * other, self.b * other)
+        return (
+            NotImplemented
+            if isinstance(other, LinearTerm)
+            else LinearTerm(self.a * other, self.b * other)
+        )
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def __neg__(self) -> "Line":
-        return Line(-self.a, -self.b)
+    def __neg__(self) -> "LinearTerm":
+        return LinearTerm(-self.a, -self.b)
 
     def __truediv__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Line) else Line(self.a / other, self.b / other)
+        return (
+            NotImplemented
+            if isinstance(other, LinearTerm)
+            else LinearTerm(self.a / other, self.b / other)
+        )
 
 
 FUNCTIONS = ("exp", "log", "sqrt", "sin", "cos", "tanh")
@@ -72,7 +84,7 @@ class Values:
         return self.kept[id(node)]
 
     def root(self, sides: tuple[Any, Any]) -> Any:
-        """Value of the quantity that is a `Line`, at which the sides are equal."""
+        """Value of the quantity that is a `LinearTerm`, at which the sides are equal."""
         line = self(sides[0]) + -self(sides[1])
         return -line.b / line.a
 
@@ -196,18 +208,18 @@ class Equations:
 def _computed(node: Any, values: list[Any]) -> Any:
     """Value of one operation."""
     name, first = node.getname(), values[0]
-    if name in FUNCTIONS and not isinstance(first, Line):
+    if name in FUNCTIONS and not isinstance(first, LinearTerm):
         return first.function(name) if hasattr(first, "function") else getattr(first, name)()
     try:
         if name in ARITHMETIC:
             return node._apply_operation(values)
-    except TypeError:  # of a `Line`
+    except TypeError:  # of a `LinearTerm`
         name += "' in an equation that is not linear in its slope or algebraic variable '"
     raise Unsupported(f"The check with Arb does not support '{name}'.")
 
 
 MOST = 5  # equations that a message names
-UNKNOWN = Line(flint.arb(1), flint.arb(0))
+UNKNOWN = LinearTerm(flint.arb(1), flint.arb(0))
 
 
 def _sides(data: Any) -> tuple[Any, Any]:

@@ -27,11 +27,11 @@ from flint import arb
 from igpe.proofs.checker.arb import (
     LEAF,
     ArbCheck,
-    Box,
+    BallBox,
     Effort,
     Jet,
-    Leaf,
-    Step,
+    ClaimedLeaf,
+    TaylorStep,
     ThirdCheck,
     Undecided,
 )
@@ -111,7 +111,7 @@ class TestForged:
     def test_a_bound_that_is_too_high(self) -> None:
         problem = consecutive.problem()
         third = ThirdCheck(problem)
-        leaf = Leaf([4.9, 0.95], [5.1, 1.3], 1.5e-6)
+        leaf = ClaimedLeaf([4.9, 0.95], [5.1, 1.3], 1.5e-6)
         _, better = third.leaf(leaf)  # type: ignore[misc]
         assert float(third.objective(better)) < 1.5e-6
         forged = certificate() | {"point": [5.05, 1.0], "objective": 1e-3, "lower_bound": 1.5e-6}
@@ -199,7 +199,7 @@ def test_residuals_of_random_boxes_are_enclosed(name: str, share: float) -> None
         at = np.array(list(bellman.OPTIMUM.values()))
     half = share * np.abs(at)
     effort = Effort(**LEAF, steps=np.inf, end=np.inf)
-    where = Box.between(box.names, (at - half).tolist(), (at + half).tolist())
+    where = BallBox.between(box.names, (at - half).tolist(), (at + half).tolist())
     rows = list(ThirdCheck(problem).residuals(where, effort))
     experiment, reference = true.replay_and_reference(problem)
     priors, m = len(problem.priors), problem.experiments[0].measurements
@@ -223,7 +223,7 @@ def test_a_tube_holds_the_solution_or_there_is_none(h: float) -> None:
     """The chain with p2 < 0 and no A grows like exp(-p2 t)."""
     equations = ThirdCheck(consecutive.problem()).equations[0]
     parameters = equations.parameters({"p1": arb(1), "p2": arb(-1)})
-    step = Step(equations, parameters, 0.0, arb(0), arb(h))
+    step = TaylorStep(equations, parameters, 0.0, arb(0), arb(h))
     try:
         _, grown = step.tube([Jet(arb(0), {}), Jet(arb(1), {0: arb(1)})])
     except Undecided:
