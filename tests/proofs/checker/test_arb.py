@@ -1,6 +1,7 @@
 """The check with Arb: what it encloses is true, and forged certificates are refuted by it alone."""
 
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,9 +29,9 @@ from igpe.proofs.checker.arb import (
     LEAF,
     ArbCheck,
     BallBox,
+    ClaimedLeaf,
     Effort,
     Jet,
-    ClaimedLeaf,
     TaylorStep,
     ThirdCheck,
     Undecided,
@@ -243,6 +244,12 @@ def test_what_the_reader_does_not_know_is_refused() -> None:
 
     with pytest.raises(igpe.errors.Unsupported, match="'two', which is not the same expression"):
         ThirdCheck(igpe.Problem(timed, parameters=["k", "w"], experiments=list(made().experiments)))
+
+
+def test_without_python_flint_it_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "igpe.proofs.checker.arb", None)
+    with pytest.raises(igpe.errors.SolverMissing, match=r"pip install 'igpe\[arb\]'"):
+        igpe.verify(certificate(), consecutive.problem(), with_="arb")
 
 
 def test_another_name_is_refused() -> None:
