@@ -164,6 +164,9 @@ def verify(
         float,
         typer.Option(help="Time limit in seconds; the rest is then reported as not confirmed."),
     ] = 600.0,
+    arb: Annotated[
+        bool, typer.Option("--arb", help="Also check the objective and some leaves with Arb.")
+    ] = False,
     data: DataFile = None,
     json: JsonFile = None,
 ) -> None:
@@ -172,7 +175,7 @@ def verify(
 
     problem = problem_of(model, data)
     with reported(True) as tell:
-        verdict = check(certificate, problem, seconds, progress=tell)
+        verdict = check(certificate, problem, seconds, with_="arb" if arb else None, progress=tell)
     box = problem.box
     ends = zip(box.names, box.lower.tolist(), box.upper.tolist(), strict=True)
     body = {
@@ -182,6 +185,7 @@ def verify(
         "gap": verdict.gap,
         "share_not_confirmed": verdict.volume,
         "seconds": verdict.seconds,
+        "arb": None if verdict.arb is None else asdict(verdict.arb),
         "regions": [asdict(region) for region in verdict.regions],
         "table": [{"name": name, "lower": low, "upper": high} for name, low, high in ends],
     }

@@ -21,6 +21,17 @@ def test_a_proof_is_verified(proof):
     assert done.stdout.startswith("Verified: no parameters in the box")
 
 
+def test_a_proof_is_checked_with_arb(proof, tmp_path):
+    pytest.importorskip("flint", reason="python-flint is not installed: pip install 'igpe[arb]'")
+    done = run("verify", proof, CHAIN, "--arb", "--json", tmp_path / "answer.json")
+    assert done.exit_code == 0, done.output
+    assert "Arb confirms the objective [" in done.stdout.replace("\n", " ")
+    stored = json.loads((tmp_path / "answer.json").read_text())["arb"]
+    assert stored["is_objective_confirmed"]
+    assert stored["confirmed"] > 0
+    assert stored["refuted"] == []
+
+
 def test_a_spoilt_one_is_refuted(proof, tmp_path):
     spoilt = json.loads(proof.read_text())
     spoilt["objective"] *= 0.5

@@ -21,12 +21,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from igpe.core.arguments import require
 from igpe.core.arrays import BoolArray
-from igpe.core.errors import DataError, ProblemError
+from igpe.core.errors import DataError, ProblemError, SolverMissing
 from igpe.core.files import read_json
 from igpe.core.markup import Rows, Shown
 from igpe.core.progress import Progress, say, with_bar
@@ -35,6 +36,9 @@ from igpe.proofs.checker.confirm import Claims, Confirmed, confirm, value_at, va
 from igpe.proofs.checker.experiments import Replay, replays
 from igpe.proofs.checker.region import RegionClaim, Threshold, read_region
 from igpe.proofs.checker.rows import Effort, load_kernels
+
+if TYPE_CHECKING:
+    from igpe.proofs.checker.arb import ArbCheck, ThirdCheck
 
 
 class Verdict(enum.Enum):
@@ -71,6 +75,7 @@ class Verified(Shown):
                  it integrated
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
+    arb          what the third check showed (`with_="arb"`); None if it was not made
     """
 
     verdict: Verdict
@@ -83,6 +88,7 @@ class Verified(Shown):
     boxes: int
     seconds: float
     region: str = ""
+    arb: "ArbCheck | None" = None
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.VERIFIED
@@ -96,6 +102,10 @@ class Verified(Shown):
     @property
     def sentence(self) -> str:
         """Sentence for users: what was shown, or where it failed."""
+        return self._own_sentence + (f" {self.arb.sentence}" if self.arb is not None else "")
+
+    @property
+    def _own_sentence(self) -> str:
         if self.verdict is Verdict.VERIFIED:
             about = f"Verified: {self.region}. No" if self.region else "Verified: no"
             return (
@@ -352,6 +362,7 @@ def verify(
     seconds: float = 600.0,
     effort: Effort = USUAL,
     *,
+    with_: Literal["arb"] | None = None,
     progress: Progress = None,
 ) -> Verified:
     """Verify a certificate of global optimality with independent code.
@@ -364,19 +375,17 @@ def verify(
     seconds      limit after which the rest is reported as not confirmed
     effort       effort of the integration; it affects how much is confirmed, but not the
                  correctness of the verdict
+    with_        "arb": also check the objective to 30 digits, and a seeded share of the leaves, in
+                 Arb's arithmetic and from the Pyomo model itself (`pip install 'igpe[arb]'`)
     progress     a function that is called with sentences; True, False, None: as for `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not
-                 support
+                 support, SolverMissing if python-flint is not installed
     """
     tree = read_tree(certificate)
-    _require_same(tree, problem)
     problem = _weighted(tree, problem)
-    given = replays(problem)
-    say("Preparing the check (about a minute the first time on this machine)")
-    with np.errstate(all="ignore"):
-        load_kernels(given[0], len(tree.unknowns))
-    say("Checking the certificate")
+    given, third = replays(problem), _third(problem, with_)
+    _prepare(given[0], len(tree.unknowns))
     begin = time.monotonic()
     end = begin + seconds
     objective = value_at(given, np.array(tree.point), end)
@@ -394,6 +403,9 @@ def verify(
         open_ = [tree.region(*pair, why) for pair in pairs[:SHOWN]]
         if not (open_ or objective[1] <= tree.objective):
             open_ = [tree.region(tree.point, tree.point, why)]
+    by_arb = None if third is None or refuted else _by_arb(third, tree, end)
+    if by_arb is not None:
+        refuted = [tree.region(p, p, why) for p, why in by_arb.refuted]
     proved = ""
     if tree.likelihood is not None and threshold is not None and not (refuted or open_):
         is_open = tree.open_share > 0
@@ -409,7 +421,37 @@ def verify(
         boxes=sum(o.boxes for o in outcomes),
         seconds=time.monotonic() - begin,
         region=proved,
+        arb=by_arb,
     )
+
+
+def _prepare(experiment: Replay, unknowns: int) -> None:
+    say("Preparing the check (about a minute the first time on this machine)")
+    with np.errstate(all="ignore"):
+        load_kernels(experiment, unknowns)
+    say("Checking the certificate")
+
+
+def _third(problem: Problem, with_: str | None) -> "ThirdCheck | None":
+    require(with_ in (None, "arb"), "verify", "with_", with_, "'arb' or nothing")
+    if with_ is None:
+        return None
+    try:
+        from igpe.proofs.checker.arb import ThirdCheck  # noqa: PLC0415
+    except ImportError:
+        raise SolverMissing(
+            "`python-flint` is not installed, which the check with Arb needs: "
+            "pip install 'igpe[arb]'."
+        ) from None
+    return ThirdCheck(problem)
+
+
+def _by_arb(third: "ThirdCheck", tree: Tree, end: float) -> "ArbCheck":
+    say("Checking the objective and a share of the leaves with Arb")
+    claims = tree.claims()
+    cut = tree.lower_bound if tree.likelihood is None else tree.likelihood.cut
+    levels = np.where(tree.above_cut(claims), cut, tree.lower_bound)
+    return third(tree.point, tree.objective, (claims.low, claims.high, levels), end=end)
 
 
 Regions = list[UnprovedRegion]
@@ -487,6 +529,7 @@ def _require_same(tree: Tree, problem: Problem) -> None:
 
 def _weighted(tree: Tree, problem: Problem) -> Problem:
     """The problem with the certificate's relative standard deviations, where it has none."""
+    _require_same(tree, problem)
     names = {e.measured[k] for e in problem.experiments for k in set(e.measurements.column)}
     wanted = names if problem.weights_unknown else set()
     if tree.sizes.keys() != wanted or min(tree.sizes.values(), default=1.0) <= 0:

@@ -107,9 +107,26 @@ def test_a_state_that_rises_at_once_is_bounded_by_its_equilibrium() -> None:
     x = np.ones((1, 2))
     for begin, t in zip((0.0, *TIMES[:-1]), TIMES, strict=True):
         x = after(experiment, np.array([[1e3, 1e6]]), x, begin, t)
-    assert x[0, 0] <= 5.0 - (5 / 9 / 1e3) ** (1 / 3)
+    assert 1e3 * (5 - x[0, 0]) ** 3 >= x[0, 0] / 9  # it is not above the lowest equilibrium
     assert x[0, 0] > 2.0
     assert 4.98 < x[0, 1] < 9.0
+
+
+@pytest.mark.parametrize(("begin", "toward"), [(0.0, 5.0), (5.0, 0.0), (-1.0, 2.0)])
+@pytest.mark.parametrize("rate", [6.0, 12.0, 40.0])
+def test_a_state_that_is_on_its_way_is_bounded_on_both_sides(
+    begin: float, toward: float, rate: float
+) -> None:
+    """x' = a (c - x), a known within a third: levels hold it, and follow it more than half way."""
+    given = problem(lambda m, x: m.a * (toward - x), {"a": (0.0, 60.0)}, 0 * TIMES + 1)
+    (experiment,) = replays(given)
+    x, ends = np.full((1, 2), begin), (rate, 4 * rate / 3)
+    for a, t in zip((0.0, *TIMES[:-1]), TIMES, strict=True):
+        x = after(experiment, np.array([ends]), x, a, t)
+        exact = [toward + (begin - toward) * math.exp(-r * t) for r in ends]
+        assert x[0, 0] <= min(exact) <= max(exact) <= x[0, 1]
+        late = x[0, 0] if toward > begin else x[0, 1]
+        assert abs(late - toward) <= abs(begin - toward) * (0.1 + 1 / (1 + rate * t / 3))
 
 
 def test_a_state_that_nothing_stops_is_not_bounded() -> None:

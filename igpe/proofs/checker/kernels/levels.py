@@ -19,7 +19,20 @@ from igpe.proofs.checker.kernels.intervals import Pair, add, multiply, outward, 
 from igpe.proofs.checker.kernels.tape import ReplayTape, Values, evaluate
 from igpe.proofs.compiled import kernel
 
-SHARES = (0.75, 0.5, 0.25, 2.0**-4, 2.0**-8, 2.0**-16, 2.0**-30)  # of a range: levels to be tried
+SHARES = (
+    2.0**-30,
+    2.0**-16,
+    2.0**-8,
+    2.0**-4,
+    0.25,
+    0.5,
+    0.75,
+    1 - 2.0**-3,
+    1 - 2.0**-5,
+    1 - 2.0**-8,
+)
+"""Of a range, from its far end: levels to be tried before `HALVINGS` between two of them."""
+HALVINGS = 4
 ROOM, LEAST_STEP = 1e-9, 1e-100  # relative to the size of a state; of one that is 0
 TRIES = 10  # boxes around the states, each larger
 
@@ -81,6 +94,45 @@ def _stays(
 
 
 @kernel
+def _level(
+    tape: ReplayTape,
+    time: Pair,
+    wide: FloatArray,
+    p: FloatArray,
+    u: FloatArray,
+    values: Values,
+    i: int,
+    near: float,
+    far: float,
+    length: Pair,
+) -> float:
+    """Level towards `far` that state i, from `near` or beyond, has passed after a step.
+
+    Where none is known it is infinite, which bounds nothing: the state may move the other way.
+    A level nearer to `near` is passed if one further away is, so the search is by bisection.
+    """
+    passed = -np.inf if near < far else np.inf
+    missed, start = far, near  # the halvings are between these, and a level that is passed
+    first, last, left = 0, len(SHARES), HALVINGS
+    while first < last or left > 0:
+        k = (first + last) // 2
+        if first < last:
+            level = far + SHARES[k] * (near - far)
+        else:
+            level, left = missed / 2 + start / 2, left - 1
+        low, high = min(near, level), max(near, level)
+        slope = _change(tape, time, wide, p, u, values, i, low, high, length)
+        way = subtract(level, level, near, near)
+        is_inside = min(near, far) <= level <= max(near, far)
+        is_passed = slope[0] >= way[1] if near < far else slope[1] <= way[0]
+        if is_inside and is_passed:
+            passed, start, last = level, level, k
+        else:
+            missed, first = level, k + 1
+    return passed
+
+
+@kernel
 def coarse_step(
     tape: ReplayTape, time: Pair, x: FloatArray, p: FloatArray, u: FloatArray, values: Values
 ) -> bool:
@@ -98,18 +150,8 @@ def coarse_step(
         a, d = wide[i, 0], wide[i, 1]
         change = _change(tape, time, wide, p, u, values, i, a, d, length)
         moved = add(x[i, 0], x[i, 1], change[0], change[1])
-        low, high = max(a, moved[0]), min(d, moved[1])
-        for share in SHARES:
-            level = a + share * (x[i, 1] - a)
-            if a <= level <= x[i, 1]:
-                falls = _change(tape, time, wide, p, u, values, i, level, x[i, 1], length)[1]
-                if falls <= subtract(level, level, x[i, 1], x[i, 1])[0]:
-                    high = min(high, level)
-            level = d - share * (d - x[i, 0])
-            if x[i, 0] <= level <= d:
-                rises = _change(tape, time, wide, p, u, values, i, x[i, 0], level, length)[0]
-                if rises >= subtract(level, level, x[i, 0], x[i, 0])[1]:
-                    low = max(low, level)
-        after[i] = low, high
+        falls = _level(tape, time, wide, p, u, values, i, x[i, 1], a, length)
+        rises = _level(tape, time, wide, p, u, values, i, x[i, 0], d, length)
+        after[i] = max(a, moved[0], rises), min(d, moved[1], falls)
     x[:] = after
     return True
