@@ -53,7 +53,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_iterations(self) -> float:
-        """Iterations on all horizons of all starts, each weighted by its horizon's share of the time.
+        """Iterations of all starts, each weighted by the share of the time that it integrates.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 without horizons.
         """

@@ -168,15 +168,15 @@ class Experiment(Suggesting):
                 {"feed": 0.0}. Before the start, only events with before=True happen
     sigma       standard deviations: a number or `Noise(absolute, relative)` for all columns; or
                 column -> one of these, an array with one number for each row, or the name of the
-                column that holds the standard deviations. Relative standard deviations follow the model's predictions,
-                never measurements; `EstimatedSigma(name)` is computed by the model and estimated
-                with the other unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
+                column that holds the standard deviations. Relative standard deviations follow the
+                model's predictions, never measurements; the model computes `EstimatedSigma(name)`,
+                whose unknowns are estimated with the others; `igpe.losses.LogNormal(deviation)` compares logarithms;
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
                 unknown: igpe weights several quantities by the sizes of their residuals in all
                 experiments (maximum likelihood); "equal" if unknown but equal for all columns
-    correlation  correlation of errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between quantities at
-                one time, `igpe.losses.AR1(0.7)` in time; without a number igpe estimates the
-                correlation. Steps 1 and 3 treat errors as independent. None: independent errors
+    correlation  correlation of errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
+                quantities at one time, `igpe.losses.AR1(0.7)` in time; without a number igpe
+                estimates the correlation. Steps 1 and 3 treat errors as independent. None: independent errors
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, if the names
                 differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
@@ -375,7 +375,7 @@ class Experiment(Suggesting):
 
     @property
     def source(self) -> str:
-        """Name and SHA-256 of the data file; for a DataFrame, SHA-256 of its measurements as CSV."""
+        """Name and SHA-256 of the data file; for a DataFrame, SHA-256 of the values as CSV."""
         if self._file:
             return self._file
         m = self.measurements

@@ -98,8 +98,8 @@ class Huber(Checked, Loss):
     """Loss that is quadratic up to `delta` standard deviations and linear beyond.
 
     If standard deviations are not given, igpe computes one for each quantity: the median of its
-    absolute residuals / 0.67 (Huber & Ronchetti, Robust Statistics (2009), section 7.8), recomputed until it converges. With
-    `sigma="equal"` delta is in the measurements' unit.
+    absolute residuals / 0.67 (Huber & Ronchetti, Robust Statistics (2009), section
+    7.8), recomputed until it converges. With `sigma="equal"` delta is in the measurements' unit.
 
     raises ProblemError unless delta is a positive number
     """
@@ -305,7 +305,7 @@ class Prior(Checked):
         return float(law.logpdf(there(x)) - np.log(inside))
 
     def bend(self, x: float) -> Bend:
-        """Return the derivatives (`Bend`) with respect to the parameter itself, not its logarithm."""
+        """Return the derivatives (`Bend`) with respect to the parameter, not its logarithm."""
         base, given = SCALES[self.scale], self.parameters
         by = 1 / (base * x) if base else 1.0
         slope, curvature = LAWS[self.law].bend(self._there(x), *given)

@@ -307,7 +307,7 @@ class Spectra(Suggesting):
         return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
-        """Singular values of the spectra up to each time (forward) and from each time on (backward).
+        """Singular values of the spectra up to each time (forward) or from each time on (backward).
 
         The time at which a forward value rises above the noise shows when a contribution appears; a
         backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59

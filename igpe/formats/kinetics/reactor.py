@@ -50,15 +50,16 @@ ACTIVITY = "activity"  # the model's name of it
 
 @dataclass(frozen=True)
 class Deactivation:
-    """An activity that multiplies rates and falls: dactivity/dt = -constant*(activity -
+    """A decreasing activity that multiplies rates: dactivity/dt = -constant*(activity -
     residual)^order*product of c^n. `activity` is a state; it starts at 1 for a fresh catalyst.
 
     constant   rate constant of deactivation
-    order      order with respect to the activity: 1 (exponential), 2 (sintering), or a name if
-               unknown
-    poisons    species that deactivate -> order n: reactants (parallel), products (series), poisons
+    order      order with respect to the activity: 1 (exponential), 2 (sintering), or the name
+               of a parameter
+    poisons    species that cause deactivation -> order n: reactants (parallel deactivation),
+               products (series deactivation) or poisons
     residual   residual activity: number, or name of a parameter
-    reactions  numbers of the reactions that need the catalyst, 1 for the first; None: all
+    reactions  numbers of the reactions that need the catalyst, counted from 1; None: all
 
     raises ModelError for invalid constants or orders
 
@@ -156,7 +157,7 @@ class Units:
     def moles(self) -> float:
         """Moles in one unit of amount.
 
-        raises ModelError if the amount is no amount of substance
+        raises ModelError if the unit is not an amount of substance
         """
         amount = getattr(pyomo_units, self.amount)
         try:

@@ -64,8 +64,8 @@ def read_petab(path: str | Path) -> Problem:
     decades.
 
     path    path of the YAML file, which contains the paths of the tables and the model
-    raises  DataError for tables, ModelError for SBML features that igpe does not read, ProblemError
-            if the file does not exist, SolverMissing without the extra igpe[petab]
+    raises  DataError for invalid tables, ModelError for SBML features that igpe does not read,
+            ProblemError if the file does not exist, SolverMissing without the extra igpe[petab]
     """
     for name in LIBRARIES:
         library(name)

@@ -60,7 +60,7 @@ class ModelSelection:
 
 
 def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelSelection:
-    """Estimate the models of a PEtab Select problem as its method proposes them, and compare them.
+    """Estimate and compare the models that the method of a PEtab Select problem proposes.
 
     A model whose estimation fails is never ranked above another.
 

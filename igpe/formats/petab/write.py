@@ -40,8 +40,8 @@ def to_petab(
 ) -> Path:
     """Write a problem as PEtab of version 2: a YAML file, its tables, and the model in SBML.
 
-    The objective of `read_petab`, and that of other programs, is the negative log-likelihood of the
-    problem. Unknown standard deviations become parameters, `sd_A`, one for each quantity:
+    From these files, `read_petab` and other programs compute the negative log-likelihood of the
+    problem as the objective. Unknown standard deviations become parameters, `sd_A`, one for each quantity:
     `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get underscores
     (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 

@@ -18,9 +18,10 @@ class Noise(NoiseModel):
 
         sigma = sqrt(absolute^2 + (relative h)^2)
 
-    with the model's prediction h (not the measurement) is the additive and proportional ("combined") error model of pharmacokinetics (Beal & Sheiner,
-    Estimating heteroscedastic variances, Technometrics 30 (1988)); the relative part alone is a
-    constant coefficient of variation, the absolute part alone a number.
+    with the model's prediction h (not the measurement) is the additive and proportional
+    ("combined") error model of pharmacokinetics (Beal & Sheiner, Estimating heteroscedastic
+    variances, Technometrics 30 (1988)). The relative part alone is a constant coefficient of
+    variation; the absolute part alone is a constant standard deviation.
 
     Without an absolute part, estimates do not depend on the relative part. If the relative part is
     unknown, give a guess: the estimate of the relative part is sqrt(result.reduced_chi_squared)
