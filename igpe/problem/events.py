@@ -69,7 +69,7 @@ class Event(Suggesting):
             raise DataError(f"An event has {both} at= and when=. Give one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
-                f"when is {shown(self.when)}; expected a rule that compares: when=lambda m, t: "
+                f"when is {shown(self.when)}; expected a rule that returns a comparison: when=lambda m, t: "
                 "m.V[t] >= 2.0. For an event at a given time, write at=2.0."
             )
 

@@ -80,7 +80,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if not is_finite(begin) or begin > first:
         raise DataError(
             f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
-            "finite number that is not later."
+            "finite number that is not above it."
         )
     if begin == last:
         raise DataError(
@@ -170,13 +170,15 @@ class Experiment(Suggesting):
                 column -> one of these, an array with one number for each row, or the name of the
                 column that holds the standard deviations. Relative standard deviations follow the
                 model's predictions, never measurements; the model computes `EstimatedSigma(name)`,
-                whose unknowns are estimated with the others; `igpe.losses.LogNormal(deviation)` compares logarithms;
-                `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
-                unknown: igpe weights several quantities by the sizes of their residuals in all
-                experiments (maximum likelihood); "equal" if unknown but equal for all columns
+                whose unknowns are estimated with the others; `igpe.losses.LogNormal(deviation)`
+                compares logarithms; `igpe.losses.Censored(deviation, below=limit)` allows values
+                below a limit. None if unknown: igpe weights several quantities by the sizes of
+                their residuals in all experiments (maximum likelihood); "equal" if unknown but
+                equal for all columns
     correlation  correlation of errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
                 quantities at one time, `igpe.losses.AR1(0.7)` in time; without a number igpe
-                estimates the correlation. Steps 1 and 3 treat errors as independent. None: independent errors
+                estimates the correlation. Steps 1 and 3 treat errors as independent. None:
+                independent errors
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, if the names
                 differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
@@ -481,7 +483,7 @@ def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
             raise DataError(
                 f"The start value of '{name}' is {value!r}; expected a finite number, the name of "
                 "a parameter or igpe.Unknown(lower, upper). For all members of an indexed "
-                "variable pass a function or a Series of their indices."
+                "variable, pass a function of the indices, or a Series with the indices as index."
             )
     read: dict[str, Any] = {
         n: Uncertain.of(v) if isinstance(v, NormalPrior) else v for n, v in start.items()

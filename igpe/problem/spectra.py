@@ -430,7 +430,7 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
     if min(frame.shape) < FEWEST:
         raise DataError(
             f"The spectra have {frame.shape[0]} times and {frame.shape[1]} wavelengths; at least "
-            f"{FEWEST} of each are needed, times in rows."
+            f"{FEWEST} of each are needed. Put the times in rows."
         )
     if not np.isfinite(values).all():
         raise DataError(_holes(values, times, wavelengths))
@@ -538,7 +538,7 @@ def _check_options(nonnegative: bool, smooth: Any, unwanted: Any, count: int) ->
     if nonnegative and (smooth or is_number):
         what = f"smooth={smooth}" if smooth else f"unwanted={unwanted}"
         raise DataError(
-            f"igpe cannot keep spectra non-negative together with {what}. Pass nonnegative=False."
+            f"igpe cannot combine non-negative spectra with {what}. Pass nonnegative=False."
         )
 
 
@@ -562,8 +562,8 @@ def absorbing(experiment: Any, instance: Any) -> Any:
     known = [*instance.states, *instance.series, *instance.expressions]
     if unknown := [n for n in spectra.species if n not in known]:
         raise DataError(
-            f"The spectra have species={unknown}, which are not quantities over time of the "
-            f"model; it has {listed(known)}.{closest(unknown[0], known)}"
+            f"The spectra have species={unknown}, but no time-dependent quantities of the model "
+            f"have these names; the model has {listed(known)}.{closest(unknown[0], known)}"
         )
     result = experiment.reporting(spectra.species)
     result.spectra = spectra

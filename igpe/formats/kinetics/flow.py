@@ -276,7 +276,9 @@ class PlugFlow(Reactor):
                 "the jacket's temperature as an input, not catalyst=... or a Jacket."
             )
         if self.heat is not None and self.heat.feed is not None:
-            raise ModelError("The inflow of a PlugFlow has the start value of T; omit feed=...")
+            raise ModelError(
+                "The inflow of a PlugFlow has the temperature start={'T': ...}; omit feed=..."
+            )
 
     def _add_inputs(self, m: Any) -> None:
         if isinstance(self.velocity, str):

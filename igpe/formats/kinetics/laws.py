@@ -234,7 +234,7 @@ class MassAction(RateLaw):
             )
 
     def check(self, equation: Equation) -> None:
-        """Raise ModelError for a wrong number of constants, or orders of species not on the left."""
+        """Raise ModelError for a wrong number of constants, or orders of non-reactants."""
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(

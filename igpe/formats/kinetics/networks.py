@@ -88,7 +88,7 @@ def _check(
     texts = [r.text for r in every]
     for role, given, known in (("present", present, species), ("always", always, texts)):
         if isinstance(given, str) or not set(given) <= set(known):
-            raise ModelError(f"{role} is {shown(given)}; give a list of names out of {known}.")
+            raise ModelError(f"{role} is {shown(given)}; give a list of names from {known}.")
 
 
 def _subsets(

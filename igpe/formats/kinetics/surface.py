@@ -61,7 +61,8 @@ class Dissolution(RateLaw):
     """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): shrinking particles.
 
     The law applies to "A_s -> A", with both species in amounts per volume of liquid. All particles
-    have the same size and shape. Below one ten-thousandth of the initial amount, the surface goes to zero smoothly.
+    have the same size and shape. Below one ten-thousandth of the initial amount, the surface goes
+    to zero smoothly.
 
     coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
     saturation   concentration of the saturated solution

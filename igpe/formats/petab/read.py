@@ -215,7 +215,7 @@ def _require_late(name: str, rows: Iterable[MeasurementRow], start: float) -> No
     if early:
         raise DataError(
             f"The experiment '{name}' starts at {start:g}, but has measurements at "
-            f"{early[:3]}. Remove these rows, or start it earlier."
+            f"{early[:3]}. Remove these rows, or start the experiment earlier."
         )
 
 

@@ -148,7 +148,8 @@ def _read(select: Any, path: Path) -> Any:
         ) from error
     if found.criterion.value not in COMPARED:
         raise Unsupported(
-            f"'{path}' compares by {found.criterion.value}; igpe compares by {', '.join(COMPARED)}."
+            f"'{path}' compares models by {found.criterion.value}; igpe supports "
+            f"{', '.join(COMPARED)}."
         )
     return found
 

@@ -62,7 +62,7 @@ class Correlation(ABC):
     @property
     @abstractmethod
     def is_estimated(self) -> bool:
-        """Return True if igpe estimates the correlation; until then, errors count as independent."""
+        """Return True if the correlation is to be estimated; until then, errors are independent."""
 
     @property
     @abstractmethod
