@@ -169,8 +169,8 @@ def require_smooth_and_normal(problem: Problem, method: str) -> None:
     if problem.other_priors:
         raise Unsupported(
             f"{method} supports only normal priors, but the priors of "
-            f"{list(problem.other_priors)} are not normal. igpe.estimate, igpe.SingleShooting and igpe.uncertainty.sample "
-            "support them."
+            f"{list(problem.other_priors)} are not normal. igpe.estimate, igpe.SingleShooting "
+            "and igpe.uncertainty.sample support them."
         )
     with suppress(ModelError):
         if any(compiled(problem).switching):

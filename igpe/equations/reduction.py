@@ -249,8 +249,8 @@ class _Reduced:
         return ModelError(
             f"{self._place()}The equations have a higher index and were differentiated "
             f"({self.array.levels}), but they are still numerically dependent: {others} follow "
-            f"from the other equations. The unknowns are {list(self.names)}. Look for an equation that "
-            "occurs twice or is a sum of others."
+            f"from the other equations. The unknowns are {list(self.names)}. Look for an "
+            "equation that occurs twice or is a sum of others."
         )
 
     @property

@@ -69,8 +69,8 @@ class Event(Suggesting):
             raise DataError(f"An event has {both} at= and when=. Give one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
-                f"when is {shown(self.when)}; expected a rule that returns a comparison: when=lambda m, t: "
-                "m.V[t] >= 2.0. For an event at a given time, write at=2.0."
+                f"when is {shown(self.when)}; expected a rule that returns a comparison: "
+                "when=lambda m, t: m.V[t] >= 2.0. For an event at a given time, write at=2.0."
             )
 
     def _check_amounts(self) -> None:

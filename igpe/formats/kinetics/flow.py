@@ -277,7 +277,7 @@ class PlugFlow(Reactor):
             )
         if self.heat is not None and self.heat.feed is not None:
             raise ModelError(
-                "The inflow of a PlugFlow has the temperature start={'T': ...}; omit feed=..."
+                "A PlugFlow takes the temperature of its inflow from start={'T': ...}; omit feed=..."
             )
 
     def _add_inputs(self, m: Any) -> None:
