@@ -34,7 +34,7 @@ class Event(Suggesting):
     at_start  whether the event also happens at the start if `when` is true there
     before    whether the event also happens while the model approaches the steady state before a
               steady start. `at_start` then refers to the start of this approach. At the start of
-              the experiment, the event happens only if inputs or other events make `when` true
+              the experiment, the event happens only if inputs or other events make `when` true then
     raises    DataError unless exactly one of `at` and `when` is given, and at least one state
               changes
 

@@ -155,7 +155,8 @@ class Experiment(Suggesting):
                 The name of an indexed variable stands for all its members; give a number or a
                 profile over the indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series}
     start_time  time of the start values. By default the first measured time if it is 0 or
-                negative, otherwise 0; required if measurements begin so late that 0 is doubtful
+                negative, otherwise 0. It is required if the time from 0 to the first measurement
+                is longer than the time from the first to the last
     inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column

@@ -277,7 +277,7 @@ class PlugFlow(Reactor):
             )
         if self.heat is not None and self.heat.feed is not None:
             raise ModelError(
-                "A PlugFlow takes the temperature of its inflow from start={'T': ...}; omit feed=..."
+                "A PlugFlow takes its inflow's temperature from start={'T': ...}; omit feed=..."
             )
 
     def _add_inputs(self, m: Any) -> None:

@@ -91,8 +91,8 @@ class Arrhenius(Thermal):
 
     factor     name of a parameter, or a number
     energy     name of a parameter, or a number; J/mol
-    reference  temperature, K; None: the reactor's, which `Reactor.problem` chooses within the
-               measured range
+    reference  temperature, K; None: the reference of the reactor, which `Reactor.problem` chooses
+               within the measured range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
     """

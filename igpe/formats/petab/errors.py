@@ -241,7 +241,7 @@ def write_petab_parameters(
              the parameter itself), standardErrorOnScale (of its logarithm if standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file; path: the table to write (tab-separated)
-    raises   ProblemError for unknowns that the table does not have, or a YAML file that names none;
+    raises   ProblemError for unknowns that the table does not have, or a YAML file without a table;
              DataError if `path` is a file that igpe did not write, or one of the problem's own
              files
     """

@@ -62,7 +62,7 @@ class Correlation(ABC):
     @property
     @abstractmethod
     def is_estimated(self) -> bool:
-        """Return True if the correlation is to be estimated; until then, errors are independent."""
+        """Return True if the correlation is to be estimated; until then it counts as 0."""
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ class Noise(NoiseModel):
 
         sigma = sqrt(absolute^2 + (relative h)^2)
 
-    with the model's prediction h (not the measurement) is the additive and proportional
+    Here h is the model's prediction, not the measurement. This is the additive and proportional
     ("combined") error model of pharmacokinetics (Beal & Sheiner, Estimating heteroscedastic
     variances, Technometrics 30 (1988)). The relative part alone is a constant coefficient of
     variation; the absolute part alone is a constant standard deviation.
@@ -27,9 +27,9 @@ class Noise(NoiseModel):
     unknown, give a guess: the estimate of the relative part is sqrt(result.reduced_chi_squared)
     times this guess.
 
-    absolute  standard deviation at h = 0, in the unit of the quantity. If it is 0, igpe replaces
-              |h| below a tenth of the column's smallest nonzero measurement by this tenth, and a
-              note names these points
+    absolute  standard deviation at h = 0, in the unit of the quantity. If it is 0, the size of h
+              counts as at least a tenth of the column's smallest nonzero measurement. A note names
+              the points where this changes the standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both are 0 or more, one is positive, and relative < 1
     """
