@@ -198,6 +198,6 @@ UNFIT: Cases = {
     ),
     "input and measured": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], feed=[1, 1, 1]), inputs={"feed": 1})),
-        "'feed' | measure it | Remove one",
+        "'feed' | data contain it | Remove one",
     ),
 }
