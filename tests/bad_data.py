@@ -104,7 +104,7 @@ CONDITIONS: Cases = {
     ),
     "start after measurement": (
         lambda: run(start_time=1.0),
-        "start_time is 1 | first measurement is at 0 | not later",
+        "start_time is 1 | first measurement is at 0 | not above it",
     ),
     "start time ambiguous": (
         lambda: run(table([5, 6, 7])),
@@ -198,6 +198,6 @@ UNFIT: Cases = {
     ),
     "input and measured": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], feed=[1, 1, 1]), inputs={"feed": 1})),
-        "'feed' | measure it | Remove one",
+        "'feed' | data contain it | Remove one",
     ),
 }

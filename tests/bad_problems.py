@@ -53,7 +53,7 @@ SETTINGS: Cases = {
     "bounds no pair": (lambda: pose(parameters={"k": 3.0}), "'k' | 3.0 | (lower, upper)"),
     "no parameters": (
         lambda: pose(parameters=[]),
-        "No parameters are named | List the Vars",
+        "No parameters are named | List the Vars that igpe",
     ),
     "local no parameter": (
         lambda: pose(local=["q"]),

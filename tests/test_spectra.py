@@ -330,7 +330,7 @@ MISTAKES = {
     "unwanted": (bad(unwanted="drift"), "'constant'"),
     "no such species": (
         lambda: problem(run(igpe.Spectra(frame(), species=["A", "Q"]))),
-        "not quantities over time",
+        "no time-dependent quantities",
     ),
     "no table": (lambda: igpe.Experiment(start={"A": 1.0}), "has no measurements"),
     "no sigma": (

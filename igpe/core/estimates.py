@@ -29,9 +29,9 @@ class Estimate(Shown):
     trail        the estimates that led to this one, oldest first
     notes        sentences for the user
     iterations   number of iterations; 0 if the method does not count them
-    elsewhere    horizons of further starts whose estimates were not used
-    reached      final objectives of several starts, infinite for unusable results; computed with
-                 the first weights, if weights depend on the model
+    elsewhere    horizons of the other starts, whose estimates were not used
+    reached      final objective of each start, infinite if its result is unusable. If weights
+                 depend on the model, the objective is computed with the first weights
     """
 
     parameters: Mapping[str, float]
@@ -53,7 +53,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_iterations(self) -> float:
-        """Iterations of all starts' horizons, each counted as the share of time it integrates.
+        """Iterations of all starts, each weighted by the share of the time that it integrates.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 without horizons.
         """
@@ -61,7 +61,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_integrations(self) -> float:
-        """Equivalent number of all integrations, including those of rejected steps."""
+        """Integrations, weighted like `equivalent_iterations`; rejected steps count too."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 

@@ -75,7 +75,7 @@ def require_consistent(
             fixes = f" at {at}. These start values would determine unknowns to be estimated"
             raise ModelError(
                 f"{run} contradict the equations {list(reduction.constraints)}: '{name}' is "
-                f"given as {value:.6g}, but follows from the others as "
+                f"given as {value:.6g}, but the other start values determine it as "
                 f"{known[name]:.6g}{fixes * is_moved}. Omit '{name}' from start to let igpe "
                 f"compute it, or correct the start values of {free}."
             )
@@ -168,9 +168,9 @@ def require_smooth_and_normal(problem: Problem, method: str) -> None:
     """
     if problem.other_priors:
         raise Unsupported(
-            f"{method} supports only normal priors, and those of {list(problem.other_priors)} "
-            "are not normal. igpe.estimate, igpe.SingleShooting and igpe.uncertainty.sample "
-            "support them."
+            f"{method} supports only normal priors, but the priors of "
+            f"{list(problem.other_priors)} are not normal. igpe.estimate, igpe.SingleShooting "
+            "and igpe.uncertainty.sample support them."
         )
     with suppress(ModelError):
         if any(compiled(problem).switching):

@@ -328,7 +328,7 @@ def switched(function: Any, segments: Segments) -> Table:
     decided = pieces.label != UNDECIDED
     if not decided.any():
         raise ModelError(
-            f"{name} is undecided on the full horizon, because both sides are equal up to "
+            f"{name} cannot be decided at any time, because both sides are equal up to "
             "rounding. Compare the time with a number, as in t >= 0.4."
         )
     low, high, label = (part[decided] for part in pieces)

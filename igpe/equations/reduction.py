@@ -104,17 +104,17 @@ class _Reduced:
         if missing := self._missing:
             raise ModelError(
                 f"{self._place()}the states {missing} have no start value. The equations determine"
-                f" the start values of {bound} from the others, but not these. Give it in "
+                f" the start values of {bound} from the others, but not these. Give each one in "
                 f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
                 "igpe.Unknown(lower, upper) to estimate it."
             )
         if unknown := [n for n in bound if isinstance(self.given(n), Unknown)]:
             raise ModelError(
                 f"{self._place()}The start values of {unknown} are to be estimated "
-                "(igpe.Unknown), but they follow from the others: of the "
-                f"{len(self.symbols.states)} states {len(bound)} are constrained by "
-                f"{[*self.constraints]} and their derivatives. Leave {unknown} out of start; "
-                "they are computed. The value or the bounds of the variable in the model "
+                "(igpe.Unknown), but they follow from the others: the "
+                f"equations {[*self.constraints]} and their derivatives constrain {len(bound)} of "
+                f"the {len(self.symbols.states)} states. Leave {unknown} out of start; "
+                "igpe computes them. The value or the bounds of the variable in the model "
                 "select the root."
             )
 
@@ -249,8 +249,8 @@ class _Reduced:
         return ModelError(
             f"{self._place()}The equations have a higher index and were differentiated "
             f"({self.array.levels}), but they are still numerically dependent: {others} follow "
-            f"from the other rows. Unknown are {list(self.names)}. Look for an equation that "
-            "occurs twice or is a sum of others."
+            f"from the other equations. The unknowns are {list(self.names)}. Look for an "
+            "equation that occurs twice or is a sum of others."
         )
 
     @property

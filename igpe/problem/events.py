@@ -17,28 +17,28 @@ EXAMPLE = "igpe.Event(at=2.0, add={'A': 10.0})"
 
 @dataclass(frozen=True)
 class Event(Suggesting):
-    """States of one experiment jump: at a given time, or when a condition becomes true.
+    """A jump of states in one experiment: at a given time, or when a condition becomes true.
 
     at        the time, in the unit of the model's time: a number, the name of a parameter, or a
-              rule (m, t) of parameters: lambda m, t: m.first + 24
+              rule (m, t) that uses only parameters: lambda m, t: m.first + 24
     when      instead of `at`, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >=
               m.full. The event happens whenever the comparison becomes true
     add       state -> increment: a number, the name of a parameter, or a rule (m, t)
     set       state -> its new value: a number, the name of a parameter, or a rule (m, t)
     delay     time between `at` (or the moment when the comparison became true) and the jump: a
               number, the name of a parameter, or a rule without states
-    priority  events at the same time happen in the order of falling priority; events of equal
-              priority in the order of the list. A later event uses the states after the earlier
-              events
+    priority  events at the same time happen in the order of decreasing priority; events of equal
+              priority happen in the order of the list. Each event uses the states that the previous
+              one left
     measured  "before" or "after": which states a measurement at the time of the event refers to
     at_start  whether the event also happens at the start if `when` is true there
-    before    whether it also happens while the model approaches the steady state before a steady
-              start; at_start then refers to the start of this approach, and at the start of the
-              experiment the event happens only if inputs or other events make `when` true there
+    before    whether the event also happens while the model approaches the steady state before a
+              steady start. `at_start` then refers to the start of this approach. At the start of
+              the experiment, the event happens only if inputs or other events make `when` true then
     raises    DataError unless exactly one of `at` and `when` is given, and at least one state
               changes
 
-    All states of one event jump together, from values before it.
+    All states of one event jump together; rules use the values before the event.
     """
 
     at: Amount | None = None
@@ -69,8 +69,8 @@ class Event(Suggesting):
             raise DataError(f"An event has {both} at= and when=. Give one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
-                f"when is {shown(self.when)}; expected a rule that compares: when=lambda m, t: "
-                "m.V[t] >= 2.0. For an event at a given time, write at=2.0."
+                f"when is {shown(self.when)}; expected a rule that returns a comparison: "
+                "when=lambda m, t: m.V[t] >= 2.0. For an event at a given time, write at=2.0."
             )
 
     def _check_amounts(self) -> None:

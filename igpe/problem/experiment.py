@@ -80,7 +80,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if not is_finite(begin) or begin > first:
         raise DataError(
             f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
-            "finite number that is not later."
+            "finite number that is not above it."
         )
     if begin == last:
         raise DataError(
@@ -147,15 +147,16 @@ class Experiment(Suggesting):
     """Measurements of one run, and the conditions of this run.
 
     data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
-                path of a CSV, Excel or Parquet file with such a table; None where only spectra were
+                path of a CSV, Excel or Parquet file with such a table; None if only spectra were
                 measured
     start       state -> number (known), parameter name, `Unknown(lower, upper)` (estimated), or
                 `igpe.losses.NormalPrior(mean, deviation)` (known with this error);
-                omitted states start at the model's value (a fixed value or an equation). The name
-                of an indexed variable stands for all members, with a number or a profile over
-                their indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series by position}
-    start_time  time of the start values. By default 0 if the first measurement is later by at most
-                the length of the experiment, else the first time
+                the model gives the start values of omitted states (a fixed value or an equation).
+                The name of an indexed variable stands for all its members; give a number or a
+                profile over the indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series}
+    start_time  time of the start values. By default the first measured time if it is 0 or
+                negative, otherwise 0. It is required if the time from 0 to the first measurement
+                is longer than the time from the first to the last
     inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
@@ -165,24 +166,26 @@ class Experiment(Suggesting):
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
     steady      start at the steady state that the model reaches from `start`: True, with the inputs
                 at the start, or input -> number for inputs with other values before the start:
-                {"feed": 0.0}. Of the events, only those with before=True happen before the start
-    sigma       standard deviations: a number or `Noise(absolute, relative)`, or per column one of
-                these, an array of one for each row, or the name of the column that holds the
-                standard deviations. Relative standard deviations follow the model's predictions,
-                never measurements; `EstimatedSigma(name)` is computed by the model and estimated
-                with the other unknowns; `igpe.losses.LogNormal(deviation)` compares logarithms;
-                `igpe.losses.Censored(deviation, below=limit)` allows values below a limit. None if
-                unknown: several quantities are weighted by the sizes of their residuals in all
-                experiments (maximum likelihood); "equal" if unknown but equal for all columns
-    correlation  of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between quantities at
-                one time, `igpe.losses.AR1(0.7)` in time; without a number igpe estimates the
-                correlation. Steps 1 and 3 treat errors as independent. None: independent errors
+                {"feed": 0.0}. Before the start, only events with before=True happen
+    sigma       standard deviations: a number or `Noise(absolute, relative)` for all columns; or
+                column -> one of these, an array with one number for each row, or the name of the
+                column that holds the standard deviations. Relative standard deviations follow the
+                model's predictions, never measurements; the model computes `EstimatedSigma(name)`,
+                whose unknowns are estimated with the others; `igpe.losses.LogNormal(deviation)`
+                compares logarithms; `igpe.losses.Censored(deviation, below=limit)` allows values
+                below a limit. None if unknown: igpe weights several quantities by the sizes of
+                their residuals in all experiments (maximum likelihood); "equal" if unknown but
+                equal for all columns
+    correlation  correlation of errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
+                quantities at one time, `igpe.losses.AR1(0.7)` in time; without a number igpe
+                estimates the correlation. Steps 1 and 3 treat errors as independent. None:
+                independent errors
     units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
     columns     column of the table -> its name in the model, `time` or `experiment`, if the names
                 differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
     only        measured columns to use; by default all but `time`, `experiment` and those of sigma
     replicates  whether several rows may have the same time
-    spectra     additional `Spectra`, at these or other times
+    spectra     `Spectra` of the same run, at the times of `data` or at others
     raises      DataError that names the columns and rows
     """
 
@@ -291,7 +294,7 @@ class Experiment(Suggesting):
         return Experiment(table, **{**self._conditions, **unused, **held})
 
     def where(self, kept: BoolArray) -> "Experiment":
-        """Return the experiment with some of its measurements (n,)."""
+        """Return the experiment with those of its n measurements for which `kept` is True."""
         held = copy(self)
         held.measurements, held._file = self.measurements.where(kept), ""
         return held
@@ -333,7 +336,7 @@ class Experiment(Suggesting):
         return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
-        """Return the steady phase before the start: its inputs, and its events."""
+        """Return the steady phase before the start, with its inputs and events."""
         found = copy(self)
         first = {
             n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()
@@ -363,8 +366,8 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True for a column without measurements, which is a species of spectra or a
-        reported quantity."""
+        """Return True if a column has no measurements: a species of spectra or a reported
+        quantity."""
         m = self.measurements
         return m.names.index(name) not in m.column
 
@@ -375,7 +378,7 @@ class Experiment(Suggesting):
 
     @property
     def source(self) -> str:
-        """File of the data, and SHA-256; of a DataFrame, that of time, name and value as CSV."""
+        """Name and SHA-256 of the data file; for a DataFrame, SHA-256 of the values as CSV."""
         if self._file:
             return self._file
         m = self.measurements
@@ -481,7 +484,7 @@ def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
             raise DataError(
                 f"The start value of '{name}' is {value!r}; expected a finite number, the name of "
                 "a parameter or igpe.Unknown(lower, upper). For all members of an indexed "
-                "variable pass a function or a Series of their indices."
+                "variable, pass a function of the indices, or a Series with the indices as index."
             )
     read: dict[str, Any] = {
         n: Uncertain.of(v) if isinstance(v, NormalPrior) else v for n, v in start.items()

@@ -65,7 +65,7 @@ def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
 def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
-    times   (n,) increasing; values: (n,), each from its time until the next
+    times   (n,) increasing; values: (n,), each valid from its time until the next
     raises  DataError if the points are not finite or the times do not increase
 
     Before the first given time, the input has its first value. After a jump, and at the start of

@@ -38,17 +38,17 @@ ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 class Loss:
     """Contribution of residuals, divided by their standard deviations, to the objective.
 
-    A residual contributes its square up to a limit, and grows linearly beyond
-    (igpe/numerics/least_squares/base.py). A loss is one class with these attributes and with the
-    limits.
+    A residual contributes its square up to a limit; beyond it, the contribution grows linearly
+    (igpe/numerics/least_squares/base.py). A loss is a class with the attributes below and a method
+    `limits`.
 
     is_squares   whether residuals of any size enter as squares: the objective is a sum of squares
     is_absolute  whether the objective is the sum of absolute residuals, approximated by small
                  limits
     criterion    name of the objective in results; empty for sums of squares
 
-    The limits of any other loss are in standard deviations (`needs_deviations`). Unknown standard
-    deviations are computed from the median of the residuals.
+    If neither is True, the limits of the loss are in standard deviations (`needs_deviations`). igpe
+    computes unknown standard deviations from the median of the absolute residuals.
     """
 
     is_squares: bool = False
@@ -61,7 +61,7 @@ class Loss:
         return not (self.is_squares or self.is_absolute)
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return the limits that the fits use one after the other.
+        """Return the limits of successive fits.
 
         spread  typical deviation of residuals: 1 if standard deviations are known
         """
@@ -89,17 +89,17 @@ class L1(Loss):
 
     def limits(self, spread: float) -> tuple[float, ...]:
         """Return decreasing limits; the last changes an estimate by less than a hundredth of its
-        error."""
+        standard error."""
         return (spread, 0.1 * spread, 0.01 * spread)
 
 
 @dataclass(frozen=True)
 class Huber(Checked, Loss):
-    """Squares up to `delta` standard deviations, linear beyond.
+    """Loss that is quadratic up to `delta` standard deviations and linear beyond.
 
-    Without standard deviations, each quantity gets its own: the median of its residuals / 0.67
-    (Huber & Ronchetti, Robust Statistics (2009), section 7.8), recomputed until it converges. With
-    `sigma="equal"` delta is in the measurements' unit.
+    If standard deviations are not given, igpe computes one for each quantity: the median of its
+    absolute residuals / 0.67 (Huber & Ronchetti, Robust Statistics (2009), section
+    7.8), recomputed until it converges. With `sigma="equal"` delta is in the measurements' unit.
 
     raises ProblemError unless delta is a positive number
     """
@@ -305,7 +305,7 @@ class Prior(Checked):
         return float(law.logpdf(there(x)) - np.log(inside))
 
     def bend(self, x: float) -> Bend:
-        """Return the `Bend` with respect to the parameter itself."""
+        """Return the derivatives (`Bend`) with respect to the parameter, not its logarithm."""
         base, given = SCALES[self.scale], self.parameters
         by = 1 / (base * x) if base else 1.0
         slope, curvature = LAWS[self.law].bend(self._there(x), *given)

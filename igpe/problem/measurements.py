@@ -169,8 +169,8 @@ def _correlated(
     if not isinstance(correlation, Correlation):
         raise DataError(
             f"correlation is {shown(correlation)}; expected igpe.losses.AR1(0.7) or "
-            "igpe.losses.Correlated({('A', 'B'): 0.5}), without a number where it is to be "
-            "estimated."
+            "igpe.losses.Correlated({('A', 'B'): 0.5}). To estimate the correlation, pass "
+            "igpe.losses.AR1() or igpe.losses.Correlated()."
         )
     if not is_apart or m.censored is not None:
         raise DataError(

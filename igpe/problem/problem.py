@@ -61,7 +61,7 @@ class Problem(Suggesting):
     parameters    names of the model's scalar Vars (or mutable Params) to estimate; a mapping gives
                   bounds that override the model's: {"k1": (0, 10)}; an indexed Var's name stands
                   for all its members
-    experiments   one or several `Experiment`
+    experiments   an `Experiment`, or a list of them
     local         parameters that have a separate value in each experiment
     priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
@@ -69,13 +69,13 @@ class Problem(Suggesting):
     logarithmic   parameters whose positive bounds span decades: starts are distributed evenly in
                   the logarithm, and Gauss-Newton (shooting) takes steps in the logarithm
     space         name of a further ContinuousSet -> its grid: a number of intervals, or
-                  `igpe.integrators.FiniteDifference(50, scheme="central")`. States are then the
-                  members `c[0.5]`, and columns have these names
+                  `igpe.integrators.FiniteDifference(50, scheme="central")`. The states
+                  are then members such as `c[0.5]`, and columns have these names
     raises        ModelError, DataError or ProblemError, with the cause and the remedy
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
-    its next break; each experiment has its own values. Extra constraints of the model (without
+    its next break, separately for each experiment. Extra constraints of the model (without
     time, or inequalities over time) belong to the problem: Collocation and MultipleShooting satisfy
     them, other methods refuse them.
     """

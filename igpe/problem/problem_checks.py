@@ -214,8 +214,8 @@ def _converted(measurements: Measurements, name: str, factor: float, offset: flo
         return converted(measurements, name, factor, offset)
     if offset != 0:
         raise DataError(
-            f"The errors of '{name}' are log-normal, but its unit has a different zero point "
-            "than the model's unit; give the data in the model's unit."
+            f"The errors of '{name}' are log-normal, but the zero of its unit differs from the "
+            "zero of the model's unit. Give the data in the model's unit."
         )
     return converted(measurements, logarithm, 1.0, float(np.log(factor)))
 
@@ -301,7 +301,7 @@ def check_problem(problem: Any) -> None:
     starts = [s for e in problem.experiments for s in e.start.values()]
     is_nothing = not problem.parameters and not problem.time_varying
     if is_nothing and not any(isinstance(s, Unknown) for s in starts):
-        raise ProblemError("No parameters are named. List the Vars of the model to estimate.")
+        raise ProblemError("No parameters are named. List the Vars that igpe should estimate.")
     runs = [*zip(problem.experiments, problem.instances, problem.starts, strict=True)]
     places = [f"Experiment '{e.name}': " * (len(runs) > 1) for e in problem.experiments]
     for place, (_, instance, _) in zip(places, runs, strict=True):
@@ -401,7 +401,7 @@ def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: In
             raise ProblemError(f"{given} and estimated by time_varying=. Remove one of the two.")
         if name in instance.states or name in experiment.measured:
             raise ProblemError(
-                f"{given}, but the model computes it or the data measure it. Remove one of the two."
+                f"{given}, but the model computes it or the data contain it. Remove one of the two."
             )
         if name not in known:
             raise ProblemError(
@@ -441,7 +441,7 @@ def _check_starts(
         bases = [n.split("[")[0] for n in missing]
         members = f" '{bases[0]}' stands for all its members: start={{'{bases[0]}': 0.0}}."
         raise ProblemError(
-            f"{place}the states {listed(missing)} have no start value. Give it in "
+            f"{place}the states {listed(missing)} have no start value. Give each one in "
             f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
             f"igpe.Unknown(lower, upper) to estimate it.{members * (bases.count(bases[0]) > 1)}"
         )

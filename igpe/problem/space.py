@@ -90,18 +90,18 @@ ORDERS = {"backward": 1, "central": 2, "forward": 1}
 class FiniteDifference:
     """A grid in space: finite differences between its points replace derivatives (method of lines).
 
-    intervals  number of intervals of equal length; points that the model's ContinuousSet already
-               has are kept, and the intervals between them are divided in proportion
+    intervals  number of intervals, of about equal length. igpe keeps the points that the model's
+               ContinuousSet already has, and adds points between them
     scheme     formula of first derivatives. "backward": upwind where the flow is towards larger x,
-               first order, robust, but it smears fronts like a dispersion coefficient of half an
-               interval times the speed; "backward2": upwind with three points, second order, may
-               overshoot at fronts; "forward" and "forward2": upwind where the flow is towards
-               smaller x; "central": second order, for diffusion. Second derivatives are central,
-               second order
+               first order and robust, but it smears fronts like dispersion with the coefficient
+               speed*(interval length)/2; "backward2": upwind with three points, second
+               order, may overshoot at fronts; "forward" and "forward2": upwind where the flow is
+               towards smaller x; "central": second order, for diffusion. Second derivatives are
+               central, second order
     raises     ProblemError for fewer than two intervals, or an unknown scheme
 
-    If the scheme has no formula for a first derivative in a boundary condition, igpe uses the
-    difference to the only neighbour.
+    If the scheme has no formula for a first derivative in a boundary condition, igpe uses the slope
+    between the boundary point and the point next to it.
     """
 
     intervals: int

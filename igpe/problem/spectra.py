@@ -31,11 +31,11 @@ class Spectra(Suggesting):
     """Spectra that were measured during one experiment: `igpe.Experiment(..., spectra=...)`.
 
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
-                 names of the columns, or the path of such a table (CSV, Excel, Parquet). The
+                 column names, or the path of such a table (CSV, Excel, Parquet). The
                  times have the unit of the experiment's times
-    sigma        standard deviation of the numbers: one number, or one for each wavelength (a
-                 Series, or an array in the order of the columns). None: the noise level, from the
-                 singular values beyond the number of contributions
+    sigma        standard deviation of the measured values: one number, or one for each wavelength
+                 (a Series, or an array in the order of the columns). None: igpe estimates the noise
+                 level from the singular values beyond the number of contributions
     species      names of the model's quantities that absorb; None: all its states
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
@@ -43,12 +43,12 @@ class Spectra(Suggesting):
                  that need negative spectra. If spectra are zero at many wavelengths, the constraint
                  biases rate constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
-                 unknown spectrum; 0: each wavelength is free. Not together with `nonnegative`
+                 unknown spectrum; 0: each wavelength is free. Requires nonnegative=False
     unwanted     contributions that belong to no species: "constant" for a contribution that does
                  not change, such as a baseline; or the number of contributions that vary in time.
-                 Their spectra and time profiles are unknown (a number excludes `nonnegative`)
-    shared       whether the species have the same spectra as in the problem's other experiments
-                 whose spectra are `shared`, which then have the same wavelengths
+                 Nothing else about them needs to be known. A number requires nonnegative=False
+    shared       whether the species have the same spectra in all experiments with shared=True,
+                 which must have the same wavelengths
     raises       DataError with the cause and the remedy
     """
 
@@ -101,7 +101,7 @@ class Spectra(Suggesting):
 
     @cached_property
     def noise(self) -> FloatArray:
-        """(n_wavelengths,) standard deviations: those given, or the noise level.
+        """(n_wavelengths,) standard deviations: the given ones, or the estimated noise level.
 
         raises DataError if there are too few times or wavelengths to estimate the level
         """
@@ -153,8 +153,8 @@ class Spectra(Suggesting):
     def compressed(self) -> "Spectra":
         """Return the spectra in the subspace of the leading singular vectors, for searches.
 
-        The subspace has one dimension more than there are contributions, and one for each known
-        spectrum, instead of one for each wavelength.
+        The subspace has one dimension for each contribution, one for each known spectrum, and one
+        more. The full space has one for each wavelength.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}
@@ -195,8 +195,8 @@ class Spectra(Suggesting):
         """Return the spectra at some of their wavelengths.
 
         ranges  pairs of wavelengths, including the ends; none: all wavelengths
-        count   number of wavelengths: the most informative about the contributions, by their
-                leverage in the space of the leading singular vectors; None: all
+        count   number of wavelengths to return; None: all. igpe selects the most informative
+                ones, by their leverage in the space of the leading singular vectors
         raises  DataError if too few wavelengths remain
         """
         w = self.wavelengths
@@ -262,7 +262,7 @@ class Spectra(Suggesting):
         return changed._changed(nonnegative=False, sigma=None)
 
     def savitzky_golay(self, window: int, order: int = 2, derivative: int = 0) -> "Spectra":
-        """The spectra smoothed, or differentiated, along the wavelengths (SciPy's savgol_filter).
+        """Smooth or differentiate the spectra along the wavelengths (SciPy's savgol_filter).
 
         window      odd number of wavelengths; the wavelengths must be evenly spaced
         order       order of the polynomials, below `window`
@@ -307,7 +307,7 @@ class Spectra(Suggesting):
         return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
-        """Singular values of the spectra up to each time (forward) and from it on (backward).
+        """Singular values of the spectra up to each time (forward) or from each time on (backward).
 
         The time at which a forward value rises above the noise shows when a contribution appears; a
         backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59
@@ -430,7 +430,7 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
     if min(frame.shape) < FEWEST:
         raise DataError(
             f"The spectra have {frame.shape[0]} times and {frame.shape[1]} wavelengths; at least "
-            f"{FEWEST} of each are needed, times in rows."
+            f"{FEWEST} of each are needed. Put the times in rows."
         )
     if not np.isfinite(values).all():
         raise DataError(_holes(values, times, wavelengths))
@@ -538,7 +538,7 @@ def _check_options(nonnegative: bool, smooth: Any, unwanted: Any, count: int) ->
     if nonnegative and (smooth or is_number):
         what = f"smooth={smooth}" if smooth else f"unwanted={unwanted}"
         raise DataError(
-            f"igpe cannot keep spectra non-negative together with {what}. Pass nonnegative=False."
+            f"igpe cannot combine non-negative spectra with {what}. Pass nonnegative=False."
         )
 
 
@@ -562,8 +562,8 @@ def absorbing(experiment: Any, instance: Any) -> Any:
     known = [*instance.states, *instance.series, *instance.expressions]
     if unknown := [n for n in spectra.species if n not in known]:
         raise DataError(
-            f"The spectra have species={unknown}, which are not quantities over time of the "
-            f"model; it has {listed(known)}.{closest(unknown[0], known)}"
+            f"The spectra have species={unknown}, but no time-dependent quantities of the model "
+            f"have these names; the model has {listed(known)}.{closest(unknown[0], known)}"
         )
     result = experiment.reporting(spectra.species)
     result.spectra = spectra

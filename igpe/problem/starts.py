@@ -57,10 +57,10 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
         elif isinstance(value, Unknown):
             raise ProblemError(
                 f"start gives '{name}' as igpe.Unknown, but the name stands for several "
-                f"states: {list(members)[:SHOWN]}, .... For one unknown value of all states, "
-                f"make it a Var, m.start = pyo.Var(bounds=({value.lower:g}, {value.upper:g})), "
-                f"name it in parameters and write start={{'{name}': 'start'}}; or name each "
-                "member."
+                f"states: {list(members)[:SHOWN]}, .... If all of them start at the same "
+                f"unknown value, add m.start = pyo.Var(bounds=({value.lower:g}, {value.upper:g})) "
+                f"to the model, name it in parameters=, and write start={{'{name}': 'start'}}. "
+                "Otherwise give each member its own igpe.Unknown."
             )
         else:
             at = _profile(name, value)
@@ -121,7 +121,7 @@ def _looked_up(name: str, table: Mapping[Any, float], keys: list[Any]) -> float:
         x = np.zeros(0)
     if not isinstance(key, float) or x.ndim != 1 or not x.size or not x[0] <= key <= x[-1]:
         raise ProblemError(
-            f"The start profile of '{name}' has no value at {key}; it has them at "
-            f"{list(table)[:SHOWN]}. Give one for every member, or at positions on both sides."
+            f"The start profile of '{name}' has no value at {key}; it has values at "
+            f"{list(table)[:SHOWN]}. Give every member a value, or values on both sides of it."
         )
     return float(np.interp(key, x, [table[p] for p in sorted(table)]))

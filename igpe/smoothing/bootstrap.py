@@ -19,7 +19,7 @@ LEAST_FREEDOM = 0.5  # residual degrees of freedom below which residuals do not 
 
 @dataclass(frozen=True)
 class BootstrapErrors(Checked):
-    """Any smoother, with errors from repeated smoothing.
+    """Any smoother, with standard errors from repeated smoothing (bootstrap).
 
     smoother  smoother that is applied repeatedly
     samples   number of repetitions; 50 give errors within 10 %

@@ -104,7 +104,7 @@ def _agreed(answer: Answer, margin: float, unit: float) -> Answer:
     """The answer without a bound that the incumbent refutes."""
     bound, value = answer.lower_bound, answer.objective
     if bound - value > FINER * margin * max(unit, abs(bound)):
-        words = f"the bound {bound:.6g} lies above the objective {value:.6g} of a point"
+        words = f"the bound {bound:.6g} lies above the objective {value:.6g} of a known point"
         message = f"{answer.message}; {words}, so nothing is proved"
         return replace(answer, lower_bound=-np.inf, message=message)
     return replace(answer, lower_bound=float(np.fmin(bound, value)))

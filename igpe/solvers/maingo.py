@@ -48,7 +48,7 @@ class MAiNGO:
 
     gap          relative gap between incumbent and bound at which the solver stops
     absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
-                 times the objective's size if it is below 1
+                 times the objective's size if that is below 1
     feasibility  tolerance of the constraints
     options      further options of MAiNGO: (("BAB_maxIterations", 1000), ...)
 

@@ -217,9 +217,9 @@ class AmplProgram:
     proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a
                  local solver
     absolute     for a global solver the absolute gap in the objective's unit, for an optimum near
-                 0; None: the margin, times the objective's size if it is below 1
+                 0; None: the margin, times the objective's size if that is below 1
     bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
-                 without it the bound is the incumbent less the gap
+                 without it the bound is the incumbent minus the gap
     margin       possible error of the program's bound, for an objective of order one
     how          installation command
     """
@@ -409,7 +409,7 @@ def Couenne(
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
     absolute     absolute gap, in the objective's unit, for an optimum near 0; None: about 1e-6,
-                 times the objective's size if it is below 1
+                 times the objective's size if that is below 1
 
     Couenne treats a time limit as processor time; igpe interrupts Couenne at the wall time.
     Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
@@ -466,7 +466,7 @@ class Scip:
 
     gap          relative gap between incumbent and bound at which the solver stops
     absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
-                 times the objective's size if it is below 1
+                 times the objective's size if that is below 1
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
                  treats the objective as a constraint and underestimates small residuals
     threads      number of threads of the linear solver

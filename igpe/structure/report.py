@@ -64,7 +64,7 @@ def sentence(finding: Finding) -> str:
     """What an engineer must know about one unknown."""
     words = _reached(finding)
     if finding.reach is Access.UNREACHABLE:
-        return words + " Only its prior restricts it." * finding.prior
+        return words + " Only its prior restricts its value." * finding.prior
     if finding.verdict is Identifiable.UNDECIDED:
         return words
     if finding.values > 1:
@@ -169,7 +169,7 @@ def _certainty(exact: Identifiability) -> list[str]:
     if undecided := exact.names(Identifiable.UNDECIDED):
         lines.append(
             f"Undecided at these start values and inputs: {in_words(undecided)}. Series of "
-            f"{exact.orders} orders are not enough, and integrations give no clear answer."
+            f"{exact.orders} orders are not enough, and integration gives no clear answer."
         )
     if set(exact.values) - exact.unique:
         lines.append(

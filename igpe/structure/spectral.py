@@ -37,12 +37,13 @@ VARYING = "igpe cannot analyse contributions with unknown time courses."
 EXCHANGE = (
     "{names}: their values can be exchanged without a change of the measured spectra, if "
     "the spectra of the species change accordingly (slow-fast ambiguity). The slow step cannot "
-    "be identified. A known spectrum, pure={{...}}, a measured concentration, or "
-    "non-negative spectra can decide."
+    "be identified. To identify it, pass a known spectrum (pure={{...}}), measure a "
+    "concentration, or require non-negative spectra."
 )
 SEVERAL = (
     "{names}: other values, with other spectra of the species, give the same measured "
-    "spectra. A known spectrum, pure={{...}}, or a measured concentration can decide."
+    "spectra. To identify them, pass a known spectrum (pure={{...}}) or measure a "
+    "concentration."
 )
 
 

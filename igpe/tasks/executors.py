@@ -33,11 +33,11 @@ UNKNOWN = 64  # workers of an executor that does not say how many it has
 AGAIN = 5.0  # s until a cluster is asked again how large it is
 PATIENCE = 30.0  # s without any worker until processes of this machine do the work of a cluster
 REROUTED = (
-    "The cluster has had no worker for {:.0f} s, so {} processes of this machine do its "
+    "The cluster has had no worker for {:.0f} s, so {} processes on this machine do its "
     "work until workers return."
 )
 NOT_READY = (
-    "A worker of the executor could not prepare the problem, so processes of this machine run "
+    "A worker of the executor could not prepare the problem, so processes on this machine run "
     "its tasks."
 )
 GONE = (

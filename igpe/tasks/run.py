@@ -289,9 +289,9 @@ class _Flight:
             if not_ready:
                 raise error.args[0]
             raise ProblemError(
-                f"No worker of the executor returns a result ({type(error).__name__}: "
+                f"No worker of the executor returned a result ({type(error).__name__}: "
                 f"{error}). Workers need igpe and what the model imports; executor=2 uses "
-                "processes of this machine."
+                "processes on this machine."
             ) from error
         status = Status.RAISED if not_ready else Status.WORKER_DIED
         reason = str(error.args[0]) if not_ready else f"{type(error).__name__}: {error}"

@@ -318,7 +318,7 @@ def test_an_executor_that_has_ended_is_told(tmp_path):
 def test_an_executor_that_never_answers_is_told(tmp_path):
     with (
         ProcessPoolExecutor(1, initializer=sys.exit) as pool,
-        pytest.raises(ProblemError, match="No worker of the executor returns"),
+        pytest.raises(ProblemError, match="No worker of the executor returned"),
     ):
         outcomes(work(tmp_path), 2, Backend(pool))
 

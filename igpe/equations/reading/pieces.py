@@ -289,7 +289,7 @@ def of_time(name: str, given: TimeExpression, t: Any, experiment: Experiment) ->
     wrong = ~np.isclose(came, true, rtol=1e-10, atol=0) & (np.isfinite(came) | np.isfinite(true))
     if wrong.any():
         k = int(np.argmax(wrong))
-        why = f"at {times[k]:g} it gives {true[k]:g}, the expression {came[k]:g}"
+        why = f"at {times[k]:g} it gives {true[k]:g}, but its expression gives {came[k]:g}"
         raise _unexplained(name, why)
     return expression
 
@@ -306,7 +306,7 @@ def ramp(table: Table, t: Any) -> Any:
 
 def _unexplained(name: str, why: str) -> DataError:
     return DataError(
-        f"Input '{name}' depends on time in a way igpe cannot follow: {why}. Write it with Pyomo's "
-        "functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or give it as "
+        f"Input '{name}' depends on time in a way that igpe cannot follow: {why}. Write it with "
+        "Pyomo's functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)), or give it as "
         "igpe.linear_input or igpe.step_input."
     )

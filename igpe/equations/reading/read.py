@@ -144,7 +144,7 @@ class _Reading:
         if not interior.size:
             raise ModelError(
                 f"The model's time has only the points {list(self.instance.time)}; the builder "
-                "must put the times it is given into its ContinuousSet: "
+                "must put the times that it receives into its ContinuousSet: "
                 "m.t = ContinuousSet(initialize=times)."
             )
         nearest = dict.fromkeys(float(interior[np.argmin(np.abs(interior - p))]) for p in places)

@@ -17,7 +17,7 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 
 @dataclass(frozen=True)
 class MolarFeed:
-    """A flow of one species, amount per time.
+    """A feed of one species, in amount per time.
 
     flow     name of an input over time, or of a constant input if `algebraic` species need its
              integral
@@ -30,7 +30,7 @@ class MolarFeed:
 
 @dataclass(frozen=True)
 class Stream:
-    """A flow of solution, volume per time, which fills the vessel.
+    """A feed of solution, in volume per time, which increases the volume of the content.
 
     flow  name of the input over time
     of    species -> concentration in the stream: a number, or the name of a constant input
@@ -62,12 +62,12 @@ class MolarVolumes:
 class Semibatch(Reactor):
     """dn/dt = V*(production by the reactions) + feeds; the states are amounts.
 
-    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that the
-             streams fill; the experiment gives its start value
+    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that
+             increases by the streams, and the experiment gives its start value
     feeds    `MolarFeed` or `Stream`, any number of them
     amounts  how amounts are named: "n_{}" gives n_A; concentrations are named like the species
 
-    With `algebraic` species the feeds are constant `MolarFeed`s. See `Reactor` for the other
+    With `algebraic` species, all feeds must be constant `MolarFeed`s. See `Reactor` for the other
     fields.
 
     raises ModelError in the same cases as `Reactor`, and for invalid values of the fields above
@@ -276,7 +276,9 @@ class PlugFlow(Reactor):
                 "the jacket's temperature as an input, not catalyst=... or a Jacket."
             )
         if self.heat is not None and self.heat.feed is not None:
-            raise ModelError("The inflow of a PlugFlow has the start value of T; omit feed=...")
+            raise ModelError(
+                "A PlugFlow takes its inflow's temperature from start={'T': ...}; omit feed=..."
+            )
 
     def _add_inputs(self, m: Any) -> None:
         if isinstance(self.velocity, str):

@@ -25,11 +25,11 @@ class MichaelisMenten(RateLaw):
     """vmax*S/(km*(1 + sum of I/Kc) + S*(1 + sum of I/Ku + S/Ks)).
 
     vmax           largest rate
-    km             substrate concentration at half the largest rate
+    km             substrate concentration at which the rate is half the largest
     substrate      S; may be omitted if the left side has one species only
     inhibitors     species that compete with S (also the product) -> their constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
-    uncompetitive  species that bind to the enzyme with its substrate -> their constant Ku. A
+    uncompetitive  species that bind to the enzyme-substrate complex -> their constant Ku. A
                    species in both mappings is a mixed inhibitor; with the same constant in both, a
                    non-competitive one
     excess         constant Ks of inhibition by the substrate itself
@@ -87,7 +87,7 @@ class Hill(RateLaw):
     """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
 
     vmax        largest rate
-    half        concentration at half the largest rate
+    half        concentration at which the rate is half the largest
     exponent    n
     regulator   S; may be omitted if the left side has one species only
     repressing  whether S slows the reaction
@@ -143,10 +143,10 @@ class Monod(_Growth):
     """growth*S/(half + S)*X: the rate at which biomass X grows on S, for "S -> X".
 
     growth              largest specific rate of growth, 1/time
-    half                concentration at half this rate
+    half                substrate concentration at which the specific rate is growth/2
     substrate, biomass  S and X; may be omitted if each is the only species on its side
-    limits, inhibitors  further species -> constant K: factors c/(K + c) of species that growth
-                        needs, such as oxygen, and K/(K + c) of inhibitors
+    limits, inhibitors  further species -> constant K. Growth needs the species in `limits`, such as
+                        oxygen: their factor is c/(K + c). The factor of inhibitors is K/(K + c)
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """
@@ -165,7 +165,7 @@ class Monod(_Growth):
 
 @dataclass(frozen=True)
 class Haldane(_Growth):
-    """growth*S/(half + S + S^2/excess)*X: growth that excess substrate inhibits.
+    """growth*S/(half + S + S^2/excess)*X: growth inhibited by excess substrate.
 
     growth, half  as for `Monod`
     excess        constant of inhibition by the substrate
@@ -197,7 +197,7 @@ class Contois(_Growth):
     """growth*S/(crowding*X + S)*X: growth that slows at high cell concentration.
 
     growth    largest specific rate of growth, 1/time
-    crowding  substrate per biomass at half the rate, in units of S over X
+    crowding  ratio S/X at which the specific rate is growth/2; unit of S divided by unit of X
     substrate, biomass, limits, inhibitors  as for `Monod`
 
     Source: Contois, J. Gen. Microbiol. 21 (1959) 40, eq. 8.

@@ -51,12 +51,12 @@ class HeatBalance:
 
     heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
               reaction): name of a parameter, or a number
-    capacity  heat capacity of the content by volume, J/(volume K)
-    exchange  heat transfer coefficient times area (UA), J/(time K); by volume of the reactor for
-              all but `Semibatch`
+    capacity  heat capacity of the content per volume, J/(volume K)
+    exchange  heat transfer coefficient times area (UA), J/(time K); except in `Semibatch`, per
+              volume of the reactor
     jacket    temperature of the jacket, K: name of an input over time, a number, or `Jacket`
-    feed      temperature of the inflow, K: name of an input over time, or a number. For Cstr and
-              the streams of Semibatch; a MolarFeed adds no heat
+    feed      temperature of the inflow, K: name of an input over time, or a number. It
+              applies to Cstr and to the streams of Semibatch; a MolarFeed adds no heat
 
     Heat capacities do not change with composition and temperature.
 

@@ -214,7 +214,7 @@ class MassAction(RateLaw):
 
     forward      rate constant of the reaction as written
     backward     rate constant of the reverse reaction
-    equilibrium  forward/backward, instead of `backward`
+    equilibrium  equilibrium constant forward/backward, if `backward` is not given
     orders       species on the left -> order, if it differs from the stoichiometric coefficient
     """
 
@@ -234,7 +234,7 @@ class MassAction(RateLaw):
             )
 
     def check(self, equation: Equation) -> None:
-        """Raise ModelError for a wrong number of constants, or orders of other species."""
+        """Raise ModelError for a wrong number of constants, or orders of non-reactants."""
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
@@ -366,9 +366,10 @@ class Reaction:
     rate    rate law; by default mass action with the constant k1, or k1f and k1r; 1 is the
             reaction's place in the list
     yields  species -> its yield, a number or the name of a parameter, where the stoichiometry is
-            not known. On the left it divides: "S -> X" with {"S": "Y"} consumes rate/Y of S (Y is
-            biomass made by substrate used). On the right it multiplies: "S -> X + P" with
-            {"P": "Y_P"} makes Y_P*rate of P
+            not known. The rate of a species on the left is divided by its yield: "S -> X" with
+            {"S": "Y"} consumes rate/Y of S (Y is biomass made per substrate used). The rate of a
+            species on the right is multiplied by its yield: "S -> X + P" with {"P": "Y_P"} makes
+            Y_P*rate of P
     raises  ModelError for yields of species that do not react
     """
 
@@ -435,7 +436,7 @@ class Reaction:
 
     @property
     def species(self) -> tuple[str, ...]:
-        """All species that react or act."""
+        """All species that react or change the rate."""
         return (*self.equation.species, *self.law.modifiers)
 
 

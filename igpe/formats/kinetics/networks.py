@@ -25,16 +25,16 @@ def networks(
     """Return a reactor for each connected subset of possible reactions: name -> reactor.
 
     A subset is connected if its reactions cannot be divided into two groups without a species in
-    common. Rate constants have the names that they have in the full list, so that a network is
-    nested in each network with more reactions. All networks have all species, with inert species as
-    constants, so the same experiments fit all networks. The name of a network lists its
-    reactions, joined by semicolons.
+    common. Rate constants keep their names from the full list, so that a network is nested in each
+    network with additional reactions. Every network contains all species, and species that do not
+    react are constants. The same experiments therefore fit all networks. The name of a network
+    lists its reactions, joined by semicolons.
 
     reactions  texts ("A -> B"), or `Reaction` with a rate law
     at_most, at_least  number of reactions in a network
     present    species that are present from the start or are fed. igpe omits networks with a
                reaction whose reactant is neither present nor made by another reaction
-    always     reactions, written as in `reactions`, that every network has
+    always     reactions, written as in `reactions`, that every network contains
     reactor    `Batch`, `Cstr` or `Semibatch`;  settings: other arguments of this reactor (bounds,
                temperature, units, ...); bounds may name parameters of all reactions
     raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
@@ -88,7 +88,7 @@ def _check(
     texts = [r.text for r in every]
     for role, given, known in (("present", present, species), ("always", always, texts)):
         if isinstance(given, str) or not set(given) <= set(known):
-            raise ModelError(f"{role} is {shown(given)}; give a list of names out of {known}.")
+            raise ModelError(f"{role} is {shown(given)}; give a list of names from {known}.")
 
 
 def _subsets(

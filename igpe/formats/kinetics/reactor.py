@@ -50,15 +50,16 @@ ACTIVITY = "activity"  # the model's name of it
 
 @dataclass(frozen=True)
 class Deactivation:
-    """An activity that multiplies rates and falls: dactivity/dt = -constant*(activity -
+    """A decreasing activity that multiplies rates: dactivity/dt = -constant*(activity -
     residual)^order*product of c^n. `activity` is a state; it starts at 1 for a fresh catalyst.
 
     constant   rate constant of deactivation
-    order      order with respect to the activity: 1 (exponential), 2 (sintering), or a name if
-               unknown
-    poisons    species that deactivate -> order n: reactants (parallel), products (series), poisons
+    order      order with respect to the activity: 1 (exponential), 2 (sintering), or the name
+               of a parameter
+    poisons    species that cause deactivation -> order n: reactants (parallel deactivation),
+               products (series deactivation) or poisons
     residual   residual activity: number, or name of a parameter
-    reactions  numbers of the reactions that need the catalyst, 1 for the first; None: all
+    reactions  numbers of the reactions that need the catalyst, counted from 1; None: all
 
     raises ModelError for invalid constants or orders
 
@@ -156,7 +157,7 @@ class Units:
     def moles(self) -> float:
         """Moles in one unit of amount.
 
-        raises ModelError if the amount is no amount of substance
+        raises ModelError if the unit is not an amount of substance
         """
         amount = getattr(pyomo_units, self.amount)
         try:
@@ -221,7 +222,7 @@ class Reactor:
                 raise ModelError(f"{role}={given!r} is a single string; give a list of names.")
         if isinstance(self.bystanders, str) or not all(map(is_name, self.bystanders)):
             raise ModelError(
-                f"bystanders={shown(self.bystanders)}; give a list of names: bystanders=['S']."
+                f"bystanders is {shown(self.bystanders)}; give a list of names: bystanders=['S']."
             )
         self._check_kinds()
         refuse_unknown("inputs", self.inputs, "constants", names_in(self._constants))
@@ -287,8 +288,8 @@ class Reactor:
             wanted = self.units.time if self.units else None
             if isinstance(constant, Eyring) and wanted not in (None, constant.time):
                 raise ModelError(
-                    f"Eyring uses the unit of time '{constant.time}', the reactor '{wanted}'; "
-                    f"write Eyring(..., time='{wanted}')."
+                    f"Eyring uses the unit of time '{constant.time}', but the reactor uses "
+                    f"'{wanted}'; write Eyring(..., time='{wanted}')."
                 )
         if self.units and self.heat:
             _ = self.units.moles
@@ -341,11 +342,11 @@ class Reactor:
         runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
         given = [t for run in runs for t in self._temperatures(run)]
         if not given or min(given) < COLDEST:
-            said = f"temperatures T from {min(given):g}" if given else "no temperature T"
+            said = f"temperatures T from {min(given):g} K" if given else "no temperature T"
             raise ModelError(
-                f"No reference temperature can be chosen: the experiments have {said}, measured, "
-                f"as an input or as a start value; expected kelvin, {COLDEST:g} or more. Give the "
-                "reactor reference=350.0."
+                f"No reference temperature can be chosen: the experiments have {said} "
+                f"(measured, an input or a start value). Give T in kelvin, {COLDEST:g} or more, or "
+                "give the reactor reference=350.0."
             )
         return replace(self, reference=round(1 / float(np.mean([1 / t for t in given]))))
 

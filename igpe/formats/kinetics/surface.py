@@ -60,8 +60,9 @@ class Transfer(RateLaw):
 class Dissolution(RateLaw):
     """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): shrinking particles.
 
-    The law of "A_s -> A" with both in amounts per volume of liquid, for particles of one size and
-    shape. Below one ten-thousandth of the initial amount, the surface goes to zero smoothly.
+    The law applies to "A_s -> A", with both species in amounts per volume of liquid. All particles
+    have the same size and shape. Below one ten-thousandth of the initial amount, the surface goes
+    to zero smoothly.
 
     coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
     saturation   concentration of the saturated solution
@@ -175,8 +176,8 @@ class LangmuirHinshelwood(_Surface):
     adsorption    species that adsorb (also products and inert species) -> constant K,
                   1/concentration
     dissociative  species that dissociate when they adsorb: sqrt(K*c) in the sum
-    sites         exponent; by default the number of reactants, where one that dissociates counts
-                  twice
+    sites         exponent; by default the number of reactants; a reactant that dissociates
+                  counts twice
     equilibrium   equilibrium constant of the overall reaction, if it is reversible:
                   products/equilibrium is subtracted from the reactants
 

@@ -91,8 +91,8 @@ class Arrhenius(Thermal):
 
     factor     name of a parameter, or a number
     energy     name of a parameter, or a number; J/mol
-    reference  K; None: the reactor's reference, which `Reactor.problem` chooses within the measured
-               range
+    reference  temperature, K; None: the reference of the reactor, which `Reactor.problem` chooses
+               within the measured range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
     """
@@ -109,7 +109,7 @@ class Arrhenius(Thermal):
 
 @dataclass(frozen=True)
 class VantHoff(Thermal):
-    """constant*exp(-enthalpy/gas*(1/T - 1/reference)): an equilibrium constant by van 't Hoff.
+    """constant*exp(-enthalpy/gas*(1/T - 1/reference)): van 't Hoff's equilibrium constant.
 
     constant   equilibrium constant at `reference`: name of a parameter, or a number
     enthalpy   enthalpy of the reaction, J/mol, negative for exothermic reactions;
@@ -133,11 +133,11 @@ class VantHoff(Thermal):
 
 @dataclass(frozen=True)
 class Thermodynamic(Thermal):
-    """exp(entropy/gas - enthalpy/(gas*T)): an equilibrium constant from tables of thermodynamics.
+    """exp(entropy/gas - enthalpy/(gas*T)): an equilibrium constant from tabulated data.
 
-    enthalpy, entropy  enthalpy and entropy of the reaction, J/mol and J/(mol K), for the standard
-                       concentration of one unit of the reactor's concentration: name of a
-                       parameter, or a number
+    enthalpy, entropy  enthalpy and entropy of the reaction, J/mol and J/(mol K): names of
+                       parameters, or numbers. Their standard concentration is 1 in the reactor's
+                       unit of concentration
     gas                gas constant, J/(mol K)
 
     Source: Atkins and de Paula, Physical Chemistry, 8th ed., eq. 7.17.
@@ -155,7 +155,7 @@ class Thermodynamic(Thermal):
 
 @dataclass(frozen=True)
 class Eyring(Thermodynamic):
-    """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant by transition state theory.
+    """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant of transition state theory.
 
     enthalpy, entropy  enthalpy and entropy of activation, J/mol and J/(mol K)
     time               unit of the model's time, as a name in Pyomo; by default that of the

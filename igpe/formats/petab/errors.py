@@ -111,7 +111,7 @@ def petab_errors(
 ) -> pd.DataFrame:
     """Standard errors and intervals from the observed information at an optimum.
 
-    The information is that of the parameters on their scales, q = log10 p (or log p, or p),
+    The information refers to the parameters on their scales, q = log10 p (or log p, or p),
     computed by central differences of exact gradients. The delta method gives sd(p) = p ln 10
     sd(q). Intervals are q -+ 1.96 sd(q), transformed back to p. On a logarithmic scale both ends
     are positive, and the interval is asymmetric.
@@ -241,7 +241,7 @@ def write_petab_parameters(
              the parameter itself), standardErrorOnScale (of its logarithm if standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file; path: the table to write (tab-separated)
-    raises   ProblemError for unknowns that the table does not have, or a YAML that names no table;
+    raises   ProblemError for unknowns that the table does not have, or a YAML file without a table;
              DataError if `path` is a file that igpe did not write, or one of the problem's own
              files
     """
@@ -356,8 +356,8 @@ def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: 
 
     simulated  a table of `petab_simulations`
     problem    the PEtab YAML file;  path: the table to write (tab-separated)
-    raises     DataError if the problem's measurement tables have other rows, or for a file at
-               `path` that igpe did not write
+    raises     DataError if the rows differ from the problem's measurement tables, or for a file
+               at `path` that igpe did not write
     """
     folder = Path(problem).parent
     config = petab_config(Path(problem))

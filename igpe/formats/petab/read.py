@@ -64,8 +64,8 @@ def read_petab(path: str | Path) -> Problem:
     decades.
 
     path    path of the YAML file, which contains the paths of the tables and the model
-    raises  DataError for tables, ModelError for SBML features that igpe does not read, ProblemError
-            if the file does not exist, SolverMissing without the extra igpe[petab]
+    raises  DataError for invalid tables, ModelError for SBML features that igpe does not read,
+            ProblemError if the file does not exist, SolverMissing without the extra igpe[petab]
     """
     for name in LIBRARIES:
         library(name)
@@ -215,7 +215,7 @@ def _require_late(name: str, rows: Iterable[MeasurementRow], start: float) -> No
     if early:
         raise DataError(
             f"The experiment '{name}' starts at {start:g}, but has measurements at "
-            f"{early[:3]}. Remove these rows, or start it earlier."
+            f"{early[:3]}. Remove these rows, or start the experiment earlier."
         )
 
 

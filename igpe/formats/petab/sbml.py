@@ -107,7 +107,7 @@ def _refused(model: Any) -> Iterator[str]:
         if reaction.isSetFast() and reaction.getFast():
             yield f"the fast reaction '{reaction.getId()}'"
         if not reaction.isSetKineticLaw() or not reaction.getKineticLaw().isSetMath():
-            yield f"the reaction '{reaction.getId()}' without kinetic law"
+            yield f"the reaction '{reaction.getId()}' without a kinetic law"
 
 
 class _Reader:
@@ -137,7 +137,10 @@ class _Reader:
         rates = self._concentrations(rates, rules) | rates
         moved = [n for event in events for n in event.sets]
         if lost := sorted({*moved} & rules.keys()):
-            raise ModelError(f"Events set {lost}, which rules compute. Correct the SBML model.")
+            raise ModelError(
+                f"Events change the values of {lost}, but rules compute these values. Remove the "
+                "events or the rules from the SBML model."
+            )
         rates = {**dict.fromkeys(moved, number(0)), **rates}
         events, memory = _remembered(events, {TIME, *rates, *rules})
         rates, values = {**rates, **memory}, {**values, **memory}
@@ -395,6 +398,7 @@ def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:
     if unread or undefined:
         raise ModelError(
             f"The {where} uses {[*unread, *sorted(undefined)]}, which igpe does not read. "
-            f"Rewrite it without them, for example with additional species or rules of {TIME}."
+            f"Rewrite it without them, for example with additional species, or with rules that "
+            f"depend on {TIME}."
         )
     return formula

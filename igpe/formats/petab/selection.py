@@ -60,7 +60,7 @@ class ModelSelection:
 
 
 def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelSelection:
-    """Estimate the models of a PEtab Select problem as its method proposes them, and compare them.
+    """Estimate and compare the models that the method of a PEtab Select problem proposes.
 
     A model whose estimation fails is never ranked above another.
 
@@ -148,7 +148,8 @@ def _read(select: Any, path: Path) -> Any:
         ) from error
     if found.criterion.value not in COMPARED:
         raise Unsupported(
-            f"'{path}' compares by {found.criterion.value}; igpe compares by {', '.join(COMPARED)}."
+            f"'{path}' compares models by {found.criterion.value}; igpe supports "
+            f"{', '.join(COMPARED)}."
         )
     return found
 

@@ -220,7 +220,7 @@ def _overlooked(petab: Any, experiments: Mapping[str, Any]) -> list[str]:
     if lost := sorted(used - experiments.keys()):
         found.append(
             f"The measurement table names the experiments {lost}, which are not in the experiment "
-            f"table: it has {sorted(experiments)}."
+            f"table; the experiment table has {sorted(experiments)}."
         )
     for condition in petab.conditions:
         targets = [c.target_id for c in condition.changes]
@@ -243,8 +243,8 @@ def _given(conditions: pd.DataFrame | None, name: str) -> dict[str, Any]:
     if conditions is None or name not in conditions.index:
         listed = [] if conditions is None else list(conditions.index)
         raise DataError(
-            f"The condition '{name}' is measured but not in the condition table, which has "
-            f"{listed}."
+            f"The measurement table names the condition '{name}', which is not in the condition "
+            f"table; the condition table has {listed}."
         )
     row = conditions.loc[name].drop("conditionName", errors="ignore")
     return {str(k): parsed(v) for k, v in row.items() if pd.notna(v) and str(v).strip()}
@@ -344,7 +344,7 @@ def _refuse_version2(petab: Any) -> None:
     if extensions:
         raise DataError(
             f"The problem uses the extensions {sorted(map(str, extensions))}; igpe reads PEtab "
-            "without any. Remove them from the YAML file if they are not required."
+            "without extensions. Remove them from the YAML file if they are not required."
         )
     if len(petab.models) != 1:
         raise DataError(

@@ -40,10 +40,10 @@ def to_petab(
 ) -> Path:
     """Write a problem as PEtab of version 2: a YAML file, its tables, and the model in SBML.
 
-    The objective of `read_petab`, and that of other programs, is the negative log-likelihood of the
-    problem. Unknown standard deviations become parameters, `sd_A`, one for each quantity:
-    `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get underscores
-    (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
+    From these files, `read_petab` and other programs compute the negative log-likelihood of the
+    problem as the objective. Unknown standard deviations become parameters, `sd_A`, one for each
+    quantity; `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get
+    underscores (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 
     folder   folder for the files; igpe creates it if necessary
     result   source of the nominal values (the estimates); by default the values of the model
@@ -305,10 +305,10 @@ class _Writer:
             return
         if not (is_one if jump.before else jump.at_start):
             raise Unsupported(
-                f"An event with when= of experiment '{phase.experiment.name}' differs before "
-                "its steady start, or happens only after it. In PEtab its condition, if it is "
-                "true at rest, would become true at the start. Give before=True and the same "
-                "condition, or at_start=True, to write PEtab."
+                f"PEtab cannot express an event with when= of experiment "
+                f"'{phase.experiment.name}', which has a steady start. If its condition is true in "
+                "the steady state, the event would happen at the start in PEtab, but not in "
+                "igpe. Give before=True and the same condition before the start, or at_start=True."
             )
 
     def _event(self, phase: _Phase, jump: Any, priority: int) -> ModelEvent:

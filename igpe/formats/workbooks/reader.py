@@ -217,7 +217,7 @@ def _run_names(columns: list[Column], block: SheetTable) -> list[str]:
                 names[r] = names[r] or names[r - 1]
             if len(set(names)) < len(names):
                 return names
-            column.role, column.note = "ignore", "it names every row differently"
+            column.role, column.note = "ignore", "it has a different name in every row"
     return [""] * len(block.rows)
 
 

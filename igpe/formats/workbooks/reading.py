@@ -51,7 +51,7 @@ def read_workbook(
     """Read experiments from unmodified laboratory files.
 
     Each sheet, or each table of a sheet, is an experiment, unless a column names the experiments.
-    Titles and conditions may be above a table, units in headers or below them. Clock times and
+    Titles and conditions may be above a table, and units in headers or below them. Clock times and
     dates become times since the start. Temperatures become kelvin. `Workbook.table()` shows the
     interpretation.
 
@@ -59,7 +59,7 @@ def read_workbook(
     sheets   names of the sheets to read; by default all
     roles    header -> what the column is: "time", "experiment", "measured", "input" (set, not
              measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
-             "yield of B from A", "area"; of times: "clock", "elapsed", "hh:mm", "mm:ss"
+             "yield of B from A", "area"; for times: "clock", "elapsed", "hh:mm", "mm:ss"
     names    header -> name in the model
     units    header, or name of a condition -> unit, if the file does not contain it
     marked   texts that mark missing values, in addition to "", "-", "NA", "n.a."

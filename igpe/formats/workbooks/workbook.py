@@ -282,8 +282,8 @@ class Workbook:
         if differ:
             raise DataError(
                 f"The conditions {differ} are not the same at all times and in all runs. Pass "
-                "the model, book.experiments(model), to use those that it contains; or name "
-                f"them: inputs={differ}; or omit them: inputs=[]."
+                "the model, book.experiments(model), to use those that the model contains. "
+                f"Or name the conditions to use: inputs={differ}; or use none: inputs=[]."
             )
         return ()
 

@@ -347,12 +347,12 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
     groups = strongly_correlated(covariance)
     sentences = [
         f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the "
-        "data determine a combination of them better than each one."
+        "data determine a combination of them better than the single values."
         for members, strongest in groups[:MOST]
     ]
     if len(groups) > MOST:
         sentences.append(
-            f"{len(groups) - MOST} more groups of unknowns are as strongly correlated."
+            f"{len(groups) - MOST} more groups of unknowns are also strongly correlated."
         )
     every = combinations(x, covariance)
     if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:

@@ -21,8 +21,8 @@ class Censored(Checked):
 
     A value below its limit contributes its probability: it adds -2 log Phi((limit - h) / deviation)
     to the objective, where h is the model's prediction, and any other value adds its
-    squared residual (Tobin, Econometrica 26 (1958), 24). Such values have no residual: they are not
-    among `result.points`, nor in plots, smoothed data and step 3.
+    squared residual (Tobin, Econometrica 26 (1958), 24). Values below a limit have no residual, so
+    `result.points`, plots, smoothed data and step 3 omit them.
 
     deviation  standard deviation of the measurements, in the unit of the column
     below      the limit of detection, in the same unit. Values at or below the limit count as
@@ -37,8 +37,8 @@ class Censored(Checked):
     def read(
         self, column: str, values: FloatArray, cells: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """Return the values (n_rows,), with the limit in place of values below it, and which
-        values are below a limit.
+        """Return the values (n_rows,), in which limits replace the values below them, and a mask of
+        the values below a limit.
 
         cells   limits from cells such as "<0.05", else NaN
         raises  DataError if all values are below their limits

@@ -62,7 +62,7 @@ class Correlation(ABC):
     @property
     @abstractmethod
     def is_estimated(self) -> bool:
-        """Return True if it is to be estimated; until then errors count as independent."""
+        """Return True if the correlation is to be estimated; until then it counts as 0."""
 
     @property
     @abstractmethod
@@ -93,11 +93,11 @@ SHARE = Rule(lambda v: is_finite(v) and 0 <= v < 1, "a number of 0 or more and b
 
 @dataclass(frozen=True)
 class AR1(Checked, Correlation):
-    """Errors of each quantity that carry over to the next measurement (first-order autoregression).
+    """Correlation of the errors of each quantity in time (first-order autoregression).
 
         corr(e(t), e(t')) = rho^(|t - t'| / step),
 
-    In continuous time this is the Ornstein-Uhlenbeck process. Times may therefore be uneven, and
+    In continuous time this is the Ornstein-Uhlenbeck process, so times may be unevenly spaced and
     values may be missing. Errors of different quantities are independent.
 
     rho     correlation of errors that are one `step` apart, at least 0 and below 1; None:

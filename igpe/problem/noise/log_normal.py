@@ -18,7 +18,7 @@ class LogNormal(Checked):
     numbers in a result refer to this logarithm.
 
     deviation  standard deviation of the natural logarithm; if it is small, about the relative
-               error. The median of the measurements is the true value, not their mean
+               error. The true value is the median of the measurements, not their mean
     raises     ProblemError unless the deviation is positive
     """
 

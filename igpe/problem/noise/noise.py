@@ -16,19 +16,20 @@ NEAR_ZERO = 0.1  # of a column's smallest measurement: predictions count as no s
 class Noise(NoiseModel):
     """A standard deviation with a constant part and a part proportional to the true value.
 
-        sigma = sqrt(absolute^2 + (relative h)^2),    h the model's prediction, not the measurement
+        sigma = sqrt(absolute^2 + (relative h)^2)
 
-    is the additive and proportional ("combined") error model of pharmacokinetics (Beal & Sheiner,
-    Estimating heteroscedastic variances, Technometrics 30 (1988)); the relative part alone is a
-    constant coefficient of variation, the absolute part alone a number.
+    Here h is the model's prediction, not the measurement. This is the additive and proportional
+    ("combined") error model of pharmacokinetics (Beal & Sheiner, Estimating heteroscedastic
+    variances, Technometrics 30 (1988)). The relative part alone is a constant coefficient of
+    variation; the absolute part alone is a constant standard deviation.
 
     Without an absolute part, estimates do not depend on the relative part. If the relative part is
     unknown, give a guess: the estimate of the relative part is sqrt(result.reduced_chi_squared)
     times this guess.
 
-    absolute  standard deviation at h = 0, in the unit of the quantity; without one, |h| is replaced
-              by a tenth of the column's smallest nonzero measurement if |h| is smaller, and a note
-              names these points
+    absolute  standard deviation at h = 0, in the unit of the quantity. If it is 0, the size of h
+              counts as at least a tenth of the column's smallest nonzero measurement. A note names
+              the points where this changes the standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both are 0 or more, one is positive, and relative < 1
     """
@@ -65,7 +66,7 @@ class Noise(NoiseModel):
 
     @property
     def remedy(self) -> str:
-        """What the user should write if predictions are 0."""
+        """Advice for the user if predictions are 0."""
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:

@@ -57,7 +57,7 @@ class Dependence(enum.Enum):
     """How the predicted slopes of its group depend on an unknown."""
 
     LINEAR = "linear"
-    SINGLY_LINEAR = "linear while the others are held"
+    SINGLY_LINEAR = "linear if the other unknowns are fixed"
     NONLINEAR = "nonlinear"
 
 
@@ -305,7 +305,7 @@ def identifiability(
         clear = (
             Identifiability(_verdicts(names, moved), numerical=True) if moved is not None else None
         )
-        result = clear or undecided(names, f"{result.why}, and integrations give no clear answer")
+        result = clear or undecided(names, f"{result.why}, and integration gives no clear answer")
     if result.doubtful:
         result = _integrated(problem, result, seed, most_work if count else 0.0)
     left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)

@@ -198,7 +198,7 @@ REFUSED = {
     ),
     "Eyring's time": (
         lambda: batch(kinetics.MassAction(kinetics.Eyring("H", "S")), units=kinetics.Units()),
-        "Eyring uses the unit of time 's', the reactor 'h'",
+        "Eyring uses the unit of time 's', but the reactor uses 'h'",
     ),
     "no time": (lambda: kinetics.Eyring("H", "S", time="fortnight_"), "unit of time"),
     "one heat": (

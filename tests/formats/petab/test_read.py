@@ -356,7 +356,7 @@ def test_other_priors_count(tmp_path, kind, numbers, density):
         (lambda m: event(m, "A < 1", {"A": "2"}, "A"), "its delay .* changes"),
         (lambda m: algebraic(m, "w * w - A"), "do not determine"),
         (lambda m: small.law(m, "V * k * delay(A, 1)"), "delay"),
-        (lambda m: m.getReaction(0).unsetKineticLaw(), "'r1' without kinetic law"),
+        (lambda m: m.getReaction(0).unsetKineticLaw(), "'r1' without a kinetic law"),
         (lambda m: small.law(m, "V * k * factorial(A)"), "factorial"),
         (
             lambda m: small.law(m, "V * piecewise(k, A == 1, 0)"),

@@ -74,13 +74,13 @@ class _Now(NamedTuple):
 
 @dataclass(frozen=True)
 class BackwardLifting(Checked):
-    """Exact matching by gradients and BFGS updates, in place of Gauss-Newton.
+    """Search of multiple shooting by gradients and BFGS updates, in place of Gauss-Newton.
 
-    For problems with very many unknowns (some hundred and more), in `MultipleShooting(search=...)`:
-    an iteration needs a few directional derivatives for any number of unknowns, while a
-    Gauss-Newton iteration needs one for each unknown. It takes more iterations. All derivatives are
-    computed at the start, periodically, and when the search seems to have converged. The
-    continuation from free nodes needs all derivatives; `links=()` omits this continuation.
+    It suits problems with hundreds of unknowns, as `MultipleShooting(search=...)`. An iteration
+    needs a few directional derivatives for any number of unknowns, while a Gauss-Newton iteration
+    needs one for each unknown. The search takes more iterations than Gauss-Newton. It computes all
+    derivatives at the start, periodically, and when it seems to have converged. The continuation
+    from free nodes needs all derivatives; `links=()` omits this continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
     and a C compiler. It refuses robust losses and constraints of the model. Nodes that violate
