@@ -103,6 +103,10 @@ def no_equation_for_B(m: Any) -> None:
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] + m.B[t])
 
 
+def no_equation_for_A(m: Any) -> None:
+    m.del_component("rate")
+
+
 def uses_math(m: Any, t: float) -> Any:
     return m.dA[t] == -m.k * m.A[t] * math.exp(-t)
 

@@ -18,7 +18,7 @@ from igpe.core.arguments import require_mapping, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import DataError, ModelError, ProblemError
-from igpe.core.names import closest, listed
+from igpe.core.names import closest, in_words, listed
 from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
@@ -433,8 +433,10 @@ def _check_starts(
 ) -> None:
     start, states = experiment.start, list(instance.states)
     if unknown := [n for n in start if n not in states]:
+        idle = [n for n in unknown if n in instance.idle]
+        why = f" No equation uses the derivative of {in_words(idle)}." if idle else ""
         raise ProblemError(
-            f"{place}start values are given for {unknown}; the states are {listed(states)}."
+            f"{place}start values are given for {unknown}; the states are {listed(states)}.{why}"
         )
     missing = [n for n in states if n not in start and n not in known]
     if missing and not _has_higher_index(problem, experiment, instance):
