@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import bad_models as bad
 import numpy as np
 import pandas as pd
 from spoiling import Cases, doubled_columns, pose, run, table, two_runs
@@ -175,6 +176,10 @@ UNFIT: Cases = {
     "start of a stranger": (
         lambda: pose(experiments=run(start={"A": 1, "Z": 1})),
         "['Z'] | the states are ['A']",
+    ),
+    "no equation of a state": (
+        lambda: pose(bad.spoilt(bad.no_equation_for_A)),
+        "the states are [] | No equation uses the derivative of A",
     ),
     "start missing": (
         lambda: pose(experiments=run(start={})),

@@ -174,10 +174,6 @@ MODELS: Cases = {
         lambda: read(spoilt(bad.no_equation_for_B)),
         "undetermined:  | 'B' | Experiment(inputs=...)",
     ),
-    "no equation of a state": (
-        lambda: read(spoilt(bad.no_equation_for_A)),
-        "the states are [] | No equation uses the derivative of A",
-    ),
     "external function": (
         lambda: read(spoilt(bad.external)),
         "external function | Pyomo's functions",
