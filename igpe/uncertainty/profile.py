@@ -369,10 +369,11 @@ def profile(
     problem = held_weights(problem, estimate)
     backend, job = Backend(executor, store, timeout), ProfileJob(problem, method, confidence)
     equations = "" if store is None else fingerprint(problem)
+    series_of = "profile", 2, equations, job[1:], most_integrations
     started, integrations, left = time.perf_counter(), 0, most_integrations
-    notes = list[str]()
+    first, notes = np.inf, list[str]()
     for turn in range(AGAIN + 1):
-        series = "" if store is None else digest("profile", equations, job[1:], values)
+        series = "" if store is None else digest(*series_of, values)
         work = Work(partial(_prepared, values), job, series)
         tasks = _Tasks(work, requested, left, is_last=turn == AGAIN)
         rows, complete = _rows(tasks, backend, teller(progress))
@@ -384,7 +385,8 @@ def profile(
             break
         again = complete and turn < AGAIN
         there = problem.box.mapping(np.array(better[0]))
-        notes = [_better_sentence(single[0].objective, there, better[1], again=again)]
+        first = single[0].objective if turn == 0 else first
+        notes = [_better_sentence(first, there, better[1], again=again)]
         if not again:
             break
         values = there
@@ -557,6 +559,6 @@ def _better_sentence(
         )
     )
     return (
-        f"The estimate (sum of squares {before:.6g}) was not the best: the profiles reached a "
-        f"better optimum, {there} (sum of squares {objective:.6g}). {then}"
+        f"The estimate (objective {before:.6g}) was not the best: the profiles reached a "
+        f"better optimum, {there} (objective {objective:.6g}). {then}"
     )
