@@ -370,8 +370,8 @@ def profile(
     backend, job = Backend(executor, store, timeout), ProfileJob(problem, method, confidence)
     equations = "" if store is None else fingerprint(problem)
     series_of = "profile", 2, equations, job[1:], most_integrations
-    started, integrations, left = time.perf_counter(), 0, most_integrations
-    first, notes = np.inf, list[str]()
+    started, integrations, first, notes = time.perf_counter(), 0, np.inf, list[str]()
+    left = most_integrations
     for turn in range(AGAIN + 1):
         series = "" if store is None else digest(*series_of, values)
         work = Work(partial(_prepared, values), job, series)
@@ -390,9 +390,8 @@ def profile(
         if not again:
             break
         values = there
-    profiles = tuple(p for one in single for p in one.profiles)
-    made = _with_ranges(replace(single[0], profiles=profiles), problem.box)
-    lost = [n for n in requested if n not in [p.name for p in profiles]]
+    made = _with_ranges(_joined(single), problem.box)
+    lost = [n for n in requested if n not in [p.name for p in made.profiles]]
     why = "There are" if complete else "Interrupted: there are"
     notes += [f"{why} no profiles for {', '.join(lost)}."] if lost else []
     return replace(
@@ -402,6 +401,11 @@ def profile(
         notes=(*notes, *sentences(made.profiles)),
         complete=complete,
     )
+
+
+def _joined(single: Sequence[Profiles]) -> Profiles:
+    """The profiles of all, which have one optimum."""
+    return replace(single[0], profiles=tuple(p for one in single for p in one.profiles))
 
 
 def widened(interval: tuple[float, float], by: tuple[float, float]) -> tuple[float, float]:
