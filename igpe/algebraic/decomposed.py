@@ -54,15 +54,15 @@ class Decomposed:
     linear  for stages linear in their parameters
 
     A stage whose data do not determine all its parameters is solved again together with the next
-    stage. The stages' own estimates are the `trail` of the answer; their other optima are not
-    followed.
+    stage. The `trail` of the returned estimate contains the stages' estimates. igpe uses only the
+    best optimum of each stage.
     """
 
     route: Route
     linear: Route = LinearRoute()
 
     def seeded(self, seed: int) -> "Decomposed":
-        """Return the stages, with another seed for their route if it has one."""
+        """Return this route with another seed for `route`, if that has a seed."""
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:

@@ -81,7 +81,7 @@ def region(
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
 ) -> Region:
-    """The joint region of two unknowns by the likelihood ratio.
+    """Compute the joint region of two unknowns by the likelihood ratio.
 
     problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value

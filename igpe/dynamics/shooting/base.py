@@ -187,7 +187,7 @@ def require_plain(
         ),
         (
             constraints_too and kept,
-            f"{method} cannot keep the constraints {kept}; use igpe.MultipleShooting or "
+            f"{method} cannot enforce the constraints {kept}; use igpe.MultipleShooting or "
             "igpe.Collocation, or deactivate them in the model.",
         ),
     )
@@ -226,8 +226,8 @@ def refuse_spectra(problem: Problem, method: str) -> None:
     """
     if problem.has_spectra:
         raise Unsupported(
-            f"{method} does not support spectra, whose unknown pure spectra must be eliminated. "
-            "Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
+            f"{method} does not support spectra, because it cannot eliminate the unknown pure "
+            "spectra. Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
         )
 
 
@@ -267,7 +267,7 @@ def refuse_censored(problem: Problem, method: str) -> None:
     if problem.is_censored:
         raise Unsupported(
             f"{method} does not support values below a limit of detection (igpe.losses.Censored). "
-            "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict do."
+            "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict support them."
         )
 
 
@@ -279,7 +279,7 @@ def refuse_correlated(problem: Problem, method: str) -> None:
     if problem.is_correlated:
         raise Unsupported(
             f"{method} does not support correlated errors (correlation=). igpe.estimate, "
-            "igpe.SingleShooting, igpe.profile, igpe.bootstrap and igpe.predict do."
+            "igpe.SingleShooting, igpe.profile, igpe.bootstrap and igpe.predict support them."
         )
 
 

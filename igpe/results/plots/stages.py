@@ -272,7 +272,7 @@ def plot_estimates(
     """Predictions for several sets of values, with the measurements: one colour for each set.
 
     problem    problem whose experiments are drawn
-    estimates  name -> what an estimation returned, or unknown -> value
+    estimates  name -> a Result, an Estimate, or unknown -> value
     axes       matplotlib axes, one for each quantity of each experiment; None: draw in a new figure
     """
     rows, several = _rows(problem), len(problem.experiments) > 1
