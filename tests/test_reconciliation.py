@@ -159,7 +159,9 @@ def test_what_is_not_checked_is_said():
     table = broth().assign(pH=7.0)
     said = str(reconcile(experiment(table, sigma=0.1), CARBON))
     assert "igpe cannot check pH: no balance contains these measurements." in said
-    assert "cannot detect a constant offset in glucose, ethanol and CO2: it changes no balance" in said
+    assert (
+        "cannot detect a constant offset in glucose, ethanol and CO2: it changes no balance" in said
+    )
     assert "none at the level of 1 %" in said
     found = reconcile(experiment(table, sigma=0.1), CARBON)
     assert found.table.groupby("name")["detectable"].count().to_dict()["pH"] == 0

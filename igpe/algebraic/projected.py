@@ -63,7 +63,7 @@ class GlobalSolver:
                 closed gap
     time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
                 returned
-    local       finds the start of the solver; its result is returned if the solver fails
+    local       finds the solver's start point; its result is returned if the solver fails
     """
 
     solver: Solver = Scip(feasibility=1e-7)

@@ -322,8 +322,8 @@ def campaign(
     store      SQLite file that receives each finished start at once; igpe does not repeat starts of
                the same problem and estimator that the file contains
     timeout    seconds for each start; igpe stops a start that takes longer, records it as
-               TIMED_OUT, and
-               repeats it only with a longer timeout. Each start then runs in a separate process
+               TIMED_OUT, and repeats it only with a longer timeout. Each start then runs in a
+               separate process
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the finished part if the call is interrupted (Ctrl-C)
     raises     ProblemError for invalid arguments, for a problem that no process can receive or

@@ -205,7 +205,10 @@ class ResidualBootstrap:
     """
 
     def draw(self, base: Likelihood) -> Draw:
-        """Return a generator of errors; ProblemError if a column has less than 5 measurements."""
+        """Return a generator of errors.
+
+        raises ProblemError for a column with fewer than 5 measurements
+        """
         pool, spread, columns = self._pool(base), _spread(base), _columns(base)
 
         def draw(random: np.random.Generator) -> FloatArray:

@@ -229,7 +229,7 @@ def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < run.ivp.t0:
         raise ProblemError(
-            f"The times are {shown(times)}; give finite numbers from {run.ivp.t0:g} on, "
-            f"the start of experiment {run.name}."
+            f"The times are {shown(times)}; give finite numbers of at least "
+            f"{run.ivp.t0:g}, the start of experiment {run.name}."
         )
     return grid

@@ -163,7 +163,9 @@ def given_starts(
         return problem.box.sobol(int(starts), seed)
     require(not isinstance(starts, str), owner, "starts", starts, wanted)
     if not starts:
-        raise ProblemError(f"There is no start for {owner}; give at least one start, or a number of starts.")
+        raise ProblemError(
+            f"There is no start for {owner}; give at least one start, or a number of starts."
+        )
     for k, start in enumerate(starts):
         require_start(start, problem.box, owner, str(k))
     return np.array([problem.box.vector(start) for start in starts])

@@ -59,8 +59,8 @@ class IteratedSearch(Checked):
                 if these are at least a tenth of all finished starts (some starts end at a flat line
                 through the measurements)
     patience    the search ends after this number of modified starts without a better optimum
-    most        largest number of modified starts; igpe modifies an optimum, or mixes two optima, in
-                turn
+    most        largest number of modified starts; each is an optimum with some values redrawn, or a
+                mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
                 corresponds to about two minutes of processor time
     pool        number of best optima that are modified

@@ -42,8 +42,7 @@ class MultiStart(Checked):
     """A local method from several starts.
 
     local    method of the searches. Single shooting simulates all trials first and searches from
-             the best; any other method searches from the first `starts` trials first and searches from the best; any other method
-             searches from the first `starts` trials
+             the best; any other method searches from the first `starts` trials
     trials   number of points in the box, from a seeded Sobol sequence
     starts   number of local searches
     seed     seed of the Sobol sequence; the same seed gives the same result
@@ -72,7 +71,8 @@ class MultiStart(Checked):
         The trail of the estimate contains the horizons of the best search, if any, and after them
         the other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or if a nonempty start
-        omits an unknown or has a value that is not finite; other errors as in `igpe.campaign`
+               omits an unknown or has a value that is not finite; other errors as in
+               `igpe.campaign`
         """
         backend = Backend(executor, store, timeout)
         require_bounds(problem, "A search from many starts")

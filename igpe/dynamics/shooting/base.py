@@ -227,7 +227,8 @@ def refuse_spectra(problem: Problem, method: str) -> None:
     if problem.has_spectra:
         raise Unsupported(
             f"{method} does not support spectra, because it cannot eliminate the unknown pure "
-            "spectra. Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
+            "spectra. Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give "
+            "concentrations."
         )
 
 

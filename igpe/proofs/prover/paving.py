@@ -36,8 +36,8 @@ class Paving(Shown, Suggesting):
 
     names         names of the two unknowns;  level: confidence level
     lower, upper  (k, 2) corners of the boxes
-    kinds         (k,) "in": the entire box provably belongs to the region; "out": no point of the box
-                  does; "edge": neither is proved
+    kinds         (k,) "in": the entire box provably belongs to the region; "out": no point of the
+                  box does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
     ellipses      r arrays (m, 2): the regions of the linearised errors
     """
@@ -76,9 +76,9 @@ class Paving(Shown, Suggesting):
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
     """Divide the plane of two unknowns into boxes inside and outside of a certified region.
 
-    A box is proved to lie inside if no point in it has a sum of squares above the level that the
-    proven lower bound gives. It is proved to lie outside if every sum of squares in it exceeds the
-    region's cut (set inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
+    A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. It
+    is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
+    inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
 
     problem  the certified problem
     region   a finished region of `igpe.certify_region`

@@ -103,8 +103,8 @@ class MultipleShooting(Checked):
     """Least squares, or a robust loss, on a trajectory that is divided into intervals.
 
     The intervals join at the end of the search (exact matching). The method tolerates bad start
-    values of parameters, because the states start near their measurements. So do estimated start
-    values of measured states, regardless of `start`.
+    values of parameters, because the states start near their measurements. This also applies to
+    estimated start values of measured states, regardless of `start`.
 
     Exact matching satisfies constraints of the model; the continuation before it does not.
     Constraints are equations and inequalities between unknowns and states at any of the model's
