@@ -199,7 +199,7 @@ def _by_algebra(
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         series = series_of(problem)
         ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
-    with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
+    with clock.step("2 structure", "Step 2: finding unknowns that can be estimated algebraically"):
         structure = analyse_any(problem)
         problem = _without_unreachable(problem, structure)
     with clock.step("3 algebraic", "Step 3: global algebraic estimation"):

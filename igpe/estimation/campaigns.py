@@ -160,7 +160,7 @@ def compare(
               may find a better one
     executor, store, timeout   where the runs are computed and stored, as for `igpe.campaign`
     progress  a function called with each message; True, False, None: as for `igpe.estimate`
-    returns   the finished part if the call is interrupted (Ctrl-C)
+    returns   the finished runs if the call is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
               unknown, or a number of starts is requested without bounds; Unsupported if a method
               does not support the problem; other errors as in `igpe.campaign`
@@ -325,7 +325,7 @@ def campaign(
                TIMED_OUT, and repeats it only with a longer timeout. Each start then runs in a
                separate process
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
-    returns    the finished part if the call is interrupted (Ctrl-C)
+    returns    the finished starts if the call is interrupted (Ctrl-C)
     raises     ProblemError for invalid arguments, for a problem that no process can receive or
                prepare, or for an executor that accepts no work; DataError if `store` is not a store
                of igpe; Unsupported if the estimator does not support the problem

@@ -303,7 +303,7 @@ def bootstrap(
     method        method of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with each message; True, False, None: as for `igpe.estimate`
-    returns       the finished part if the call is interrupted (Ctrl-C)
+    returns       the finished replications if the call is interrupted (Ctrl-C)
     raises        ProblemError for invalid arguments, Unsupported for constraints and robust losses,
                   EstimationFailed if the model cannot be integrated at the estimate; other errors
                   as in `igpe.campaign`

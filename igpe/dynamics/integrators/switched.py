@@ -445,7 +445,7 @@ class _Course:
         rate = found.rates[j]
         if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
             raise BrokenError(
-                f"A trajectory only touches a condition on states {at(self.t)} (grazing). "
+                f"A trajectory touches a condition on states without crossing it {at(self.t)} (grazing). "
                 "Derivatives with respect to the unknowns do not exist there."
             )
         by = np.zeros(self.n_d)

@@ -363,7 +363,7 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         )
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):
-        yield f"{name} {AT_BOUND} {value:g}; a better value may lie beyond."
+        yield f"{name} {AT_BOUND} {value:g}; a better value may lie beyond it."
     jacobian = fit.at.jacobian
     if fit.active is not None and len(fit.active):  # what they hold is determined: rows of its size
         effect, own = (np.linalg.norm(m * fit.x, axis=1) for m in (jacobian, fit.active))

@@ -54,7 +54,7 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
             yield f"Active constraints: {in_words(active, SHOWN)}."
         if chains.over_time:
             names = in_words(sorted(chains.over_time), SHOWN)
-            yield f"{names} kept at the start and at all measured times, not between them."
+            yield f"Enforced only at the start and at all measured times: {names}."
 
 
 def _is_active(limits: Limits, i: int) -> bool:
@@ -264,7 +264,7 @@ def _require_lifting(problem: Problem, chains: Chains) -> None:
             raise Unsupported(
                 "BackwardLifting needs RungeKutta() or Automatic(), equations without implicit "
                 f"algebraic variables and a C compiler.{' ' * bool(intervals.refused)}"
-                f"{intervals.refused} Leave out search=, for GeneralisedGaussNewton()."
+                f"{intervals.refused} Leave out search= to use GeneralisedGaussNewton()."
             )
 
 
