@@ -50,8 +50,9 @@ WORSE = (  # from the best ending of a stage to the worst
 class Decomposed:
     """Solves the stages of a problem one after the other.
 
-    route   for stages nonlinear in their parameters; its time limit applies to each stage
-    linear  for stages linear in their parameters
+    route   route for stages that are nonlinear in their parameters; its time limit applies to each
+            stage
+    linear  route for stages that are linear in their parameters
 
     A stage whose data do not determine all its parameters is solved again together with the next
     stage. The `trail` of the returned estimate contains the stages' estimates. igpe uses only the

@@ -94,10 +94,8 @@ class Comparison(Shown):
     def table(self) -> pd.DataFrame:
         """One row for each method: number of runs, shares of them in per cent, and medians.
 
-        arrived %   runs that reached an optimum
-        best %      runs that reached the best optimum (objective within 1e-3)
-        broke %     runs whose model could not be integrated
-        median s, median iterations   over all runs of the method
+        `arrived %` counts runs that reached an optimum, `best %` runs that reached the best optimum
+        (objective within 1e-3), and `broke %` runs whose model could not be integrated.
         """
         is_best = partial(is_same_objective, self.best, rounding=self.rounding)
         rows = {

@@ -29,7 +29,8 @@ class Result(ResultData, Stored, name="result", number=1):
     objective     weighted sum of squared residuals (+ priors), by accurate integration
     status        how step 5 ended
     covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
-    measurements  number of measurements;  degrees: measurements - unknowns not on a bound
+    measurements  number of measurements; degrees: number of measurements minus number of unknowns
+                  that are not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
     probability   probability of a larger chi squared; NaN if sigma was not given
     confidence    confidence level of the intervals

@@ -303,8 +303,8 @@ def certify(
                 returns what is proved so far, also after Ctrl-C
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                The tree is the same for all executors (it may differ for None), unless the
-                search ends early, which loses unfinished boxes
+                The tree is the same for all executors (it may differ for None). If the search ends
+                early, unfinished boxes are lost, and the tree may differ as well
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, losses other than least
                 squares, estimated standard deviations and operations without an enclosure;

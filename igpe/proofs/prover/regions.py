@@ -452,7 +452,8 @@ def certify_region(
     estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
                   continues with better parameters if it finds any. None: igpe searches for them
     level         confidence level, between 0 and 1
-    precision     difference between outer and inner end of an interval, relative to its width
+    precision     largest difference between outer and inner end of an interval, as a share of its
+                  width
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
                   True: for all of them together. `rise` follows from chi squared if standard
                   deviations are given, else from F, as in `igpe.profile`
