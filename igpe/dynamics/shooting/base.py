@@ -295,7 +295,7 @@ def require_bounds(problem: Problem, method: str) -> None:
     if loose:
         raise ProblemError(
             f"{method} needs finite bounds; {loose} have none. Give them: "
-            f"parameters={{'{loose[0]}': (0, 10)}}, or in the model's Var."
+            f"parameters={{'{loose[0]}': (0, 10)}}, or set them in the model's Var."
         )
 
 

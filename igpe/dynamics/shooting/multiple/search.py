@@ -46,7 +46,7 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
         name, limits, i = max(each, key=lambda one: one[1].missed[one[2]])
         yield (
             f"No parameters were found that satisfy all constraints: '{name}' is violated by "
-            f"{limits.missed[i]:.3g}. Widen constraints or bounds, or start elsewhere."
+            f"{limits.missed[i]:.3g}. Relax constraints, widen bounds, or start elsewhere."
         )
     elif each and status.usable:
         active = [name for name, limits, i in each if _is_active(limits, i)]
