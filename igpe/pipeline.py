@@ -163,7 +163,7 @@ def _estimate(
     require_spectra(problem)
     if problem.sigma_estimated and constraints(problem):
         raise Unsupported(
-            f"igpe.estimate cannot keep the constraints {constraints(problem)} where standard "
+            f"igpe.estimate cannot enforce the constraints {constraints(problem)} if standard "
             "deviations are estimated (igpe.EstimatedSigma). Give standard deviations as numbers, "
             "or deactivate the constraints in the model."
         )
@@ -175,7 +175,7 @@ def _estimate(
         )
     given, problem = problem, first_weighted(problem)
     ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
-    with clock.step("4 complement", "Step 4: the remaining unknowns on the dynamics"):
+    with clock.step("4 complement", "Step 4: estimating the remaining unknowns by integration"):
         started = _complemented(problem, algebraic, settings, backend)
     with clock.step("5 correction", "Step 5: simultaneous correction"):
         reweighted = _reweighted(problem, given, started, settings)
@@ -199,7 +199,7 @@ def _by_algebra(
     with clock.step("1 smoothing", "Step 1: smoothing the measurements"):
         series = series_of(problem)
         ladder = [smooth_measurements(problem, one, series) for one in settings.ladder]
-    with clock.step("2 structure", "Step 2: which equations can be estimated algebraically"):
+    with clock.step("2 structure", "Step 2: finding unknowns that can be estimated algebraically"):
         structure = analyse_any(problem)
         problem = _without_unreachable(problem, structure)
     with clock.step("3 algebraic", "Step 3: global algebraic estimation"):

@@ -89,7 +89,7 @@ def test_what_collocation_alone_fits_is_not_judged(known_sigma):
     """As where a slope is infinite at the start: the optimum cannot be integrated."""
     result = replace(known_sigma, points=known_sigma.points.assign(fitted=np.nan))
     assert result.verdict["parameters"].startswith("not judged")
-    assert result.verdict["optimum"].startswith("of the discretised model only")
+    assert result.verdict["optimum"].startswith("for the discretised model only")
 
 
 def test_the_printed_result(chain):

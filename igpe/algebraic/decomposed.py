@@ -50,19 +50,20 @@ WORSE = (  # from the best ending of a stage to the worst
 class Decomposed:
     """Solves the stages of a problem one after the other.
 
-    route   for stages nonlinear in their parameters; its time limit applies to each stage
-    linear  for stages linear in their parameters
+    route   route for stages that are nonlinear in their parameters; its time limit applies to each
+            stage
+    linear  route for stages that are linear in their parameters
 
     A stage whose data do not determine all its parameters is solved again together with the next
-    stage. The stages' own estimates are the `trail` of the answer; their other optima are not
-    followed.
+    stage. The `trail` of the returned estimate contains the stages' estimates. igpe uses only the
+    best optimum of each stage.
     """
 
     route: Route
     linear: Route = LinearRoute()
 
     def seeded(self, seed: int) -> "Decomposed":
-        """Return the stages, with another seed for their route if it has one."""
+        """Return this route with another seed for `route`, if that has a seed."""
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:

@@ -76,7 +76,7 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Gauss-Newton searches from the best of many Sobol points, far from each other.
+    """Gauss-Newton searches from the best of many Sobol points that are far apart.
 
     trials  number of points evaluated;  starts: number of local searches, from the best of them
     seed    seed of the random points; the same seed gives the same result

@@ -59,10 +59,11 @@ BOUND_TOLERANCE = 1e-6  # taken off a bound on an objective of order one, for th
 class GlobalSolver:
     """A general global solver, started from the best local optimum.
 
-    solver      computes incumbent and bound; witness: another solver, which confirms a closed gap
+    solver      computes the best point and the bound; witness: another solver, which confirms a
+                closed gap
     time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
                 returned
-    local       finds the incumbent, and is used alone if the solver fails
+    local       finds the solver's start point; its result is returned if the solver fails
     """
 
     solver: Solver = Scip(feasibility=1e-7)
@@ -164,10 +165,10 @@ SPARE = 2  # but only so often while they are not better than the best
 class Projected:
     """Projected branch and bound, which proves its optimum up to a gap.
 
-    What is proved: no parameters within the bounds have a weighted sum of squared residuals below
-    the estimate's `lower_bound`, for the given residuals and their stored numbers. The
-    bound includes the rounding errors of enclosures and bounds (`docs/projection.md`); it does not
-    cover errors of the measurements from which the residuals were computed.
+    The route proves that no parameters within the bounds have a weighted sum of squared residuals
+    below the estimate's `lower_bound`. The proof is for the given residuals and their stored
+    numbers. The bound includes the rounding errors of enclosures and bounds (`docs/projection.md`);
+    it does not cover errors of the measurements from which the residuals were computed.
 
     gap         (objective - lower bound) / objective at which the search stops
     absolute    gap at which the search stops, as a share of the weighted targets' sum of
@@ -176,8 +177,8 @@ class Projected:
                 returned
     samples     largest number of points at which the best linear parameters are computed to find
                 starts
-    starts      number of local searches from these points; at most one more than the nonlinear
-                parameters
+    starts      number of local searches from these points; at most one more than the number of
+                nonlinear parameters
     seed        random seed of the samples
     search      the local search method
     exchange    whether to search for parameters that separate products and exponents

@@ -159,13 +159,14 @@ ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", 
 class RouteSelection:
     """Methods for algebraic problems.
 
-    linear  for problems linear in their parameters; always global
-    proven  for nonlinear problems, on the first candidate
-    quick   for nonlinear problems, on the further candidates
+    linear  route for problems that are linear in their parameters; always global
+    proven  route for nonlinear problems of the first candidate
+    quick   route for nonlinear problems of all further candidates
     factor  local optima with an objective of at most `factor` times the best become candidates too;
             at most 10. The value 2 corresponds to the 95 % region of two parameters and about
             twelve independent values in the smoothed slopes (Beale 1960: 1 + p / (n - p) F)
-    most    largest number of these further candidates; the nearest to their best optimum come first
+    most    largest number of these further candidates; those with the smallest objectives, relative
+            to the best one, come first
     """
 
     linear: Route = LinearRoute()

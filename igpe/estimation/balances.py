@@ -83,7 +83,8 @@ def _terms(text: str, side: str, known: list[str]) -> dict[str, float]:
             raise ProblemError(
                 f"The balance '{text}' cannot be read at '{rest}'. A balance adds quantities with "
                 f"numbers as factors; the quantities are {listed(known)}."
-                f"{closest(word, known)} Name those that are not measured: unmeasured=['{word}']."
+                f"{closest(word, known)} Name quantities without measurements: "
+                f"unmeasured=['{word}']."
             )
         value = float(factor or 1.0) * (-1 if sign == "-" else 1)
         found[name or ""] = found.get(name or "", 0.0) + value
@@ -123,8 +124,9 @@ def elemental(formulas: Mapping[str, str], known: Iterable[str]) -> list[Balance
     names = list(known)
     if lost := [n for n in formulas if n not in names]:
         raise ProblemError(
-            f"formulas= contains {lost}, which are not measured; measured are {listed(names)}."
-            f"{closest(lost[0], names)} Name those that are not measured: unmeasured={lost}."
+            f"formulas= contains {lost}, which are not measured; the measured quantities are "
+            f"{listed(names)}."
+            f"{closest(lost[0], names)} Name quantities without measurements: unmeasured={lost}."
         )
     read = {name: elements(formula) for name, formula in formulas.items()}
     every = dict.fromkeys(e for counts in read.values() for e in counts)

@@ -92,9 +92,10 @@ class Comparison(Shown):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row for each method: shares of its runs in per cent, and medians.
+        """One row for each method: number of runs, shares of them in per cent, and medians.
 
-        arrived at an optimum; at the best one (within 1e-3); could not be integrated; s; iterations
+        `arrived %` counts runs that reached an optimum, `best %` runs that reached the best optimum
+        (objective within 1e-3), and `broke %` runs whose model could not be integrated.
         """
         is_best = partial(is_same_objective, self.best, rounding=self.rounding)
         rows = {
@@ -153,14 +154,14 @@ def compare(
     starts    list of starts, each with a value for every free unknown; or a number of starts,
               spread over the bounds by a seeded Sobol sequence
     seed      seed of this sequence
-    optimum   the best objective known from other sources, in the methods' units; the methods may
-              find a better one
+    optimum   the best objective known from other sources, defined as in these methods; the methods
+              may find a better one
     executor, store, timeout   where the runs are computed and stored, as for `igpe.campaign`
     progress  a function called with each message; True, False, None: as for `igpe.estimate`
-    returns   the finished part if the call is interrupted (Ctrl-C)
+    returns   the finished runs if the call is interrupted (Ctrl-C)
     raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
-              unknown, or a number of starts is requested without bounds;  Unsupported by a method;
-              the errors of `igpe.campaign`
+              unknown, or a number of starts is requested without bounds; Unsupported if a method
+              does not support the problem; other errors as in `igpe.campaign`
     """
     named = _named(methods)
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
@@ -318,13 +319,14 @@ def campaign(
                executor of concurrent.futures, or `dask_client.get_executor()`
     store      SQLite file that receives each finished start at once; igpe does not repeat starts of
                the same problem and estimator that the file contains
-    timeout    seconds for each start; igpe stops a longer start, records it as TIMED_OUT, and
-               repeats it only with a longer timeout. Each start then runs in a separate process
+    timeout    seconds for each start; igpe stops a start that takes longer, records it as
+               TIMED_OUT, and repeats it only with a longer timeout. Each start then runs in a
+               separate process
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
-    returns    the finished part if the call is interrupted (Ctrl-C)
-    raises     ProblemError for invalid arguments, a problem that cannot be sent to or
-               prepared in any process, or an executor that accepts no work;  DataError if `store`
-               is not a store of igpe; Unsupported if the estimator does not support the problem
+    returns    the finished starts if the call is interrupted (Ctrl-C)
+    raises     ProblemError for invalid arguments, for a problem that no process can receive or
+               prepare, or for an executor that accepts no work; DataError if `store` is not a store
+               of igpe; Unsupported if the estimator does not support the problem
 
     If the process of a start dies, igpe tries this start three more times, and then records it as
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose

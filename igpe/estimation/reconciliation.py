@@ -36,11 +36,11 @@ ROUNDS = 3  # in which standard deviations follow reconciled values
 class Suspect:
     """A possible gross error and its size.
 
-    kind        "value": one measurement; "offset": a constant is added to a quantity; "factor": all
-                values of a quantity are wrong by the same share
+    kind        "value": one measurement is wrong; "offset": a constant is added to a quantity;
+                "factor": all values of a quantity are wrong by the same factor
     name        name of the quantity
     experiment  name of the experiment; None: in all experiments
-    time        time of a single value
+    time        time of the measurement; None if all times are wrong
     size        measured minus true value, in the quantity's unit; for a factor, as a share of the
                 true value
     deviation   standard deviation of `size`
@@ -83,13 +83,13 @@ class Reconciliation(Shown):
 
     table   one row for each experiment, time and quantity: measured (mean of replicates) and its
             sigma, reconciled and its standard_deviation (NaN where nothing determines the value),
-            and detectable: how large a single error of this measurement must be to be named with a
+            and detectable: size from which igpe reports a single error of this measurement with a
             probability of 90 % (NaN where no balance checks it)
     gross_errors  `GrossError`s, the clearest first
     chi_squared, degrees, p  test of all balances
-    rest    p-value of this test without the measurements that gross errors name
-    level   largest probability that igpe names a gross error if there is none
-    experiments  the experiments without the measurements that gross errors name
+    rest    p-value of this test without the measurements that have gross errors
+    level   largest probability that igpe reports a gross error although there is none
+    experiments  the experiments without the measurements that have gross errors
     notes   remarks on quantities that are not checked, and on balances that do not close
     """
 
@@ -123,19 +123,19 @@ def reconcile(
     soft: Mapping[str, float] = MappingProxyType({}),
     level: float = 0.01,
 ) -> Reconciliation:
-    """Reconcile measurements with balances, and name gross errors.
+    """Reconcile measurements with balances, and find gross errors.
 
-    experiments  one or several, with standard deviations; or a problem. Without balances and
-                 formulas, igpe uses the sums of states that the problem's model conserves
+    experiments  one or several experiments with standard deviations, or a problem. Without balances
+                 and formulas, igpe uses the sums of states that the problem's model conserves
     balances   equations between quantities at each time, with or without names: {"carbon":
                "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that is unknown
                but constant within each experiment; "= 0" or another number means a known total
-    formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. The atoms of each element stay
-               constant: all species that contain it are needed, in amounts, or in molar
+    formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. igpe adds a balance for each
+               element. Include all species that contain the element, as amounts, or as molar
                concentrations at constant volume
     unmeasured  quantities of balances and formulas that are not measured
     soft       balance or element -> standard deviation of a balance that holds only approximately
-    level      largest probability that igpe names a gross error if there is none
+    level      largest probability that igpe reports a gross error although there is none
     raises     ProblemError for balances that cannot be read or contradict each other, DataError
                if standard deviations are missing
     """
@@ -314,22 +314,24 @@ class _Tables:
         seen = table[table["measured"].notna()]
         names = [n for n in self.names if n in set(seen["name"])]
         said = {
-            "No balance contains {}: not checked.": [n for n in names if n not in inside],
-            "The balances of {} contain too many unknowns: not checked.": [
+            "igpe cannot check {}: no balance contains these measurements.": [
+                n for n in names if n not in inside
+            ],
+            "igpe cannot check {}: the balances contain too many unknowns.": [
                 n for n in names if n in inside - able["value"]
             ],
-            "A constant offset of {} changes no balance: not checked.": [
+            "igpe cannot detect a constant offset in {}: it changes no balance.": [
                 n for n in names if n in able["value"] - able["offset"]
             ],
-            "A constant factor of {} changes no balance: not checked.": [
+            "igpe cannot detect a wrong constant factor in {}: it changes no balance.": [
                 n for n in names if n in able["value"] - able["factor"]
             ],
         }
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
             yield (
-                f"{lost} of the named values have no reconciled value: nothing else determines "
-                "them."
+                f"{lost} of the measurements with gross errors have no reconciled value: nothing "
+                "else determines it."
             )
 
 

@@ -77,7 +77,7 @@ class Settings(Suggesting):
 
     @property
     def compiled(self) -> Integrator:
-        """The integrator; the default one is replaced by a compiled one of the same accuracy."""
+        """The integrator; a compiled one of the same accuracy replaces the default one."""
         exact = self.integrator
         return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 

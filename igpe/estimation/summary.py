@@ -117,13 +117,13 @@ def rank_notes(
     lines = [
         (
             those(open_, Identifiable.YES),
-            "identifiable by structure (igpe.check), but the Jacobian at the optimum is rank "
+            "structurally identifiable (igpe.check), but the Jacobian at the optimum is rank "
             "deficient: to first order, these measurements do not determine them. More or other "
             "measurements of the same quantities may do so.",
         ),
         (
             those(open_, Identifiable.NO),
-            "not identifiable by structure (igpe.check), and the Jacobian at the optimum is "
+            "not structurally identifiable (igpe.check), and the Jacobian at the optimum is "
             "rank deficient: more measurements of the same kind do not help.",
         ),
         (

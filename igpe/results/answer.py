@@ -228,7 +228,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
             why = "the model could not be integrated at the estimate"
         return f"{sets}errors unknown: {why}", "bad"
     if _is_discretised(result):
-        return f"{sets}not judged: the intervals are those of the discretised model", "bad"
+        return f"{sets}not judged: the intervals apply to the discretised model only", "bad"
     shared, told = _shared(result, [n for n, mark in marks.items() if mark == NOT_DETERMINED])
     uncertain = {p.name: _relative(p) for p in plain if _is_uncertain(p)}
     known = [p.name for p in plain if p.name not in uncertain]
@@ -383,7 +383,7 @@ def _optimum(result: ResultData, prove: str) -> Line:
         else:
             words, grade = f"{_agreement(result)}{_unproved(result, prove)}", "fair"
             if _is_discretised(result):
-                words, grade = f"of the discretised model only: {words}", "bad"
+                words, grade = f"for the discretised model only: {words}", "bad"
     elif status is Status.NOTHING_TO_DO:
         grade = "good"
     return Line("Optimum", words, grade)  # type: ignore[arg-type]

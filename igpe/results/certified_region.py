@@ -217,7 +217,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Outer and inner ends of all intervals; `igpe.proofs.pave` draws the plane of two."""
+        """Outer and inner ends of all intervals; for the plane of two unknowns see
+        `igpe.proofs.pave`."""
         return plot_certified_intervals(self, axes)
 
     @classmethod

@@ -29,19 +29,20 @@ class Result(ResultData, Stored, name="result", number=1):
     objective     weighted sum of squared residuals (+ priors), by accurate integration
     status        how step 5 ended
     covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
-    measurements  number of measurements;  degrees: measurements - unknowns not on a bound
+    measurements  number of measurements; degrees: number of measurements minus number of unknowns
+                  that are not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
     probability   probability of a larger chi squared; NaN if sigma was not given
     confidence    confidence level of the intervals
     certificates  the proof of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
     points        columns experiment, name, time, measured, fitted, residual, sigma (used in the
-                  fit), unit, leverage; relative_sigma if sigma was unknown and several quantities
-                  were weighted by the sizes of their residuals; limit of detection (the largest of
-                  the quantity), if values below it were left out; for correlated errors, whitened:
-                  the residual minus its prediction from the other residuals, divided by the
-                  remaining standard deviation; and conditional: the remaining share of the standard
-                  deviation
+                  fit), unit, leverage. Further columns, if they apply: relative_sigma, if sigma was
+                  unknown and several quantities were weighted by the sizes of their residuals;
+                  limit of detection (the largest of the quantity), if values below it were left
+                  out. For correlated errors: whitened, the residual minus its prediction from the
+                  other residuals, divided by the remaining standard deviation; and conditional, the
+                  remaining share of the standard deviation
     curves        columns experiment, name, time, fitted, smoothed, smoothed_error on a fine grid,
                   and lower and upper end of the linearised band of the fitted model, where errors
                   are known
@@ -59,8 +60,8 @@ class Result(ResultData, Stored, name="result", number=1):
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> file of its data, and its SHA-256 checksum
-    combined      unknowns for which perfect measurements determine only functions of them
-    unprovable    reason why `igpe.certify` refuses the problem; empty otherwise
+    combined      unknowns of which even perfect measurements determine only combinations
+    unprovable    reason why `igpe.certify` refuses the problem; empty if it does not refuse it
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
     correlations  estimated correlations of errors, by name
     """
@@ -79,8 +80,9 @@ class Result(ResultData, Stored, name="result", number=1):
         """Measurements and fitted model: one panel per quantity, one colour per experiment.
 
         axes       matplotlib axes, one per quantity; None: draw in a new figure
-        residuals  whether to draw the standardised residuals in a strip below each panel; axes
-                   must then contain twice as many, those of the strips last
+        residuals  whether to draw the standardised residuals in a strip below each panel; `axes`
+                   must then contain twice as many axes, first those of the panels, then those of
+                   the strips
         smoothed   whether to draw the smoothed measurements of step 1 as well
         """
         values = standard_residuals(self.points, self.variance)[0] if residuals else None
@@ -107,7 +109,7 @@ class Result(ResultData, Stored, name="result", number=1):
         author: str = "",
         date: str | None = None,
     ) -> str:
-        """One self-contained page of HTML, also written to `path` if given.
+        """Return a self-contained HTML page, and write it to `path` if this is given.
 
         title         heading of the page
         author, date  printed below the title; the default date is today

@@ -47,7 +47,9 @@ APART = 3.0  # standard deviations by which an experiment's mean residual is off
 MOST = 3  # series that are named
 NOT_INTEGRATED = "The model could not be integrated at the estimate."
 ROUNDED = "The residuals are rounding errors."
-NOTHING_LEFT = "There are not more measurements than unknowns, so any such model fits them."
+NOTHING_LEFT = (
+    "There are no more measurements than unknowns, so the residuals say nothing about the model."
+)
 NO_OPTIMUM = (
     "A change of the unknowns would still lower the sum of squares: the search stopped early, "
     "or a constraint is active."
@@ -59,8 +61,8 @@ OFF = (
 )
 LEFT_OUT = "Judged without {} outlier{}, because the loss is robust; see result.outliers()."
 BELOW_LIMIT = (
-    "{} of {} measurements are below a limit of detection. They enter the objective by "
-    "their probability. They have no residuals and are not in plots; residuals near the limit "
+    "{} of {} measurements are below a limit of detection. Their probability enters the "
+    "objective. They have no residuals and are not in plots; residuals near the limit "
     "are not tested."
 )
 NO_TIME = "The residuals were not judged because of the interrupt."

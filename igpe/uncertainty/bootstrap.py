@@ -200,12 +200,15 @@ class ResidualBootstrap:
 
     They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals smaller
     than the errors, and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997,
-    section 6.2.3). The method makes no assumption about their distribution, and of sigma it
-    uses only the ratios within a column.
+    section 6.2.3). The method makes no assumption about the distribution of errors. Of sigma, only
+    the ratios within a column matter.
     """
 
     def draw(self, base: Likelihood) -> Draw:
-        """A source of errors. Raise ProblemError for a column with fewer than 5 measurements."""
+        """Return a generator of errors.
+
+        raises ProblemError for a column with fewer than 5 measurements
+        """
         pool, spread, columns = self._pool(base), _spread(base), _columns(base)
 
         def draw(random: np.random.Generator) -> FloatArray:
@@ -300,10 +303,10 @@ def bootstrap(
     method        method of the refits
     executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
     progress      a function called with each message; True, False, None: as for `igpe.estimate`
-    returns       the finished part if the call is interrupted (Ctrl-C)
-    raises        ProblemError for invalid arguments, Unsupported for constraints and
-                  robust losses, EstimationFailed if the model cannot be integrated at the estimate;
-                  the errors of `igpe.campaign`
+    returns       the finished replications if the call is interrupted (Ctrl-C)
+    raises        ProblemError for invalid arguments, Unsupported for constraints and robust losses,
+                  EstimationFailed if the model cannot be integrated at the estimate; other errors
+                  as in `igpe.campaign`
     """
     kinds = "igpe.uncertainty.ParametricBootstrap() or igpe.uncertainty.ResidualBootstrap()"
     for ok, name, given, expected in (

@@ -83,7 +83,7 @@ def with_numbers(problem: Problem, values: Mapping[str, float], estimate: Any = 
     if held is None:
         raise EstimationFailed(
             "The model could not be integrated at the estimate, so the standard deviations "
-            "that depend on it are unknown. Give the estimate of a fit.",
+            "that depend on it are unknown. Give an estimate at which the model can be integrated.",
             Status.INTEGRATION_BROKE,
         )
     return held
@@ -117,8 +117,8 @@ def likelihood(
         broken = residuals.broken
         reason = broken.sentence if broken else fit.status.value
         raise EstimationFailed(
-            f"The model could not be integrated at the estimate. {reason} Give the estimate of a "
-            "fit that succeeded, or another integrator.",
+            f"The model could not be integrated at the estimate. {reason} Give an estimate "
+            "at which it can be integrated, or another integrator.",
             fit.status,
         )
     residuals.limit_steps(fit.x)

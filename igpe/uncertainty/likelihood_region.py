@@ -64,7 +64,8 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region by the likelihood ratio."
         return [rows], [
             words,
-            *[f"The likelihood ratio does not determine a part of its edge: {ends}."] * bool(ends),
+            *[f"The likelihood ratio does not determine a part of the region's edge: {ends}."]
+            * bool(ends),
         ]
 
     def plot(self, axes: Any = None) -> Plot:
@@ -81,7 +82,7 @@ def region(
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
 ) -> Region:
-    """The joint region of two unknowns by the likelihood ratio.
+    """Compute the joint region of two unknowns by the likelihood ratio.
 
     problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value

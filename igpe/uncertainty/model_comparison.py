@@ -25,8 +25,8 @@ class ModelComparison(Shown):
 
     table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
            AICc, BIC, delta (AICc minus the smallest AICc), weight (Akaike's); within: the smallest
-           model that has all its unknowns and more; p: p-value of the likelihood ratio to that
-           model
+           larger model that contains all its unknowns; p: p-value of the likelihood ratio between
+           the two
     notes  remarks for the user
     """
 
@@ -60,7 +60,7 @@ def compare_models(
     unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
     if unknown_names:
         raise ProblemError(
-            f"nested= contains {unknown_names}, which are not models of {list(results)}."
+            f"nested= contains {unknown_names}, which are not among the models {list(results)}."
         )
     table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
     table["delta"] = table["AICc"] - table["AICc"].min()
@@ -150,7 +150,7 @@ def _check_same(results: Mapping[str, Result]) -> None:
         if sigma_known(one.points) != sigma_known(other.points):
             raise DataError(
                 f"Standard deviations are given for only one of '{first}' and '{name}'; give "
-                "the same to both."
+                "them for both, with the same values."
             )
 
 

@@ -148,7 +148,7 @@ class Prediction(Shown, Stored, name="prediction", number=1):
 
     table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
                 band_lower, band_upper (of a measurement; NaN for quantities that are not measured),
-                unit. Infinite where the measurements do not determine the prediction
+                unit. Errors are infinite where the measurements do not determine the prediction
     measured    columns experiment, name, time, measured
     confidence  confidence level of the bands, at each time separately; kind: name of the method
     time_unit   unit of the times; empty if unknown
@@ -193,7 +193,7 @@ def predict(
     replications  result of `igpe.bootstrap`: bands are percentiles of its refits. None: linearised
                   bands
     method        method whose integrator solves the model
-    raises        ProblemError for names or times that do not fit, Unsupported for constraints and
+    raises        ProblemError for unknown names or invalid times, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated
     """
     require_confidence("predict", confidence)
@@ -229,7 +229,7 @@ def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < run.ivp.t0:
         raise ProblemError(
-            f"The times are {shown(times)}; give finite numbers not before {run.ivp.t0:g}, "
-            f"the start of experiment {run.name}."
+            f"The times are {shown(times)}; give finite numbers of at least "
+            f"{run.ivp.t0:g}, the start of experiment {run.name}."
         )
     return grid

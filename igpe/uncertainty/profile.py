@@ -103,9 +103,9 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names         names of all unknowns that were free
-    parameters    the optimum of the profiles; objective  the sum of squares at the optimum, or
-                  with estimated standard deviations -2 log-likelihood up to a constant
-    rise          increase of the objective at the ends of the intervals: by chi squared, or by
+    parameters    the optimum of the profiles; objective: the sum of squares at the optimum, or with
+                  estimated standard deviations -2 log-likelihood up to a constant
+    rise          increase of the objective at the ends of the intervals: from chi squared, or from
                   F if sigma is unknown
     confidence    confidence level of each interval
     profiles      one for each requested unknown
@@ -134,7 +134,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
             if profile.name == name:
                 return profile
         raise ProblemError(
-            f"There is no profile of '{name}'; there are {[p.name for p in self.profiles]}."
+            f"There is no profile of '{name}', only of {[p.name for p in self.profiles]}."
         )
 
     def range_of(self, name: str) -> tuple[float, float]:
@@ -169,7 +169,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Rise of the sum of squares over each unknown, with level and parabola."""
+        """Rise of the sum of squares over each unknown, with threshold and linearised parabola."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
@@ -202,8 +202,8 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         broken = [side for side, end in sides.items() if end == End.BROKEN.value]
         if flat:
             lines.append(
-                f"{p.name} is not identifiable in practice: {' and '.join(flat)} its estimate, no "
-                "value makes the fit much worse."
+                f"{p.name} is not identifiable in practice: no value {' or '.join(flat)} its "
+                "estimate makes the fit much worse."
             )
         if broken:
             lines.append(
@@ -345,20 +345,21 @@ def profile(
     parametrisation.
 
     problem     the estimated problem
-    estimate    a Result or Estimate of the problem, or unknown -> value: the optimum, or near it
+    estimate    a Result or Estimate of the problem, or unknown -> value; at or near the optimum
     names       names of the unknowns; None: all free unknowns
     confidence  confidence level of each interval
-    method      `SingleShooting` (fast, exact derivatives) or `Collocation` (keeps constraints)
-    most_integrations  largest number of integrations for all profiles, each weighted by its steps
-                relative to an integration at the estimate; a profile that exceeds its share ends
-                without a result. Only for `SingleShooting`
+    method      `SingleShooting` (fast, exact derivatives) or `Collocation` (supports constraints)
+    most_integrations  largest number of integrations for all profiles together; an integration with
+                twice as many steps as one at the estimate counts twice. A profile that exceeds its
+                share ends without a result. Only for `SingleShooting`
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     returns     the finished profiles if the call is interrupted (Ctrl-C) after the first profile
-    raises      ProblemError for names or an estimate that do not fit the problem, Unsupported by
-                the method, EstimationFailed if the model cannot be integrated at the estimate, or
-                no profile could be computed; the errors of `igpe.campaign`
+    raises      ProblemError for names or an estimate that do not fit the problem, Unsupported if
+                the method does not support the problem, EstimationFailed if the model cannot be
+                integrated at the estimate, or no profile could be computed; other errors as in
+                `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. An
     interval also contains the values at which the profile of another unknown explains the

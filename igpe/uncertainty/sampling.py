@@ -230,8 +230,8 @@ def sample(
     notes = (
         (done < steps, f"Interrupted after {done} steps."),
         (done < LONG * longest,
-         f"Too short: {done} steps are {done / longest:.0f} autocorrelation times. {LONG:g} or "
-         f"more are needed: steps={np.ceil(LONG * longest):.0f} or so."),
+         f"Too short: {done} steps are {done / longest:.0f} autocorrelation times; at least "
+         f"{LONG:g} are needed. Try steps={np.ceil(LONG * longest):.0f}."),
         (not problem.box.bounded, (
             "Unknowns without bounds have a flat prior over all real numbers."
         )),

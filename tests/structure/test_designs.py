@@ -70,7 +70,7 @@ def test_rank_of_the_data_and_verdicts_are_compared():
     good, lost = CASES["two rates, one step"], CASES["two rates, step after the last measurement"]
     full, deficient = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [2.0, 2.0]]
     assert notes(good, full) == ()
-    assert "identifiable by structure" in notes(good, deficient)[0]
+    assert "structurally identifiable" in notes(good, deficient)[0]
     assert "more measurements of the same kind do not help" in notes(lost, deficient)[0]
     assert "contradict each other" in notes(lost, full)[0]
     assert notes(good, deficient, held=(True, False)) == notes(good, deficient)  # a on its bound
@@ -82,7 +82,7 @@ def test_a_fit_with_an_unknown_that_nothing_depends_on_is_told_its_rank():
     result = igpe.estimate(problem, seed=1)
     remarks = {p.name: p.remark for p in result.estimates}
     assert remarks["idle"] == "nothing measured depends on it"
-    note = next(n for n in result.notes if "not identifiable by structure" in n)
+    note = next(n for n in result.notes if "not structurally identifiable" in n)
     assert note.startswith("k and c:")
 
 

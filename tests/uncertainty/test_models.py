@@ -57,7 +57,7 @@ def test_with_unknown_sigma_the_ratio_is_f():
 
 def test_who_is_nested_can_be_said(results):
     assert compare_models(results, nested={}).table["p"].isna().all()
-    with pytest.raises(ProblemError, match=r"\['c'\], which are not models"):
+    with pytest.raises(ProblemError, match=r"\['c'\], which are not among the models"):
         compare_models(results, nested={"slope 0.6": "c"})
 
 

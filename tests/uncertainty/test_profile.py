@@ -156,7 +156,7 @@ def test_what_is_not_determined_is_open():
     one = found["k1"]
     assert (one.lower, one.upper, one.remark) == (0.1, 10.0, "open on both sides")
     assert np.ptp(one.costs) < 1e-3 * found.rise
-    assert "k1 is not identifiable in practice: below and above" in found.notes[0]
+    assert "k1 is not identifiable in practice: no value below or above" in found.notes[0]
 
 
 def test_the_bounds_of_another_unknown_end_a_flat_profile():

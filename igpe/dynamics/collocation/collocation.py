@@ -120,15 +120,15 @@ class Collocation(Checked):
     ) -> list[Estimate]:
         """Return one Estimate for each start, in the same order.
 
-        All starts use the same first mesh, which is built once. The best estimate, and
-        distinct ones within 1e-3 of its objective, are refined; the others are returned as computed
-        on the first mesh. If a model has its own discretisation, igpe uses this discretisation and
-        does not refine it. After Ctrl-C, the finished solves are returned with status INTERRUPTED;
-        the others have an infinite objective.
+        All starts use the same first mesh, which is built once. The best estimate, and other
+        distinct estimates with an objective within 1e-3 of it, are refined; the rest are returned
+        as computed on the first mesh. If a model has its own discretisation, igpe uses this
+        discretisation and does not refine it. After Ctrl-C, the finished solves are returned with
+        status INTERRUPTED; the others have an infinite objective.
 
-        profiles_of  for each start, the profiles as in `estimate`; may be empty
-        raises       Unsupported if the loss is not least squares, or if unknowns vary with time
-                     at breaks that the model's own times do not include
+        profiles_of  the `profiles` of `estimate`, for each start; may be empty
+        raises       Unsupported if the loss is not least squares, or if unknowns that vary with
+                     time have breaks that are not among the model's own times
         """
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
         require_smooth_and_normal(problem, "Collocation")

@@ -68,8 +68,8 @@ def _refuse_higher_index(problem: Problem) -> None:
             raise Unsupported(
                 "The model has a higher index. Its constraints, bounds that vary with time or "
                 "bounds on slopes require collocation of the original Pyomo equations, which "
-                "would lose accuracy. Remove them, or use igpe.MultipleShooting(), which "
-                "keeps constraints."
+                "would lose accuracy. Remove these constraints and bounds, or use "
+                "igpe.MultipleShooting(), which enforces constraints."
             )
 
 

@@ -20,14 +20,14 @@ LOG = logging.getLogger(__name__)
 class Automatic(Integrator):
     """Chooses among the integrators.
 
-    - Implicit algebraic variables: `Sundials`.
-    - Otherwise `RungeKutta`, if a C compiler is found and the equations are short enough to
-      compile; it chooses between its explicit and its implicit pair within each interval. A
-      trajectory that reaches the step limit is integrated again from its start by `Sundials`; any
+    - `Sundials` integrates equations with implicit algebraic variables.
+    - `RungeKutta` integrates all others, if a C compiler is found and the equations are short
+      enough to compile. It chooses between its explicit and its implicit pair within each interval.
+      If a trajectory reaches the step limit, `Sundials` integrates it again from its start; any
       other failure is final. Each run starts in this way, independently of earlier runs: the same
-      q always gives the same numbers.
-    - Otherwise `Sundials` for a trajectory; `slow` gives the reason. NumPy integrates many
-      intervals together; an interval that fails is integrated by `Sundials`.
+      unknowns always give the same numbers.
+    - Without compiled code, `Sundials` integrates a single trajectory, and NumPy integrates many
+      intervals together; `slow` gives the reason. If an interval fails, `Sundials` integrates it.
 
     slack    as for `RungeKutta`: factor by which errors of derivatives may exceed those of states
     seconds  wall time allowed for each method's attempt

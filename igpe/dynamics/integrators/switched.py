@@ -445,8 +445,9 @@ class _Course:
         rate = found.rates[j]
         if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
             raise BrokenError(
-                f"A trajectory only touches a condition on states {at(self.t)} (grazing). "
-                "Derivatives with respect to the unknowns do not exist there."
+                "A trajectory touches a condition on states without crossing it "
+                f"{at(self.t)} (grazing). Derivatives with respect to the unknowns do not exist "
+                "there."
             )
         by = np.zeros(self.n_d)
         g_x, g_q = (np.asarray(v) for v in self.local.gap_by(*self._point(after=False)))

@@ -163,7 +163,9 @@ def given_starts(
         return problem.box.sobol(int(starts), seed)
     require(not isinstance(starts, str), owner, "starts", starts, wanted)
     if not starts:
-        raise ProblemError(f"There is no start for {owner}; give at least one, or a number.")
+        raise ProblemError(
+            f"There is no start for {owner}; give at least one start, or a number of starts."
+        )
     for k, start in enumerate(starts):
         require_start(start, problem.box, owner, str(k))
     return np.array([problem.box.vector(start) for start in starts])
@@ -247,7 +249,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Restarts(Checked):
-    """Conditions and points for restarts of a search.
+    """Conditions for restarts of a search, and their start points.
 
     count     largest number of further starts
     chance    probability that a correct fit is rejected
@@ -273,12 +275,12 @@ class Restarts(Checked):
         gate: float,
         deadline: Deadline = NEVER,
     ) -> list[Attempt]:
-        """Search from `start` (n,) and, as long as needed, from other starts; the best result
-        first.
+        """Search from `start` (n,) and, as long as needed, from other starts.
 
         gate      cost below which no further start is needed; infinite if errors are unknown
-        deadline  limit on restarts. After Ctrl-C it returns the finished attempts, or raises
-                  KeyboardInterrupt if there are none.
+        deadline  limit on restarts
+        returns   the finished attempts, the best first, also after Ctrl-C
+        raises    KeyboardInterrupt if no attempt was finished
         """
         others = distinct_points(self._elsewhere(start, box), start)
         found = [attempt(start)]

@@ -59,13 +59,14 @@ class IteratedSearch(Checked):
                 if these are at least a tenth of all finished starts (some starts end at a flat line
                 through the measurements)
     patience    the search ends after this number of modified starts without a better optimum
-    most        largest number of modified starts: alternately redrawn or mixed from two optima
-    work        limit on the work of the low-accuracy searches (`Residuals.work`); about two minutes
-                of a processor
+    most        largest number of modified starts; each is an optimum with some values redrawn, or a
+                mixture of two optima
+    work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
+                corresponds to about two minutes of processor time
     pool        number of best optima that are modified
     finalists   number of accurate searches
-    iterations  largest number of iterations of a low-accuracy search; four times as many from one
-                of the best optima
+    iterations  largest number of iterations of a low-accuracy search; a search that starts at one
+                of the best optima may take four times as many
     seed        seed of the random starts; the same seed gives the same result
     """
 
@@ -85,12 +86,12 @@ class IteratedSearch(Checked):
     ) -> Estimate:
         """The best optimum found; `start` is an additional start (may be empty).
 
-        Ctrl-C ends with the best point so far, status INTERRUPTED.
+        After Ctrl-C igpe returns the best point so far, with status INTERRUPTED.
         The trail contains the finalists' other distinct optima, best first; `reached` contains the
         final objectives of the low-accuracy searches, then of the finalists.
         profiles  are not used
         raises    ProblemError if an unknown has no finite bounds to search in, or if a nonempty
-                  start omits an unknown or has a value that is not finite; Unsupported as
+                  start omits an unknown or has a value that is not finite; Unsupported as in
                   `SingleShooting`
         """
         require_bounds(problem, "A search from random starts")

@@ -41,8 +41,8 @@ FURTHER = 10  # times as many may an integration of a search from the best trial
 class MultiStart(Checked):
     """A local method from several starts.
 
-    local    single shooting simulates all trials first and searches from the best; any other method
-             searches from the first `starts` trials
+    local    method of the searches. Single shooting simulates all trials first and searches from
+             the best; any other method searches from the first `starts` trials
     trials   number of points in the box, from a seeded Sobol sequence
     starts   number of local searches
     seed     seed of the Sobol sequence; the same seed gives the same result
@@ -67,11 +67,12 @@ class MultiStart(Checked):
 
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
-        Ctrl-C returns the best of the finished searches, with status INTERRUPTED.
+        After Ctrl-C igpe returns the best of the finished searches, with status INTERRUPTED.
         The trail of the estimate contains the horizons of the best search, if any, and after them
         the other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or if a nonempty start
-               omits an unknown or has a value that is not finite; the errors of `igpe.campaign`
+               omits an unknown or has a value that is not finite; other errors as in
+               `igpe.campaign`
         """
         backend = Backend(executor, store, timeout)
         require_bounds(problem, "A search from many starts")

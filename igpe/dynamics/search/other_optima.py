@@ -68,7 +68,7 @@ ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are ro
 INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
 EXHAUSTED = (
     "The search for other sets of values that explain the data stopped at its limit of "
-    f"{EVALUATIONS} evaluations or of integration steps. More sets may exist."
+    f"{EVALUATIONS} evaluations, or at its limit of integration steps. More sets may exist."
 )
 NOT_SEARCHED = "igpe did not search for other sets of values that explain the data equally well: {}"
 TOO_SLOW = "the limit of integration steps was reached before the first new start."

@@ -187,7 +187,7 @@ def require_plain(
         ),
         (
             constraints_too and kept,
-            f"{method} cannot keep the constraints {kept}; use igpe.MultipleShooting or "
+            f"{method} cannot enforce the constraints {kept}; use igpe.MultipleShooting or "
             "igpe.Collocation, or deactivate them in the model.",
         ),
     )
@@ -226,8 +226,9 @@ def refuse_spectra(problem: Problem, method: str) -> None:
     """
     if problem.has_spectra:
         raise Unsupported(
-            f"{method} does not support spectra, whose unknown pure spectra must be eliminated. "
-            "Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give concentrations."
+            f"{method} does not support spectra, because it cannot eliminate the unknown pure "
+            "spectra. Use igpe.estimate, igpe.profile or igpe.SingleShooting, or give "
+            "concentrations."
         )
 
 
@@ -267,7 +268,7 @@ def refuse_censored(problem: Problem, method: str) -> None:
     if problem.is_censored:
         raise Unsupported(
             f"{method} does not support values below a limit of detection (igpe.losses.Censored). "
-            "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict do."
+            "igpe.estimate, igpe.SingleShooting, igpe.profile and igpe.predict support them."
         )
 
 
@@ -279,7 +280,7 @@ def refuse_correlated(problem: Problem, method: str) -> None:
     if problem.is_correlated:
         raise Unsupported(
             f"{method} does not support correlated errors (correlation=). igpe.estimate, "
-            "igpe.SingleShooting, igpe.profile, igpe.bootstrap and igpe.predict do."
+            "igpe.SingleShooting, igpe.profile, igpe.bootstrap and igpe.predict support them."
         )
 
 
@@ -294,7 +295,7 @@ def require_bounds(problem: Problem, method: str) -> None:
     if loose:
         raise ProblemError(
             f"{method} needs finite bounds; {loose} have none. Give them: "
-            f"parameters={{'{loose[0]}': (0, 10)}}, or in the model's Var."
+            f"parameters={{'{loose[0]}': (0, 10)}}, or set them in the model's Var."
         )
 
 
@@ -362,7 +363,7 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         )
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):
-        yield f"{name} {AT_BOUND} {value:g}; a better value may lie beyond."
+        yield f"{name} {AT_BOUND} {value:g}; a better value may lie beyond it."
     jacobian = fit.at.jacobian
     if fit.active is not None and len(fit.active):  # what they hold is determined: rows of its size
         effect, own = (np.linalg.norm(m * fit.x, axis=1) for m in (jacobian, fit.active))

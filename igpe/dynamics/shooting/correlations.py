@@ -124,7 +124,7 @@ def correlation_remarks(problem: Problem) -> Iterator[str]:
             "intervals treat them as known."
         )
         if max(map(abs, known.values())) >= STRONG:
-            yield "Such strong correlations are probably a trend that the model misses."
+            yield "Correlations this strong are probably caused by a trend that the model misses."
     if problem.is_correlated:
         yield (
             "Steps 1 and 3 treated errors as independent. Steps 4 and 5, standard errors and "

@@ -82,7 +82,8 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
             "unstable."
         )
         if not is_plain(problem) or fit.at is None or passed:
-            return Refined(rough, at, (f"{difference} Look at the plot before you trust either.",))
+            note = f"{difference} Look at the plot before you trust either value."
+            return Refined(rough, at, (note,))
         end = replace(found, status=fit.status, method=f"single shooting after {rough.method}")
         note = f"Single shooting finished the estimate, with an objective of {objective:.6g}."
         return Refined(end, fit.at, (f"{difference} {note}",))

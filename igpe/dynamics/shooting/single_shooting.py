@@ -49,10 +49,9 @@ class SingleShooting:
     restarts    further starts if a fit is bad; by default none. They are not used if standard
                 deviations are estimated: the method then maximises the likelihood, and the
                 objective is sum (r / s)^2 + 2 log s
-    hierarchical  whether unknowns that only outputs depend on (scales, offsets, estimated standard
-                  deviations) are eliminated from the search: each step finds their best values
-                  without integrating again. The optimum is over all unknowns
-                  jointly
+    hierarchical  whether the search eliminates unknowns that affect only outputs (scales, offsets,
+                  estimated standard deviations): each step finds their best values without
+                  integrating again. The optimum is still the optimum of all unknowns together
     """
 
     integrator: Integrator = Automatic()
@@ -84,7 +83,7 @@ class SingleShooting:
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
         """Translate and compile once, to estimate from many starts; `profiles` are not used.
 
-        raises Unsupported for constraints, and robust losses with estimated standard deviations
+        raises Unsupported for constraints, and for robust losses with estimated standard deviations
         """
         require_plain(
             problem, "SingleShooting", constraints_too=True, varying_too=False, losses_too=False,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(enum.Enum):
-    """Verdict on a certificate. The value is the word that the user reads."""
+    """Verdict on a certificate. Printed results contain its value."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"
@@ -64,14 +64,14 @@ class Verified(Shown):
 
     verdict      VERIFIED: within the box no parameters have a sum of squares below `lower_bound`,
                  and the certificate's parameters have a sum of squares in `objective`; REFUTED: the
-                 tree does not cover the box, or some parameters contradict it; NOT_CONFIRMED:
-                 neither was shown
+                 tree does not cover the box, or some parameters contradict the certificate;
+                 NOT_CONFIRMED: neither was shown
     lower_bound  as certified
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      boxes where the bound is refuted or not confirmed
     volume       share of the box that was not confirmed
     leaves       parts of the box in the certificate: leaves, and slabs that were cut off
-    subdivided   number of parts that the checker had to divide further; boxes  number of boxes that
+    subdivided   number of parts that the checker had to divide further; boxes: number of boxes that
                  it integrated
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
@@ -95,13 +95,13 @@ class Verified(Shown):
 
     @property
     def gap(self) -> float:
-        """Verified relative distance of the bound from the upper end of the objective."""
+        """Relative gap between the verified bound and the upper end of `objective`."""
         top = self.objective[1]
         return max(0.0, 1 - self.lower_bound / top) if top > 0 else 0.0
 
     @property
     def sentence(self) -> str:
-        """Sentence for users: what was shown, or where it failed."""
+        """State what was shown, or where the check failed."""
         return self._own_sentence + (f" {self.arb.sentence}" if self.arb is not None else "")
 
     @property
@@ -367,17 +367,17 @@ def verify(
 ) -> Verified:
     """Verify a certificate of global optimality with independent code.
 
-    The translation of the model into expressions is the same (`igpe.equations`); arithmetic,
-    integration and bounds are independent.
+    The checker uses the same translation of the model into expressions as the prover
+    (`igpe.equations`). Its arithmetic, integration and bounds are independent.
 
     certificate  a certificate by `igpe.certify`, its JSON text, or the path of its file
     problem      the problem that the certificate is about
-    seconds      limit after which the rest is reported as not confirmed
+    seconds      time limit; igpe reports boxes that it could not check by then as not confirmed
     effort       effort of the integration; it affects how much is confirmed, but not the
                  correctness of the verdict
     with_        "arb": also check the objective to 30 digits, and a seeded share of the leaves, in
                  Arb's arithmetic and from the Pyomo model itself (`pip install 'igpe[arb]'`)
-    progress     a function that is called with sentences; True, False, None: as for `igpe.estimate`
+    progress     a function called with each message; True, False, None: as for `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not
                  support, SolverMissing if python-flint is not installed

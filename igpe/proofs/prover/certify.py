@@ -170,10 +170,10 @@ EVERY = 1.0  # seconds between two sentences of progress
 class BranchAndBound(Checked):
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
-    A box of parameters is discarded if the sum of squares provably exceeds, for all parameters in
-    the box, that of the incumbent minus the gap. The solutions are enclosed by Taylor models in
-    time and parameters whose remainders contain the error of discretisation (Lin & Stadtherr, Ind.
-    Eng. Chem. Res. 45 (2006) 8373), intersected with Mueller's bounds.
+    A box of parameters is discarded if every sum of squares in it provably exceeds the sum of
+    squares of the incumbent minus the gap. The solutions are enclosed by Taylor models in time and
+    parameters, whose remainders contain the discretisation error (Lin & Stadtherr, Industrial &
+    Engineering Chemistry Research 45 (2006) 8373), intersected with Mueller's bounds.
 
     gap         relative gap between the bound and the objective at which the proof stops
     time_limit  seconds of wall time for the proof itself; what is proved by then is kept
@@ -187,7 +187,7 @@ class BranchAndBound(Checked):
     ) -> Estimate:
         """See `Estimator`; the local method starts at `start`, if there is one.
 
-        raises  the errors of `igpe.certify`
+        raises  the same errors as `igpe.certify`
         """
         parameters, problem = None, held_weights(problem, start)
         if start:
@@ -215,7 +215,7 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  (search) -> whether to stop the search early; ignored with an executor
+        enough  function of the search; returns True to stop it early; ignored with an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -290,7 +290,7 @@ def certify(
     progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
-    """Prove that no parameters within the bounds fit better by more than a gap.
+    """Prove that no parameters within the bounds fit better than the best known by more than a gap.
 
     The bound holds for the original problem: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
@@ -303,13 +303,13 @@ def certify(
                 returns what is proved so far, also after Ctrl-C
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                The tree is the same for all executors (it may differ for None), unless the
-                search ends early, which loses unfinished boxes
+                The tree is the same for all executors (it may differ for None). If the search ends
+                early, unfinished boxes are lost, and the tree may differ as well
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
-                Unsupported for implicit algebraic variables, constraints, other losses, estimated
-                standard deviations and operations without an enclosure; ProblemError without
-                bounds; EstimationFailed if not even single parameters could be enclosed;
-                SolverMissing without Numba
+                Unsupported for implicit algebraic variables, constraints, losses other than least
+                squares, estimated standard deviations and operations without an enclosure;
+                ProblemError if bounds are missing; EstimationFailed if igpe cannot enclose the
+                solution even at single parameter values; SolverMissing if Numba is not installed
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:

@@ -32,12 +32,12 @@ ROUNDING = 1e-11  # relative, of sums over some thousand residuals
 
 @dataclass(frozen=True, repr=False)
 class Paving(Shown, Suggesting):
-    """The plane of two unknowns around a certified region, in boxes.
+    """The plane of two unknowns around a certified region, divided into boxes.
 
     names         names of the two unknowns;  level: confidence level
     lower, upper  (k, 2) corners of the boxes
-    kinds         (k,) "in": the full box provably belongs to the region; "out": no point of the box
-                  does; "edge": neither is proved
+    kinds         (k,) "in": the entire box provably belongs to the region; "out": no point of the
+                  box does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
     ellipses      r arrays (m, 2): the regions of the linearised errors
     """
@@ -66,7 +66,7 @@ class Paving(Shown, Suggesting):
     def plot(self, axes: Any = None, profiles: Any = None) -> Plot:
         """Boxes, ellipses and best parameters.
 
-        profiles  profiles by `igpe.profile`, whose paths are drawn as well
+        profiles  a result of `igpe.profile`; the plot then shows its paths as well
         """
         return plot_paving(self, axes, profiles)
 
@@ -76,14 +76,14 @@ class Paving(Shown, Suggesting):
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
     """Divide the plane of two unknowns into boxes inside and outside of a certified region.
 
-    A box is proved inside if the sum of squares of every point is at most the level of the proven
-    lower bound, and proved outside if it exceeds the region's cut (set inversion, Jaulin & Walter,
-    Automatica 29 (1993) 1053).
+    A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. It
+    is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
+    inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
 
     problem  the certified problem
     region   a finished region of `igpe.certify_region`
-    boxes    largest number of examined boxes, apart from boxes outside of all separate regions
-    raises   ProblemError unless there are two unknowns, and the region is finished
+    boxes    largest number of boxes to examine; boxes outside of all separate regions do not count
+    raises   ProblemError if there are not exactly two unknowns, or the region is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
     if len(region.unknowns) != PLANE or region.unknowns != problem.box.names:

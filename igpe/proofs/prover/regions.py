@@ -444,24 +444,25 @@ def certify_region(
 
     The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
     minimum within the bounds. Its extent along one unknown is that unknown's profile likelihood
-    interval. The proof encloses it from outside (no parameters elsewhere belong to it: there is no
-    second region) and from inside (points that belong to it), so that practical identifiability
-    within the bounds (Raue et al., Bioinformatics 25 (2009) 1923) is proved or refuted.
+    interval. The proof encloses the region from outside (no parameters elsewhere belong to it) and
+    from inside (by points that belong to it). This proves or refutes practical identifiability
+    within the bounds (Raue et al., Bioinformatics 25 (2009) 1923).
 
     problem       the problem, with bounds for all unknowns
     estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
                   continues with better parameters if it finds any. None: igpe searches for them
     level         confidence level, between 0 and 1
-    precision     difference between outer and inner end of an interval, relative to its width
+    precision     largest difference between outer and inner end of an interval, as a share of its
+                  width
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
-                  True: for all of them together. By chi squared if standard deviations are given,
-                  else by F, as in `igpe.profile`
+                  True: for all of them together. `rise` follows from chi squared if standard
+                  deviations are given, else from F, as in `igpe.profile`
     time_limit    seconds for the proof itself, after compilation; igpe then returns what is proved
                   so far, also after Ctrl-C
     progress      a function called with each message; True, False, None: as for
                   `igpe.estimate`
-    raises        the errors of `igpe.certify`; ProblemError if neither standard deviations nor
-                  residuals determine the size of the errors
+    raises        ProblemError if neither standard deviations nor residuals determine the size of
+                  the errors; other errors as in `igpe.certify`
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:

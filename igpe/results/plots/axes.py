@@ -63,8 +63,8 @@ class Plot:
     def save(self, path: str | Path) -> None:
         """Write the picture; the ending of the path selects the format: .png, .pdf or .svg.
 
-        raises  DataError for an existing file that igpe did not write, ValueError for another
-                ending
+        raises  DataError if igpe did not write the existing file at `path`, ValueError for a path
+                with another ending
         """
         write(path, self._drawn(Path(path).suffix.lower()[1:] or "png"))
 

@@ -234,11 +234,11 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
     """Standardised residuals of each quantity over time, and a normal quantile plot of all.
 
     A line joins each run of residuals of one sign: long runs show a trend that the model misses.
-    The title has the smallest p-value of the runs tests of all experiments.
+    The title shows the smallest p-value among the runs tests of the experiments.
 
     result   a result of `igpe.estimate`
     axes     matplotlib axes, one per quantity and one more; None: draw in a new figure
-    returns  the plot; the last axes have the quantile-quantile plot
+    returns  the plot; the last axes show the quantile-quantile plot
     """
     values, standard = standard_residuals(result.points, result.variance)
     points = result.points.assign(shown=values)

@@ -26,8 +26,8 @@ NO_RATES = "Pass the names of the model's Expressions over time: names=['r1']."
 def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None = None) -> Plot:
     """Rates of reaction over time, and slopes of the measured quantities.
 
-    Slopes: those of the model (line) and of the smoothed measurements (dotted), which step 3 fits.
-    Both are computed as differences of the curves on a fine grid.
+    A line shows the slopes of the model. A dotted line shows the slopes of the smoothed
+    measurements, which step 3 fits. Both are computed as differences of the curves on a fine grid.
 
     result   a result of `igpe.estimate`
     problem  the estimated problem

@@ -243,7 +243,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """The largest gap and the objective after every iteration, one line for each stage.
 
     Gaps are relative to the size of their state, and the objective is in standard deviations; its
-    definition may differ between stages (level errors first, a robust loss last).
+    definition may differ between stages (for example, a robust loss only in the last one).
 
     estimate  an estimate by `MultipleShooting(record=True)`
     axes      two matplotlib axes; None: draw in a new figure
@@ -272,7 +272,7 @@ def plot_estimates(
     """Predictions for several sets of values, with the measurements: one colour for each set.
 
     problem    problem whose experiments are drawn
-    estimates  name -> what an estimation returned, or unknown -> value
+    estimates  name -> a Result, an Estimate, or unknown -> value
     axes       matplotlib axes, one for each quantity of each experiment; None: draw in a new figure
     """
     rows, several = _rows(problem), len(problem.experiments) > 1

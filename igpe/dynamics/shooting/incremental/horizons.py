@@ -205,7 +205,7 @@ def held(x: FloatArray, box: Box, user: Box) -> list[str]:
     low, high = active(x, box, user)
     return [
         f"{name} ends on {value:g}, a bound that followed from earlier horizons; a better value "
-        "may lie beyond. Use igpe.SingleShooting from there."
+        "may lie beyond it. Use igpe.SingleShooting from there."
         for name, value, on in zip(box.names, x, low | high, strict=True)
         if on
     ]

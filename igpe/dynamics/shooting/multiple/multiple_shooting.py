@@ -100,10 +100,11 @@ AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 
 @dataclass(frozen=True)
 class MultipleShooting(Checked):
-    """Least squares, or a robust loss, on a trajectory in intervals that join at the end.
+    """Least squares, or a robust loss, on a trajectory that is divided into intervals.
 
-    The method tolerates bad start values of parameters, because the states start near their
-    measurements. Estimated start values of measured states also start there, regardless of `start`.
+    The intervals join at the end of the search (exact matching). The method tolerates bad start
+    values of parameters, because the states start near their measurements. This also applies to
+    estimated start values of measured states, regardless of `start`.
 
     Exact matching satisfies constraints of the model; the continuation before it does not.
     Constraints are equations and inequalities between unknowns and states at any of the model's
@@ -114,18 +115,18 @@ class MultipleShooting(Checked):
     integrator  integrates all intervals with their derivatives, for exact matching
     rough       integrator for the continuation, which needs less accuracy
     intervals   largest number of intervals in each experiment; they begin at measured times
-    finer       factor for the number of intervals of another attempt if the errors do not explain
-                the fit; 1: no such attempt
+    finer       factor by which another attempt multiplies the number of intervals, if the errors do
+                not explain the fit; 1: no such attempt
     unobserved  start values of states that are not measured: a number, or state -> number; by
                 default igpe simulates these states, driven by the others
-    links       continuations from free nodes, in this order, until the errors explain the fit, or
-                two fits agree if errors are unknown; (): exact matching from the start
+    links       continuations from free nodes, tried in this order until the errors explain the fit,
+                or two fits agree if errors are unknown; (): exact matching from the start
     search      the search with exact matching; `BackwardLifting()` for very many unknowns
     restarts    further starts if a fit is bad
-    time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. The
-                result is then the best so far, integrated once, with status TIME_LIMIT or that of a
-                finished search; FAILED if the intervals did not join yet and there are constraints
-                or a robust loss. None: no limit
+    time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. igpe
+                then returns the best estimate so far, integrated once. Its status is TIME_LIMIT, or
+                that of the search if the search finished. It is FAILED if the intervals did not
+                join yet and there are constraints or a robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
                 `igpe.plots.plot_pieces`
     """

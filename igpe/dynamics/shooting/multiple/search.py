@@ -46,7 +46,7 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
         name, limits, i = max(each, key=lambda one: one[1].missed[one[2]])
         yield (
             f"No parameters were found that satisfy all constraints: '{name}' is violated by "
-            f"{limits.missed[i]:.3g}. Widen constraints or bounds, or start elsewhere."
+            f"{limits.missed[i]:.3g}. Relax constraints, widen bounds, or start elsewhere."
         )
     elif each and status.usable:
         active = [name for name, limits, i in each if _is_active(limits, i)]
@@ -54,7 +54,7 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
             yield f"Active constraints: {in_words(active, SHOWN)}."
         if chains.over_time:
             names = in_words(sorted(chains.over_time), SHOWN)
-            yield f"{names} kept at the start and at all measured times, not between them."
+            yield f"Enforced only at the start and at all measured times: {names}."
 
 
 def _is_active(limits: Limits, i: int) -> bool:
@@ -264,7 +264,7 @@ def _require_lifting(problem: Problem, chains: Chains) -> None:
             raise Unsupported(
                 "BackwardLifting needs RungeKutta() or Automatic(), equations without implicit "
                 f"algebraic variables and a C compiler.{' ' * bool(intervals.refused)}"
-                f"{intervals.refused} Leave out search=, for GeneralisedGaussNewton()."
+                f"{intervals.refused} Leave out search= to use GeneralisedGaussNewton()."
             )
 
 
