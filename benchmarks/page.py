@@ -31,15 +31,15 @@ HEAD = """# igpe beside its peers
 
 `benchmarks/page.py` writes this page from measurements. [The summary](numbers.md) has their dates.
 Every method gets the same problem, in a separate process with one thread. Times are processor
-seconds. igpe computes the objective by one accurate integration at the returned parameters. A
-method reaches the optimum if its objective is within 1e-3 of the best that any method found.
+seconds. For every method, igpe computes the objective by one accurate integration at the
+returned parameters. A method reaches the optimum if its objective is at most 0.1 % above the best objective of all methods.
 
 ## Time to the best known objective
 
 For methods with several starts, the first number is the average time until a start reaches the
-optimum. To stop there, a user would have to know the optimum. The number in brackets is the time of
-all starts, which a user has to wait for. Some methods were stopped early; with more time, these
-might reach the optimum. igpe's time includes everything and is from its latest measurement.
+optimum. To stop there, a user would have to know the optimum. The number in brackets is the total
+time of all starts, for which a user has to wait. Some methods were stopped early; with more time, these
+might reach the optimum. igpe's time includes all steps, and comes from its latest measurement.
 Times of the other methods exclude translation and compilation (some 20 s for AMICI) unless stated.
 No method proves the optimum here. Random starts use one seed. Only two methods ran on the PEtab
 problems.
@@ -83,9 +83,9 @@ without a step, and a wave with a step that takes a fortieth of a unit of time.
 igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross-validation. csaps
 uses a fixed rule that ignores the noise. With more than a few hundred points its curve follows the
 noise, and its slopes are inaccurate. It solves one linear system without a search, **which makes it
-3 to 20 times faster than igpe up to 10,000 points**. At the penalty of igpe's natural spline (whose
-search is then not included) it gives the same curve. At 100,000 points both take the same time;
-beyond, igpe is faster because it uses 3,000 knots. The other methods report no standard errors.
+3 to 20 times faster than igpe up to 10,000 points**. With the penalty of igpe's natural spline it
+gives the same curve (without the time of the search). At 100,000 points both take the same time;
+for more points igpe is faster, because it uses 3,000 knots. The other methods report no standard errors.
 SciPy searches for the penalty between 0 and n (the number of points), so its result depends on the
 unit of time. Without rescaling, it fails for 100,000 points or more ("Seems like
 the problem is ill-posed"); with the spacing as the unit of time, its penalties are too small.
