@@ -114,8 +114,8 @@ def discriminate(
 ) -> RivalPlan:
     """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems    name -> problem, all of the same experiments; igpe uses the noise of the first
-                problem for all
+    problems name -> problem, all with the same experiments; the noise of the first applies to
+                all
     parameters  name -> a result or estimate of that problem, or unknown -> value
     deltas      name -> its current AICc minus the smallest; {}: all are equal. `BoxHill` weights by
                 exp(-delta/2), and the power starts from these values
@@ -300,5 +300,5 @@ def _notes(power: pd.DataFrame) -> list[str]:
         ]
     return [
         *notes,
-        "Linearised at the rivals' estimates, assuming that one of the rivals is right.",
+        "The plan linearises the rivals at their estimates, and assumes that one of them is right.",
     ]

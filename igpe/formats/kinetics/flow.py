@@ -17,7 +17,7 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 
 @dataclass(frozen=True)
 class MolarFeed:
-    """A flow of one species, amount per time.
+    """A feed of one species, in amount per time.
 
     flow     name of an input over time, or of a constant input if `algebraic` species need its
              integral
@@ -30,7 +30,7 @@ class MolarFeed:
 
 @dataclass(frozen=True)
 class Stream:
-    """A flow of solution, volume per time, which fills the vessel.
+    """A feed of solution, in volume per time, which fills the vessel.
 
     flow  name of the input over time
     of    species -> concentration in the stream: a number, or the name of a constant input

@@ -197,7 +197,7 @@ class Contois(_Growth):
     """growth*S/(crowding*X + S)*X: growth that slows at high cell concentration.
 
     growth    largest specific rate of growth, 1/time
-    crowding  substrate per biomass at half the rate, in units of S over X
+    crowding  ratio S/X at which the specific rate is half of `growth`
     substrate, biomass, limits, inhibitors  as for `Monod`
 
     Source: Contois, J. Gen. Microbiol. 21 (1959) 40, eq. 8.
@@ -219,10 +219,10 @@ class Contois(_Growth):
 class Maintenance(RateLaw):
     """demand*X, or demand*X*S/(half + S): substrate that cells consume without growing, for "S ->".
 
-    demand     substrate per biomass and time
+    demand     substrate that a unit of biomass consumes per unit of time
     biomass    X
     substrate  S; may be omitted if the left side has one species only
-    half       concentration below which the demand falls, so that S stays positive
+    half       concentration at which cells consume half the demand, so that S stays positive
 
     Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.
     """

@@ -46,14 +46,15 @@ class Jacket:
 
 @dataclass(frozen=True)
 class HeatBalance:
-    """The temperature T as a state: capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T),
-    and the heat of the inflow.
+    """A heat balance, which makes the temperature T a state.
+
+    capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T) + heat of the inflow
 
     heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
               reaction): name of a parameter, or a number
-    capacity  heat capacity of the content by volume, J/(volume K)
-    exchange  heat transfer coefficient times area (UA), J/(time K); by volume of the reactor for
-              all but `Semibatch`
+    capacity  heat capacity of the content per volume, J/(volume K)
+    exchange  heat transfer coefficient times area (UA), J/(time K); per volume of the reactor
+              for all reactors but `Semibatch`
     jacket    temperature of the jacket, K: name of an input over time, a number, or `Jacket`
     feed      temperature of the inflow, K: name of an input over time, or a number. For Cstr and
               the streams of Semibatch; a MolarFeed adds no heat

@@ -214,7 +214,7 @@ class MassAction(RateLaw):
 
     forward      rate constant of the reaction as written
     backward     rate constant of the reverse reaction
-    equilibrium  forward/backward, instead of `backward`
+    equilibrium  equilibrium constant forward/backward, to be given instead of `backward`
     orders       species on the left -> order, if it differs from the stoichiometric coefficient
     """
 
@@ -435,7 +435,7 @@ class Reaction:
 
     @property
     def species(self) -> tuple[str, ...]:
-        """All species that react or act."""
+        """All species of the equation, and further species that the rate law uses."""
         return (*self.equation.species, *self.law.modifiers)
 
 

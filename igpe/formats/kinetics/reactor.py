@@ -50,13 +50,15 @@ ACTIVITY = "activity"  # the model's name of it
 
 @dataclass(frozen=True)
 class Deactivation:
-    """An activity that multiplies rates and falls: dactivity/dt = -constant*(activity -
-    residual)^order*product of c^n. `activity` is a state; it starts at 1 for a fresh catalyst.
+    """A decreasing catalyst activity, by which rates are multiplied.
+
+    dactivity/dt = -constant*(activity - residual)^order*product of c^n. `activity`
+    is a state; it starts at 1 for a fresh catalyst.
 
     constant   rate constant of deactivation
     order      order with respect to the activity: 1 (exponential), 2 (sintering), or a name if
                unknown
-    poisons    species that deactivate -> order n: reactants (parallel), products (series), poisons
+    poisons    reactants, products or poisons that deactivate the catalyst -> order n
     residual   residual activity: number, or name of a parameter
     reactions  numbers of the reactions that need the catalyst, 1 for the first; None: all
 
@@ -156,7 +158,7 @@ class Units:
     def moles(self) -> float:
         """Moles in one unit of amount.
 
-        raises ModelError if the amount is no amount of substance
+        raises ModelError if the unit of amount is not one of amount of substance, such as mol
         """
         amount = getattr(pyomo_units, self.amount)
         try:

@@ -109,7 +109,7 @@ class Arrhenius(Thermal):
 
 @dataclass(frozen=True)
 class VantHoff(Thermal):
-    """constant*exp(-enthalpy/gas*(1/T - 1/reference)): an equilibrium constant by van 't Hoff.
+    """constant*exp(-enthalpy/gas*(1/T - 1/reference)): van 't Hoff's equilibrium constant.
 
     constant   equilibrium constant at `reference`: name of a parameter, or a number
     enthalpy   enthalpy of the reaction, J/mol, negative for exothermic reactions;
@@ -133,7 +133,7 @@ class VantHoff(Thermal):
 
 @dataclass(frozen=True)
 class Thermodynamic(Thermal):
-    """exp(entropy/gas - enthalpy/(gas*T)): an equilibrium constant from tables of thermodynamics.
+    """exp(entropy/gas - enthalpy/(gas*T)): an equilibrium constant from tabulated data.
 
     enthalpy, entropy  enthalpy and entropy of the reaction, J/mol and J/(mol K), for the standard
                        concentration of one unit of the reactor's concentration: name of a
@@ -196,9 +196,8 @@ def require_constant(role: str, given: Any, thermal: type | None = Thermal) -> N
     is_name = isinstance(given, str) and given.isidentifier()
     if not (is_name or is_finite(given) or (thermal and isinstance(given, thermal))):
         raise ModelError(
-            f"{role} is {shown(given)}; expected the name of a parameter ('k1'), a "
-            "number, or for a "
-            "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
+            f"{role} is {shown(given)}; expected the name of a parameter ('k1'), a number, or a "
+            "law of temperature such as Arrhenius('k1', 'Ea1', reference=350.0)."
         )
 
 
