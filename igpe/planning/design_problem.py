@@ -275,8 +275,8 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     bad = {n: v for n, v in given.items() if not (is_finite(v) and v > 0)}
     if unknown or bad:
         raise ProblemError(
-            f"sizes has {unknown or bad}. The names must be unknowns of {list(box.names)}, and "
-            "each reference size a positive number."
+            f"sizes has {unknown or bad}. Give a positive number for the size of each error; "
+            f"the names are those of the unknowns {list(box.names)}."
         )
     width = box.upper - box.lower
     crosses = (box.lower <= 0) & (box.upper >= 0) & np.isfinite(width) & ~box.in_logarithms

@@ -197,9 +197,9 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     """Planned experiments, and the linearised errors of the unknowns before and after them.
 
     experiments  the planned experiments
-    bounds       setting -> its bounds
+    bounds       free setting -> its bounds
     errors       indexed by unknown: value, unit, before, after (standard errors), ratio
-    covariance   (n, n) after the planned experiments, of the unknowns in `errors`
+    covariance   (n, n) of the unknowns in `errors`, after the planned experiments
     covariance_before  (n, n); infinite in rows of undetermined unknowns
     criterion    the requested criterion; before, after: its value exp(-Φ/2), a relative error
                  (`information.py`)

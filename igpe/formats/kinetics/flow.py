@@ -195,7 +195,7 @@ def _inputs_of(feed: MolarFeed | Stream) -> list[str]:
 class Cstr(Reactor):
     """dc/dt = dilution*(inlet - c) + production by the reactions; the states are concentrations.
 
-    dilution  name of the flow over the volume, an input over time (1/time), or a number
+    dilution  flow divided by volume, 1/time: name of an input over time, or a number
     inlet     species -> its concentration in the feed: name of an input over time, or a number;
               0 for all others
 

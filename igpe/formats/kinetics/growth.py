@@ -84,10 +84,10 @@ class MichaelisMenten(RateLaw):
 
 @dataclass(frozen=True)
 class Hill(RateLaw):
-    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
+    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) if S represses.
 
     vmax        largest rate
-    half        concentration at half the largest rate
+    half        concentration of S at half the largest rate
     exponent    n
     regulator   S; may be omitted if the left side has one species only
     repressing  whether S slows the reaction
@@ -143,7 +143,7 @@ class Monod(_Growth):
     """growth*S/(half + S)*X: the rate at which biomass X grows on S, for "S -> X".
 
     growth              largest specific rate of growth, 1/time
-    half                concentration at half this rate
+    half                concentration of S at which the specific rate is half of `growth`
     substrate, biomass  S and X; may be omitted if each is the only species on its side
     limits, inhibitors  further species -> constant K: factors c/(K + c) of species that growth
                         needs, such as oxygen, and K/(K + c) of inhibitors

@@ -156,7 +156,7 @@ class Units:
 
     @property
     def moles(self) -> float:
-        """Moles in one unit of amount.
+        """Return the moles in one unit of amount.
 
         raises ModelError if the unit of amount is not one of amount of substance, such as mol
         """

@@ -175,8 +175,8 @@ class LangmuirHinshelwood(_Surface):
     adsorption    species that adsorb (also products and inert species) -> constant K,
                   1/concentration
     dissociative  species that dissociate when they adsorb: sqrt(K*c) in the sum
-    sites         exponent; by default the number of reactants, where one that dissociates counts
-                  twice
+    sites         exponent; by default the number of reactants, where a reactant that dissociates
+                  counts twice
     equilibrium   equilibrium constant of the overall reaction, if it is reversible:
                   products/equilibrium is subtracted from the reactants
 

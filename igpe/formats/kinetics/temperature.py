@@ -91,8 +91,8 @@ class Arrhenius(Thermal):
 
     factor     name of a parameter, or a number
     energy     name of a parameter, or a number; J/mol
-    reference  K; None: the reactor's reference, which `Reactor.problem` chooses within the measured
-               range
+    reference  temperature, K; None: the reactor's reference, which `Reactor.problem` chooses within
+               the measured range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
     """
@@ -158,8 +158,8 @@ class Eyring(Thermodynamic):
     """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant by transition state theory.
 
     enthalpy, entropy  enthalpy and entropy of activation, J/mol and J/(mol K)
-    time               unit of the model's time, as a name in Pyomo; by default that of the
-                       reactor's units
+    time               unit of the model's time, as a name in Pyomo; by default the
+                       reactor's unit of time
 
     gas                as for `Thermodynamic`
 
