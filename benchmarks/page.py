@@ -287,7 +287,7 @@ def overhead() -> Iterator[str]:
         if "equations" in case or case.startswith("import"):
             unit = "" if "power" in figure else " s"
             named = figure.replace("power of n that translation grows with", "exponent of growth")
-            yield f"- {case}: {named}: {_number(value)}{unit}"
+            yield f"- {named} ({case}): {_number(value)}{unit}"
     yield "\nRepeated estimates of the same problem, and calls after the first, in milliseconds:\n"
     again = [
         f for c, f in run if c == "consecutive" and f.startswith(("estimate,", "boot", "sing"))
