@@ -254,7 +254,8 @@ class PlugFlow(Reactor):
     velocity  length over time: name of a constant input, or a number; 1.0 for residence times
 
     See `Reactor` for the other fields. `catalyst` must be None, because a catalyst deactivates over
-    time, not along the tube. A jacket's temperature must be given: a number, or an input as a profile along the tube.
+    time, not along the tube. A jacket's temperature must be given: a number, or an input as a
+    profile along the tube.
 
     raises ModelError in the same cases as `Reactor`, and also if the velocity is not positive, or
     if `catalyst`, a `Jacket` or the `feed` of the heat balance is given
