@@ -84,7 +84,7 @@ MISTAKES = {
     ),
     "not a number": Mistake(
         ESTIMATE,
-        ("'B'", "'n.d.'", "leave missing ones empty"),
+        ("'B'", "'n.d.'", "leave missing values empty"),
         files={"my.csv": TABLE.replace("0.56", "n.d.")},
     ),
     "unsorted times": Mistake(

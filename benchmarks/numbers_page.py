@@ -26,8 +26,8 @@ HEAD = """# Speed and reliability compared
 
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 All times are processor seconds of one thread. Every method gets the same problem. A method reaches
-the optimum if its objective is within 0.1 % of the best that any method found, after one accurate
-integration at its parameters. [All comparisons](benchmarks.md) has every figure.
+the optimum if one accurate integration at its parameters gives an objective at most 0.1 % above
+the best objective of all methods. [All comparisons](benchmarks.md) has every figure.
 
 ## Compared with other methods
 
@@ -35,8 +35,8 @@ The column "fastest other" has the total time of all starts of the fastest metho
 optimum: this is the time that a user waits. Only igpe's time includes translation and compilation
 (AMICI takes some 20 s). After it has found the optimum, `igpe.estimate` also searches for other
 sets of values that fit equally well, and computes intervals. The other methods return only the
-optimum. igpe does not try a proof here (`certify=False`). The measurements have different dates,
-see below.
+optimum. igpe does not try a proof here (`certify=False`). The measurements have different dates
+(see below).
 
 """
 WINNERS = """

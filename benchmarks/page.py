@@ -31,18 +31,19 @@ HEAD = """# igpe beside its peers
 
 `benchmarks/page.py` writes this page from measurements. [The summary](numbers.md) has their dates.
 Every method gets the same problem, in a separate process with one thread. Times are processor
-seconds. igpe computes the objective by one accurate integration at the returned parameters. A
-method reaches the optimum if its objective is within 1e-3 of the best that any method found.
+seconds. For every method, igpe computes the objective by one accurate integration at the returned
+parameters. A method reaches the optimum if its objective is at most 0.1 % above the best objective
+of all methods.
 
 ## Time to the best known objective
 
 For methods with several starts, the first number is the average time until a start reaches the
-optimum. To stop there, a user would have to know the optimum. The number in brackets is the time of
-all starts, which a user has to wait for. Some methods were stopped early; with more time, these
-might reach the optimum. igpe's time includes everything and is from its latest measurement.
-Times of the other methods exclude translation and compilation (some 20 s for AMICI) unless stated.
-No method proves the optimum here. Random starts use one seed. Only two methods ran on the PEtab
-problems.
+optimum. To stop there, a user would have to know the optimum. The number in brackets is the total
+time of all starts, for which a user has to wait. Some methods were stopped early; with more time,
+these might reach the optimum. igpe's time includes all steps, and comes from its latest
+measurement. Times of the other methods exclude translation and compilation (some 20 s for AMICI)
+unless stated. No method proves the optimum here. Random starts use one seed. Only two methods ran
+on the PEtab problems.
 
 """
 MIDDLE = """
@@ -83,9 +84,10 @@ without a step, and a wave with a step that takes a fortieth of a unit of time.
 igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross-validation. csaps
 uses a fixed rule that ignores the noise. With more than a few hundred points its curve follows the
 noise, and its slopes are inaccurate. It solves one linear system without a search, **which makes it
-3 to 20 times faster than igpe up to 10,000 points**. At the penalty of igpe's natural spline (whose
-search is then not included) it gives the same curve. At 100,000 points both take the same time;
-beyond, igpe is faster because it uses 3,000 knots. The other methods report no standard errors.
+3 to 20 times faster than igpe up to 10,000 points**. With the penalty of igpe's natural spline it
+gives the same curve (without the time of the search). At 100,000 points both take the same time;
+for more points igpe is faster, because it uses 3,000 knots. The other methods report no standard
+errors.
 SciPy searches for the penalty between 0 and n (the number of points), so its result depends on the
 unit of time. Without rescaling, it fails for 100,000 points or more ("Seems like
 the problem is ill-posed"); with the spacing as the unit of time, its penalties are too small.
@@ -221,9 +223,10 @@ def sensitivities() -> Iterator[str]:
     for (case, figure), value in merged.items():
         where = case.replace("right to", "errors of")
         if "beside AMICI" in figure:
-            yield f"- {where}: {_number(value)} of AMICI's time"
+            yield f"- {where}: igpe takes {_number(value)} of AMICI's time"
         if figure.startswith("faster than"):
-            yield f"- {where}: {_number(value)} times as fast as {figure.partition(' than ')[2]}"
+            other = figure.partition(" than ")[2]
+            yield f"- {where}: igpe is {_number(value)} times as fast as {other}"
 
 
 def growth() -> Iterator[str]:
@@ -284,7 +287,7 @@ def overhead() -> Iterator[str]:
         if "equations" in case or case.startswith("import"):
             unit = "" if "power" in figure else " s"
             named = figure.replace("power of n that translation grows with", "exponent of growth")
-            yield f"- {case}: {named}: {_number(value)}{unit}"
+            yield f"- {named} ({case}): {_number(value)}{unit}"
     yield "\nRepeated estimates of the same problem, and calls after the first, in milliseconds:\n"
     again = [
         f for c, f in run if c == "consecutive" and f.startswith(("estimate,", "boot", "sing"))
@@ -333,7 +336,7 @@ def structure(what: str) -> Iterator[str]:
     yield from _table("equations", shown)
     for case in dict.fromkeys(c for c, _ in run):
         ends = {
-            f.partition(": ")[0]: f"{f.partition(': ')[2]} {_number(v)}"
+            f.partition(": ")[0]: f"{f.partition(': ')[2]} {_number(v)} s"
             for (c, f), v in run.items()
             if c == case and _is_end(f)
         }

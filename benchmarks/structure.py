@@ -146,7 +146,7 @@ def _igpe_model(n: int) -> dict[str, float]:
     analyse(problem, most_work=0.0)
     at.append(time.process_time())
     built, read, whole = (b - a for a, b in itertools.pairwise(at))
-    return {"builder, twice, and checks": built, "translation": read, "step 2": whole}
+    return {"builder (called twice) and checks": built, "translation": read, "step 2": whole}
 
 
 def _pyomo_model(n: int) -> dict[str, float]:

@@ -28,7 +28,9 @@ def profile(
     result: ResultFile = None,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", help="Unknown to profile. Repeat for more; default: all."),
+        typer.Option(
+            "--name", help="Unknown to profile; repeat the option for more. Default: all."
+        ),
     ] = None,
     data: DataFile = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
@@ -66,7 +68,7 @@ def report(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Write a page with everything in a stored result: answer, fits, residuals, steps."""
+    """Write an HTML report of a stored result: estimates, fits, residuals and steps."""
     from igpe.results.result import Result
 
     stored = Result.from_json(result)
@@ -111,7 +113,7 @@ def certify(
     gap: Annotated[float, typer.Option(help="Relative gap at which the proof stops.")] = 1e-3,
     region: Annotated[
         float | None,
-        typer.Option(help="Prove the likelihood region of this level, such as 0.95, instead."),
+        typer.Option(help="Prove the likelihood region of this level (for example 0.95)."),
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     certificate: Annotated[
@@ -122,7 +124,7 @@ def certify(
     plot: PlotFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Prove that no parameters within the bounds fit better than a result, or than the best found.
+    """Prove that no parameters within the bounds fit better than the estimate.
 
     With --region, prove a region that contains all parameters that explain the data well enough.
     Ctrl-C ends with what is proved so far.
@@ -162,7 +164,7 @@ def verify(
     *,
     seconds: Annotated[
         float,
-        typer.Option(help="Time limit in seconds; the rest is then reported as not confirmed."),
+        typer.Option(help="Time limit in seconds; what remains is reported as not confirmed."),
     ] = 600.0,
     arb: Annotated[
         bool, typer.Option("--arb", help="Also check the objective and some leaves with Arb.")
@@ -170,7 +172,7 @@ def verify(
     data: DataFile = None,
     json: JsonFile = None,
 ) -> None:
-    """Check a certificate with independent code: verified (exit code 0), or not (1)."""
+    """Check a certificate with independent code. The exit code is 0 if it is verified, else 1."""
     from igpe.proofs.checker.verify import verify as check
 
     problem = problem_of(model, data)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def check(
     model: Model, data: DataFile = None, json: JsonFile = None, plot: PlotFile = None
 ) -> None:
-    """Report which parameters the measurements can determine, and why not the others."""
+    """Report which parameters the measurements can determine, and the reasons for the others."""
     from igpe.pipeline import check as analyse
 
     structure = analyse(problem_of(model, data))
@@ -149,7 +149,9 @@ def compare(
     *,
     method: Annotated[
         list[MethodName] | None,
-        typer.Option("--method", help="Method to compare. Repeat for more; default: all."),
+        typer.Option(
+            "--method", help="Method to compare; repeat the option for more. Default: all."
+        ),
     ] = None,
     starts: Annotated[
         int, typer.Option(min=1, help="Number of starts, spread over the bounds.")
@@ -165,7 +167,7 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the starts.")] = 0,
     json: JsonFile = None,
 ) -> None:
-    """Compare the methods from the same starts: how often each finds the best optimum, how fast.
+    """Compare how often and how fast each method finds the best optimum from the same starts.
 
     Ctrl-C ends with the runs that are finished, if there are any.
     """

@@ -51,8 +51,8 @@ def convert(
     force: Force = False,
     json: JsonFile = None,
 ) -> None:
-    """Write a stored answer as a table, PEtab parameters or a report; a table in another format;
-    a problem as PEtab with an SBML model.
+    """Convert a stored result to a table, PEtab parameters or a report; a table to another format;
+    a problem to PEtab with an SBML model.
 
     igpe convert result.json estimates.xlsx
     """
@@ -236,8 +236,7 @@ def new(
     json: JsonFile = None,
 ) -> None:
     """Write a problem file from your table, with start values and a model to adapt. In a
-
-    terminal it asks for missing options.
+    terminal igpe asks for missing options.
 
     igpe new my_problem.py --data my.csv --reaction "A -> B" --reaction "B -> C"
     """

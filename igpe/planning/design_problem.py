@@ -275,8 +275,8 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     bad = {n: v for n, v in given.items() if not (is_finite(v) and v > 0)}
     if unknown or bad:
         raise ProblemError(
-            f"sizes has {unknown or bad}. Give a positive number for unknowns out of "
-            f"{list(box.names)}: the reference sizes of their errors."
+            f"sizes has {unknown or bad}. Give a positive number for each name; the names of "
+            f"unknowns are {list(box.names)}."
         )
     width = box.upper - box.lower
     crosses = (box.lower <= 0) & (box.upper >= 0) & np.isfinite(width) & ~box.in_logarithms

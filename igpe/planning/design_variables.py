@@ -285,9 +285,9 @@ class ExistingExperiments:
         degrees, squares = len(residual) - rank, float(residual @ residual)
         if degrees <= 0 or squares == 0:
             raise ProblemError(
-                f"The measurements have no standard deviations, and {len(residual)} residuals "
-                f"with {rank} unknowns and a sum of squares of {squares:g} do not determine any. "
-                "Give the experiments sigma=..., or measure={'A': 0.01}."
+                "The measurements have no standard deviations, and igpe cannot estimate any from "
+                f"{len(residual)} residuals with {rank} unknowns and a sum of squares of "
+                f"{squares:g}. Give the experiments sigma=..., or measure={{'A': 0.01}}."
             )
         return squares / degrees
 
@@ -337,8 +337,8 @@ def read_noise(
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
-                f"measure= contains '{name}', which is not a quantity over time of the model; it "
-                f"has {[*i.states, *i.series, *i.expressions]}."
+                f"measure= contains '{name}', which is not a quantity over time. The model has "
+                f"{[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):
             noises[name] = one

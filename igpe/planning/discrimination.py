@@ -41,15 +41,15 @@ class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
     experiments  the planned experiments, as in `Plan`;  bounds: setting -> its bounds
-    power        index right, rival; columns delta_before (current AICc of the rival minus that of
-                 the right one), expected (increase of the rival's sum of squares by the planned
-                 experiments after a new fit), power (probability that it has no support afterwards:
-                 AICc worse by 10)
+    power        table with the index (right, rival): delta_before (current AICc of the rival minus
+                 AICc of the right model), expected (increase of the rival's sum of squares after
+                 the planned experiments and a new fit), power (probability that the rival's AICc is
+                 then worse by 10, so that it has no support)
     criterion    the requested criterion
     efficiency   proved lower bound for the criterion of the chosen samples, as a share of the best
                  choice with the same settings; NaN without a proof
-    courses      columns rival, experiment, name, time, predicted, error (standard error of the
-                 prediction), sigma (of a measurement) on a fine grid
+    courses      table of the predictions: rival, experiment, name, time, predicted, error
+                 (standard error of the prediction), sigma (of a measurement), on a fine grid
     sigma_known, deviations, units, seed, notes  as in `Plan`
     """
 
@@ -114,8 +114,8 @@ def discriminate(
 ) -> RivalPlan:
     """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems    name -> problem, all of the same experiments; igpe uses the noise of the first
-                problem for all
+    problems name -> problem, all with the same experiments; the noise of the first applies to
+                all
     parameters  name -> a result or estimate of that problem, or unknown -> value
     deltas      name -> its current AICc minus the smallest; {}: all are equal. `BoxHill` weights by
                 exp(-delta/2), and the power starts from these values
@@ -300,5 +300,5 @@ def _notes(power: pd.DataFrame) -> list[str]:
         ]
     return [
         *notes,
-        "Linearised at the rivals' estimates, assuming that one of the rivals is right.",
+        "The plan linearises the rivals at their estimates, and assumes that one of them is right.",
     ]

@@ -116,7 +116,7 @@ class EOptimal(_OfInterest):
         return np.asarray(-np.log(np.linalg.eigvalsh(covariance)[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:
-        """See `Criterion`; for a repeated eigenvalue, one of the supergradients."""
+        """Return the gradient (`Criterion`), or a supergradient at a repeated eigenvalue."""
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(-np.outer(vectors[:, -1], vectors[:, -1]) / values[-1])
 

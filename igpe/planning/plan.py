@@ -197,15 +197,15 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     """Planned experiments, and the linearised errors of the unknowns before and after them.
 
     experiments  the planned experiments
-    bounds       setting -> its bounds
+    bounds       free setting -> its bounds
     errors       indexed by unknown: value, unit, before, after (standard errors), ratio
-    covariance   (n, n) after the planned experiments, of the unknowns in `errors`
+    covariance   (n, n) of the unknowns in `errors`, after the planned experiments
     covariance_before  (n, n); infinite in rows of undetermined unknowns
     criterion    the requested criterion; before, after: its value exp(-Φ/2), a relative error
-                 (`criteria.py`)
+                 (`information.py`)
     efficiency   proved lower bound for the information of the chosen samples, as a share of the
                  best choice with the same settings; 1 if there was no choice, NaN without a proof
-    courses      columns experiment, name, time, predicted, sigma, on a fine grid
+    courses      table of the predictions on a fine grid: experiment, name, time, predicted, sigma
     sigma_known  whether standard deviations were given; if not, they come from residuals, and the
                  planned experiments have none
     starts       exp(-Φ/2) of the local searches, best first
@@ -253,7 +253,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
         )
 
     def plot(self, axes: Any = None) -> Plot:
-        """Inputs, predicted trajectories with the samples, errors before and after."""
+        """Plot the inputs, the predicted trajectories with the samples, and the errors."""
         return plot_plan(self.experiments, self.courses, self.errors, axes, units=self.units)
 
     def entries(self) -> dict[str, Any]:
@@ -282,7 +282,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
-        """Reverse `entries`; `functions` gives the functions of the stored names."""
+        """Return the plan that `entries` stored; stored["functions"] has inputs over time."""
         if stored["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "

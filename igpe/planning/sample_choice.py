@@ -4,8 +4,8 @@ Exchanges end in local optima. They start from the choices that the relaxation m
 it meets for D-optimality (E and modified E have flat places, D has none), and from random ones, of
 which every other one keeps half of the best samples: the fewer exchanges are possible, the more.
 
-Let w in [0, 1] say how often each sample is taken. Φ is concave in w (`criteria.py`), so that for
-any w and every allowed choice v of samples
+Let w in [0, 1] say how often each sample is taken. Φ is concave in w (`information.py`), so that
+for any w and every allowed choice v of samples
 
     Φ(v) <= Φ(w) + sum of (v - w) dΦ/dw <= Φ(w) + max over allowed v of sum of (v - w) dΦ/dw,
 

@@ -301,7 +301,7 @@ def rivals(
     if behaviour and complete and any(p.has_spectra for p in problems.values()):
         notes.append("igpe ranks rivals with spectra, but does not compare their outputs further.")
     elif behaviour and complete:
-        tell("Rivals: comparison of those that the measurements do not distinguish")
+        tell("Comparing the rivals that the measurements do not distinguish")
         near = [str(table.index[0]), *_undecided(table)][:MOST_COMPARED]
         pairs, complete = compared({n: (problems[n], results[n]) for n in near}, seed or 0)
     failed = pd.DataFrame({"status": Status.RAISED.name}, index=list(failures))

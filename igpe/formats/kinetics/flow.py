@@ -195,7 +195,7 @@ def _inputs_of(feed: MolarFeed | Stream) -> list[str]:
 class Cstr(Reactor):
     """dc/dt = dilution*(inlet - c) + production by the reactions; the states are concentrations.
 
-    dilution  name of the flow over the volume, an input over time (1/time), or a number
+    dilution  flow divided by volume, 1/time: name of an input over time, or a number
     inlet     species -> its concentration in the feed: name of an input over time, or a number;
               0 for all others
 
@@ -248,13 +248,14 @@ class PlugFlow(Reactor):
 
     The independent variable `t` of the model is the position z along the tube, or with velocity=1.0
     the residence time. An experiment's column `time` holds positions, and its start is the inlet.
-    Density and velocity do not change along the tube, and nothing mixes along it. A tube that
-    changes with time, or with dispersion, is a model distributed in space (docs/space.md).
+    Density and velocity do not change along the tube, and nothing mixes along it. For a tube
+    that changes with time or has dispersion, use a model distributed in space (docs/space.md).
 
     velocity  length over time: name of a constant input, or a number; 1.0 for residence times
 
-    See `Reactor` for the other fields. A catalyst deactivates over time, not along the tube.
-    A jacket's temperature must be given: a number, or an input as a profile along the tube.
+    See `Reactor` for the other fields. `catalyst` must be None, because a catalyst deactivates over
+    time, not along the tube. A jacket's temperature must be given: a number, or an input as a
+    profile along the tube.
 
     raises ModelError in the same cases as `Reactor`, and also if the velocity is not positive, or
     if `catalyst`, a `Jacket` or the `feed` of the heat balance is given

@@ -84,7 +84,7 @@ class MichaelisMenten(RateLaw):
 
 @dataclass(frozen=True)
 class Hill(RateLaw):
-    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) where S represses.
+    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) if S represses.
 
     vmax        largest rate
     half        concentration at which the rate is half the largest
@@ -219,10 +219,10 @@ class Contois(_Growth):
 class Maintenance(RateLaw):
     """demand*X, or demand*X*S/(half + S): substrate that cells consume without growing, for "S ->".
 
-    demand     substrate per biomass and time
+    demand     substrate that a unit of biomass consumes per unit of time
     biomass    X
     substrate  S; may be omitted if the left side has one species only
-    half       concentration below which the demand falls, so that S stays positive
+    half       concentration at which cells consume half the demand, so that S stays positive
 
     Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.
     """

@@ -46,8 +46,9 @@ class Jacket:
 
 @dataclass(frozen=True)
 class HeatBalance:
-    """The temperature T as a state: capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T),
-    and the heat of the inflow.
+    """A heat balance, which makes the temperature T a state.
+
+    capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T) + heat of the inflow
 
     heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
               reaction): name of a parameter, or a number

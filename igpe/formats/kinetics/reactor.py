@@ -155,7 +155,7 @@ class Units:
 
     @property
     def moles(self) -> float:
-        """Moles in one unit of amount.
+        """Return the moles in one unit of amount.
 
         raises ModelError if the unit is not an amount of substance
         """

@@ -158,8 +158,8 @@ class Eyring(Thermodynamic):
     """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant of transition state theory.
 
     enthalpy, entropy  enthalpy and entropy of activation, J/mol and J/(mol K)
-    time               unit of the model's time, as a name in Pyomo; by default that of the
-                       reactor's units
+    time               unit of the model's time, as a name in Pyomo; by default the
+                       reactor's unit of time
 
     gas                as for `Thermodynamic`
 
@@ -196,9 +196,8 @@ def require_constant(role: str, given: Any, thermal: type | None = Thermal) -> N
     is_name = isinstance(given, str) and given.isidentifier()
     if not (is_name or is_finite(given) or (thermal and isinstance(given, thermal))):
         raise ModelError(
-            f"{role} is {shown(given)}; expected the name of a parameter ('k1'), a "
-            "number, or for a "
-            "constant that depends on temperature Arrhenius('k1', 'Ea1', reference=350.0)."
+            f"{role} is {shown(given)}; expected the name of a parameter ('k1'), a number, or a "
+            "law of temperature such as Arrhenius('k1', 'Ea1', reference=350.0)."
         )
 
 
