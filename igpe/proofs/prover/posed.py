@@ -25,8 +25,7 @@ from igpe.equations.operations import Graph, UnknownOperation
 from igpe.problem.problem import Problem
 from igpe.proofs.prover.factoring import factored
 from igpe.proofs.prover.kernels import tape as ops
-from igpe.proofs.prover.kernels.mueller import Schedule
-from igpe.proofs.prover.kernels.tape import OpTape, Writer
+from igpe.proofs.prover.kernels.tape import OpTape, Schedule, Writer
 
 
 class TapeSymbols(NamedTuple):

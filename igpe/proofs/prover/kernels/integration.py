@@ -16,8 +16,9 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.proofs.compiled import entry_point, kernel
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
-from igpe.proofs.prover.kernels.mueller import Schedule, Tube, hull, inputs_between
+from igpe.proofs.prover.kernels.mueller import Tube, hull, inputs_between
 from igpe.proofs.prover.kernels.rows import BoxRows, bounds_of, left, narrow, note, total
+from igpe.proofs.prover.kernels.tape import Schedule
 from igpe.proofs.prover.kernels.taylor import (
     Monomials,
     TaylorModel,

@@ -15,7 +15,7 @@ from igpe.proofs.compiled import kernel
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.intervals import ROUND, TINY, enclose, outward
 from igpe.proofs.prover.kernels.sums import narrow_states, narrow_sums
-from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.kernels.tape import OpTape, Schedule
 
 ROOM, TIGHT = 0.1, 1e-9  # share of its way by which a face may miss its trial slope
 FALLEN = 1e-8  # least share of a face that is left after it fell
@@ -176,27 +176,6 @@ MOST_STEPS = 3000
 WIDEST, EXPLODED = 8.0, 1e3  # of the states' scales: if all, or one, are wider nothing is outputs
 SHORTEST = 1e-12  # step, as a share of the way to the next stop; faster decays fall at once
 ROUGHER = 30.0  # are the last of the allowed steps than the first
-
-
-class Schedule(NamedTuple):
-    """What one experiment measures, and when.
-
-    start    time at which it begins
-    stops    (n_stops,) increasing: measured times, and breaks of the inputs
-    first    (n_stops + 1,) where the rows of each stop begin
-    column   (m,) which measured quantity;  value, weight (m,): measurement, 1 / standard deviation
-    inputs   (n_stops, n_u, 2) coefficients a, b of a + b t up to each stop
-    scale    (n_x,) positive: how large each state is
-    """
-
-    start: float
-    stops: FloatArray
-    first: IntArray
-    column: IntArray
-    value: FloatArray
-    weight: FloatArray
-    inputs: FloatArray
-    scale: FloatArray
 
 
 class Tube(NamedTuple):

@@ -10,14 +10,13 @@ from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
 from igpe.proofs.prover.kernels.mueller import (
     MOST_STEPS,
-    Schedule,
     Slopes,
     Tube,
     inputs_between,
     mueller,
 )
 from igpe.proofs.prover.kernels.sums import narrow_states, narrow_sums
-from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.kernels.tape import OpTape, Schedule
 from igpe.proofs.prover.kernels.taylor import Monomials
 
 

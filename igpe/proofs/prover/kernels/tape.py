@@ -3,7 +3,7 @@
 One interpreter serves every model. `Writer` writes operations one after the other, equal ones once.
 Functions of one variable are written as their Taylor polynomial about the middle of the step
 (Horner's scheme) plus a remainder, so that sums, products and quotients are all that the Taylor
-models have to know.
+models have to know. What a run measures stands here too: this file loads without Numba.
 """
 
 from collections.abc import Sequence
@@ -51,6 +51,27 @@ class OpTape(NamedTuple):
 
 LEAVES = frozenset({CONST, STATE, PARAMETER, INPUT, TIME})
 BINARY = frozenset({ADD, SUB, MUL, DIV})
+
+
+class Schedule(NamedTuple):
+    """What one experiment measures, and when.
+
+    start    time at which it begins
+    stops    (n_stops,) increasing: measured times, and breaks of the inputs
+    first    (n_stops + 1,) where the rows of each stop begin
+    column   (m,) which measured quantity;  value, weight (m,): measurement, 1 / standard deviation
+    inputs   (n_stops, n_u, 2) coefficients a, b of a + b t up to each stop
+    scale    (n_x,) positive: how large each state is
+    """
+
+    start: float
+    stops: FloatArray
+    first: IntArray
+    column: IntArray
+    value: FloatArray
+    weight: FloatArray
+    inputs: FloatArray
+    scale: FloatArray
 
 
 def arguments(op: int, a: int, b: int, of_slots: Sequence[int]) -> list[int]:
