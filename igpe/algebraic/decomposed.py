@@ -63,7 +63,7 @@ class Decomposed:
     linear: Route = LinearRoute()
 
     def seeded(self, seed: int) -> "Decomposed":
-        """Return this route with another seed for `route`, if that has a seed."""
+        """Return this route with another seed for `route`, if `route` has a seed."""
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:

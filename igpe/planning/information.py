@@ -71,7 +71,8 @@ class _OfInterest:
 
 @dataclass(frozen=True)
 class DOptimal(_OfInterest):
-    """Minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k. Units do not matter."""
+    """Minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k. It is independent of
+    units."""
 
     meaning = "geometric mean relative error, det(C)^(1/2n)"
     concave = True

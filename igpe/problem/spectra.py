@@ -36,7 +36,7 @@ class Spectra(Suggesting):
     sigma        standard deviation of the measured values: one number, or one for each wavelength
                  (a Series, or an array in the order of the columns). None: igpe estimates the noise
                  level from the singular values beyond the number of contributions
-    species      names of the model's quantities that absorb; None: all its states
+    species      names of the model's quantities that absorb; None: all states of the model
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
     nonnegative  whether unknown spectra must be nonnegative. This excludes sets of rate constants
@@ -154,7 +154,7 @@ class Spectra(Suggesting):
         """Return the spectra in the subspace of the leading singular vectors, for searches.
 
         The subspace has one dimension for each contribution, one for each known spectrum, and one
-        more. The full space has one for each wavelength.
+        more. The full space has one dimension for each wavelength.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}
@@ -244,9 +244,9 @@ class Spectra(Suggesting):
         """Return the spectra corrected for the offset and scale that light scattering causes.
 
         "snv" subtracts the mean of each spectrum and divides it by its standard deviation; "msc"
-        fits offset and scale to the mean spectrum and removes them. Both also remove changes of the
-        total absorbance by the reaction: use them only if these changes are small. Spectra may then
-        be negative, so `nonnegative` is off.
+        fits offset and scale to the mean spectrum and removes them. Both remove changes of the
+        total absorbance that the reaction causes, too: use them only if the reaction changes the
+        total absorbance little. Spectra may then be negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
             raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
@@ -266,10 +266,11 @@ class Spectra(Suggesting):
 
         window      odd number of wavelengths; the wavelengths must be evenly spaced
         order       order of the polynomials, below `window`
-        derivative  0 for smoothing; derivatives may be negative, so `nonnegative` is off
+        derivative  order of the derivative; 0: smoothing. Derivatives may be negative, so
+                    `nonnegative` is off
 
-        Errors at neighbouring wavelengths are then correlated; standard errors include this through
-        the scatter of the residuals (`Result.spectra`).
+        Errors at neighbouring wavelengths are then correlated; standard errors include this
+        correlation through the scatter of the residuals (`Result.spectra`).
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
 
@@ -309,11 +310,11 @@ class Spectra(Suggesting):
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
         """Singular values of the spectra up to each time (forward) or from each time on (backward).
 
-        The time at which a forward value rises above the noise shows when a contribution appears; a
-        backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59
-        (1987), 527).
+        The time at which a forward value rises above the noise shows when a contribution appears;
+        the time at which a backward value falls into the noise shows when one vanishes (Maeder,
+        Anal. Chem. 59 (1987), 527).
 
-        returns  indexed by time, columns (forward, 1), ..., (backward, 1), ...
+        returns  table indexed by time, with the columns (forward, 1), ..., (backward, 1), ...
         """
         n = len(self.times)
         few = min(count, *self.values.shape)

@@ -77,8 +77,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         outer_lower, outer_upper  ends of an interval that provably contains the region
         inner_lower, inner_upper  values that are proved to belong to the region; NaN if there are
                                   none
-        below, above              whether the data limit the unknown on that side: "limited",
-                                  "reaches its bound" (they do not) or "not decided"
+        below, above              "limited" if the data limit the unknown on this side, "reaches its
+                                  bound" if the data do not limit it, else "not decided"
         """
         rows = []
         for k, one in enumerate(self.regions):
@@ -112,8 +112,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def intervals(self) -> pd.DataFrame:
         """One row for each unknown, over all regions: the four ends, and `identifiable`.
 
-        identifiable  True: proved, the data limit it on both sides within its bounds;
-                      False: proved, they do not; None: neither is proved
+        identifiable  True: the data provably limit the unknown on both sides within its bounds;
+                      False: the data provably do not; None: neither is proved
         """
         frame, rows = self.to_frame(), {}
         for name, own in frame.groupby("name", sort=False):

@@ -126,10 +126,10 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     discretisation. Rounding is covered by explicit allowances in plain doubles; library functions
     (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last place.
 
-    unknowns      names (n,), within lower, upper (n,)
+    unknowns      names of the n unknowns; lower, upper: their bounds (n,)
     parameters    (n,) the best parameters found
     objective     proven upper bound of the sum of squares at `parameters`
-    lower_bound   proven for all parameters within the bounds
+    lower_bound   lower bound of the sum of squares, proven for all parameters within the bounds
     cut           value that the sum of squares provably exceeds in every decided box; equals
                   lower_bound if no box is open
     gap_wanted    requested relative gap
@@ -171,7 +171,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def remaining(self) -> pd.DataFrame:
-        """The undecided boxes, smallest bound first: the bound, and the bounds of each unknown."""
+        """Table of undecided boxes, smallest lower bound first, with the bounds of each unknown."""
         names = ["bound", *(f"{n} {end}" for n in self.unknowns for end in ("from", "to"))]
         rows = [
             [b.bound, *(end for side in zip(b.lower, b.upper, strict=True) for end in side)]

@@ -273,8 +273,8 @@ def rivals(
     settings, seed, certify  arguments of each fit, as for `igpe.estimate`
     cross_validation  whether to omit each experiment once and predict it by a fit to the others;
                       needs two or more experiments without local unknowns
-    behaviour  whether to check, for rivals that the measurements do not distinguish, if
-               any measurement of the same quantities under the same conditions could do so
+    behaviour  whether to check, for rivals that the measurements do not distinguish, if any
+               measurement of the same quantities under the same conditions could distinguish them
     nested     smaller rival -> larger rival that contains it. None: igpe compares the unknowns'
                names
     executor, store, timeout   where fits are computed and stored, one rival per item, as for

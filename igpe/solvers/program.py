@@ -216,8 +216,9 @@ class AmplProgram:
                  "limits/absgap = {}"
     proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a
                  local solver
-    absolute     for a global solver the absolute gap in the objective's unit, for an optimum near
-                 0; None: the margin, times the objective's size if that is below 1
+    absolute     absolute gap of a global solver for an optimum near 0, in the objective's unit.
+                 None: `margin`; for an objective smaller than 1, `margin` times the size of the
+                 objective
     bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
                  without it the bound is the incumbent minus the gap
     margin       possible error of the program's bound, for an objective of order one
@@ -408,8 +409,8 @@ def Couenne(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: about 1e-6,
-                 times the objective's size if that is below 1
+    absolute     absolute gap for an optimum near 0, in the objective's unit. None: about 1e-6; for
+                 an objective smaller than 1, about 1e-6 times the size of the objective
 
     Couenne treats a time limit as processor time; igpe interrupts Couenne at the wall time.
     Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
@@ -435,8 +436,8 @@ def ScipProgram(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
-                 objective's size where that is below 1
+    absolute     absolute gap for an optimum near 0, in the objective's unit. None: about 1e-6; for
+                 an objective smaller than 1, about 1e-6 times the size of the objective
     """
     return AmplProgram(
         "scip",
@@ -465,8 +466,8 @@ class Scip:
     """SCIP: spatial branch and bound over the variables' bounds, from the PySCIPOpt wheel.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
-                 times the objective's size if that is below 1
+    absolute     absolute gap for an optimum near 0, in the objective's unit. None: 1e-6; for an
+                 objective smaller than 1, 1e-6 times the size of the objective
     feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
                  treats the objective as a constraint and underestimates small residuals
     threads      number of threads of the linear solver

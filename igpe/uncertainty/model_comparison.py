@@ -25,8 +25,8 @@ class ModelComparison(Shown):
 
     table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
            AICc, BIC, delta (AICc minus the smallest AICc), weight (Akaike's); within: the smallest
-           larger model that contains all its unknowns; p: p-value of the likelihood ratio between
-           the two
+           of the larger models that contain all its unknowns; p: p-value of the likelihood ratio
+           between the two
     notes  remarks for the user
     """
 

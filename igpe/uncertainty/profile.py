@@ -169,7 +169,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Rise of the sum of squares over each unknown, with threshold and linearised parabola."""
+        """Rise of the sum of squares against each unknown, with threshold and linearised
+        parabola."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:

@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Automatic(Integrator):
-    """Chooses among the integrators.
+    """The integrator that suits the equations, chosen by igpe.
 
     - `Sundials` integrates equations with implicit algebraic variables.
     - `RungeKutta` integrates all others, if a C compiler is found and the equations are short
@@ -38,7 +38,7 @@ class Automatic(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Choose by the equations, the installed compilers and the number of intervals."""
+        """Choose the integrator by the equations, the compilers and the number of intervals."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         given = asdict(self)

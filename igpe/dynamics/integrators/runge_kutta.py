@@ -87,7 +87,7 @@ class RungeKutta(Integrator):
                need few digits, but without error control the derivatives of stiff equations are
                wrong by orders of magnitude
     pair       BY_STIFFNESS starts every interval with the explicit pair and changes to the implicit
-               one if its longer steps reduce the work
+               pair if the longer steps of the latter reduce the work
     """
 
     compiles: ClassVar[bool] = True

@@ -84,7 +84,7 @@ class IteratedSearch(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """The best optimum found; `start` is an additional start (may be empty).
+        """Return the best optimum found; `start` is an additional start (may be empty).
 
         After Ctrl-C igpe returns the best point so far, with status INTERRUPTED.
         The trail contains the finalists' other distinct optima, best first; `reached` contains the

@@ -62,8 +62,8 @@ class MolarVolumes:
 class Semibatch(Reactor):
     """dn/dt = V*(production by the reactions) + feeds; the states are amounts.
 
-    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that
-             increases by the streams, and the experiment gives its start value
+    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state, which
+             the streams increase, and the experiment gives its start value
     feeds    `MolarFeed` or `Stream`, any number of them
     amounts  how amounts are named: "n_{}" gives n_A; concentrations are named like the species
 

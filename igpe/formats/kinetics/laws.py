@@ -331,7 +331,7 @@ class OwnLaw(RateLaw):
             raise ModelError("OwnLaw needs tuples of names: parameters=('k',), modifiers=('E',).")
 
     def check(self, equation: Equation) -> None:
-        """Suits every equation."""
+        """Accept every equation."""
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
         """Return the given names; the dimensions of the constants are unknown."""

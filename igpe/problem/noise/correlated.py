@@ -177,7 +177,7 @@ class Correlated(Checked, Correlation):
 
     between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs. None:
              igpe estimates all, assuming that they are the same at all times and in all
-             experiments; with sigma=None this is the full covariance
+             experiments; with sigma=None igpe then estimates the full covariance
     columns  the experiment's measured columns; the experiment sets them
     raises   ProblemError for numbers outside -1 to 1, or correlations that do not form a valid
              correlation matrix

@@ -215,7 +215,8 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  function of the search; returns True to stop it early; ignored with an executor
+        enough  function of the search, which returns True to stop the search early; with an
+                executor igpe ignores it
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -303,8 +304,9 @@ def certify(
                 returns what is proved so far, also after Ctrl-C
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                The tree is the same for all executors (it may differ for None). If the search ends
-                early, unfinished boxes are lost, and the tree may differ as well
+                The tree of boxes is the same for all executors; without an executor the tree may
+                differ. If the search ends early, unfinished boxes are lost, and the tree may differ
+                as well
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, losses other than least
                 squares, estimated standard deviations and operations without an enclosure;

@@ -39,7 +39,7 @@ class Paving(Shown, Suggesting):
     kinds         (k,) "in": the entire box provably belongs to the region; "out": no point of the
                   box does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
-    ellipses      r arrays (m, 2): the regions of the linearised errors
+    ellipses      r arrays (m, 2): the linearised confidence regions
     """
 
     names: tuple[str, str]

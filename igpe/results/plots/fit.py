@@ -265,7 +265,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
 
 
 def plot_parity(result: ResultData, axes: Any = None) -> Plot:
-    """Measured against fitted values of each quantity: a correct model scatters around the line.
+    """Measured against fitted values of each quantity; points of a good fit lie near the line.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes, one per quantity; None: draw in a new figure

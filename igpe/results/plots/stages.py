@@ -174,10 +174,10 @@ def horizon_table(estimate: Estimate) -> str:
 
 
 def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> Plot:
-    """The fit of every horizon, with its measurements (filled) and later ones (hollow).
+    """The fit of every horizon, with its measurements (filled) and later measurements (hollow).
 
-    Curves extend to the last measurement if the model can be integrated this far. There is one row
-    of axes for each quantity of each experiment, and one column for each horizon.
+    Curves extend to the last measurement if the model can be integrated up to its time. There is
+    one row of axes for each quantity of each experiment, and one column for each horizon.
 
     problem   the estimated problem;  estimate: an estimate by `IncrementalShooting`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure

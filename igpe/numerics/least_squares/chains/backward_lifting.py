@@ -76,11 +76,11 @@ class _Now(NamedTuple):
 class BackwardLifting(Checked):
     """Search of multiple shooting by gradients and BFGS updates, in place of Gauss-Newton.
 
-    It suits problems with hundreds of unknowns, as `MultipleShooting(search=...)`. An iteration
-    needs a few directional derivatives for any number of unknowns, while a Gauss-Newton iteration
-    needs one for each unknown. The search takes more iterations than Gauss-Newton. It computes all
-    derivatives at the start, periodically, and when it seems to have converged. The continuation
-    from free nodes needs all derivatives; `links=()` omits this continuation.
+    Pass this search as `MultipleShooting(search=...)` for problems with hundreds of unknowns. An
+    iteration needs a few directional derivatives for any number of unknowns, while a Gauss-Newton
+    iteration needs one for each unknown. The search takes more iterations than Gauss-Newton. It
+    computes all derivatives at the start, periodically, and when it seems to have converged. The
+    continuation from free nodes needs all derivatives; `links=()` omits this continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
     and a C compiler. It refuses robust losses and constraints of the model. Nodes that violate
@@ -102,7 +102,7 @@ class BackwardLifting(Checked):
     ) -> Outcome:
         """Search from `start`, clipped into the space. The status of the Outcome reports failure.
 
-        evaluate  gives the chains at a point, all of which are `Lifted`
+        evaluate  function that returns the chains at a point; all chains are `Lifted`
         """
         evaluate, point = tame(evaluate), space.clip(start)
         at = evaluate(point)
