@@ -114,8 +114,8 @@ def discriminate(
 ) -> RivalPlan:
     """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems name -> problem, all with the same experiments; igpe uses the noise of the first
-    problem for all
+    problems    name -> problem, all with the same experiments; igpe uses the noise of the first
+                problem for all
     parameters  name -> a result or estimate of that problem, or unknown -> value
     deltas      name -> current AICc of this model minus the smallest AICc; {}: all are equal.
                 `BoxHill` weights each model by exp(-delta/2). The predicted power includes these

@@ -71,8 +71,7 @@ class _OfInterest:
 
 @dataclass(frozen=True)
 class DOptimal(_OfInterest):
-    """Minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k. It is independent of
-    units."""
+    """Minimises the volume of the confidence ellipsoid, in any units: Φ = -log(det C)/k."""
 
     meaning = "geometric mean relative error, det(C)^(1/2n)"
     concave = True

@@ -178,8 +178,7 @@ class Problem(Suggesting):
 
     @property
     def has_noise_level(self) -> bool:
-        """Return True if igpe estimates the noise level of some spectra from the spectra
-        themselves."""
+        """Return True if igpe estimates the noise level of some spectra from these spectra."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":

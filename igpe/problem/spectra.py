@@ -244,9 +244,9 @@ class Spectra(Suggesting):
         """Return the spectra corrected for the offset and scale that light scattering causes.
 
         "snv" subtracts the mean of each spectrum and divides it by its standard deviation; "msc"
-        fits offset and scale to the mean spectrum and removes them. Both remove changes of the
-        total absorbance that the reaction causes, too: use them only if the reaction changes the
-        total absorbance little. Spectra may then be negative, so `nonnegative` is off.
+        fits offset and scale to the mean spectrum and removes them. In addition, both
+        remove changes of the total absorbance that the reaction causes: use them only if these
+        changes are small. Spectra may then be negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
             raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")

@@ -169,8 +169,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Rise of the sum of squares against each unknown, with threshold and linearised
-        parabola."""
+        """Rise of the sum of squares against each unknown, with threshold and linearised rise."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:

@@ -187,7 +187,7 @@ def sample(
     method: SingleShooting = SingleShooting(),
     progress: Progress = None,
 ) -> Samples:
-    """Draw from the posterior of the likelihood, normal priors, and uniform priors within bounds.
+    """Draw from the posterior, with normal priors, and uniform priors within the bounds.
 
     An unknown sigma is integrated out (module docstring). Unknowns without finite bounds have a
     flat prior; if the data do not determine these unknowns, the posterior may not exist.

@@ -58,8 +58,8 @@ def read_workbook(
     path     an Excel, CSV, text or Parquet file, or several, whose runs are combined
     sheets   names of the sheets to read; by default all
     roles    header -> role of the column: "time", "experiment", "measured", "input" (set, not
-             measured), "ignore", "replicates", "component", "sd of A", "conversion of A", "yield of
-             B from A", "area"; for times: "clock", "elapsed", "hh:mm", "mm:ss"
+             measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
+             "yield of B from A", "area"; for times: "clock", "elapsed", "hh:mm", "mm:ss"
     names    header -> name in the model
     units    header, or name of a condition -> unit, if the file does not contain it
     marked   texts that mark missing values, in addition to "", "-", "NA", "n.a."

@@ -376,8 +376,8 @@ def verify(
     effort       effort of the integration; it affects how much is confirmed, but not the
                  correctness of the verdict
     with_        "arb": check, in addition, the objective to 30 digits and a seeded random share of
-                 the leaves, in Arb's arithmetic and from the Pyomo model itself (`pip install
-                 'igpe[arb]'`)
+                 the leaves, in Arb's arithmetic and from the Pyomo model itself
+                 (`pip install 'igpe[arb]'`)
     progress     a function called with each message; True, False, None: as for `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not
