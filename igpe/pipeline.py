@@ -260,7 +260,7 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
     """Run step 2 alone: report which unknowns can be estimated, and why the others cannot.
 
     problem          the problem; igpe does not fit it
-    identifiability  whether to test structural identifiability by exact rank. None: only if the
+    identifiability  whether to test structural identifiability by exact rank; None: only if the
                      test is fast; True: always, and by integrations if no exact test is possible
     raises           ModelError if the equations cannot be read
     """

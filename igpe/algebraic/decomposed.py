@@ -48,7 +48,7 @@ WORSE = (  # from the best ending of a stage to the worst
 
 @dataclass(frozen=True)
 class Decomposed:
-    """Solves the stages of a problem one after the other.
+    """A route that solves the stages of a problem one after the other.
 
     route   route for stages that are nonlinear in their parameters; its time limit applies to each
             stage

@@ -30,8 +30,8 @@ class Estimate(Shown):
     notes        sentences for the user
     iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of the other starts, whose estimates were not used
-    reached      final objective of each start, infinite if its result is unusable. If weights
-                 depend on the model, the objective is computed with the first weights
+    reached      final objective of each start, infinite if the start has no usable result. If
+                 weights depend on the model, the objective is computed with the first weights
     """
 
     parameters: Mapping[str, float]

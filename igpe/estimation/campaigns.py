@@ -334,7 +334,7 @@ def campaign(
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose
     worker could not build the model while others could. With a store, igpe repeats these starts
     after a change of igpe, the estimator or one of your modules. If a Dask cluster has no worker
-    for 30 s, processes of this machine do its work; `notes` say so.
+    for 30 s, processes of this machine do its work, and a note says so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

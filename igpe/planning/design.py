@@ -349,11 +349,11 @@ def design(
     existing     whether to include the measurements of the problem's experiments; priors are always
                  included
     samples      for a robust design, which maximises the mean of Φ over `parameters` and other
-                 values of the unknowns: number of draws from their errors, or a table of values
-                 with a column for each unknown
+                 values of the unknowns: number of draws from the distribution of the estimates, or
+                 a table of values with a column for each unknown
     pool, starts  number of random experiments, and number of local searches from the best of them
-    seed         seed of the random experiments and searches;  integrator: integrates the model with
-                 its sensitivities
+    seed         seed of the random experiments and searches;  integrator: the method that
+                 integrates the model with its sensitivities
     returns      the best plan so far if the call is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, and if no plan determines the
                  unknowns in the criterion; EstimationFailed if no experiment could be integrated;

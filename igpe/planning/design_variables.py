@@ -81,7 +81,7 @@ class Between(DesignVariable):
     """A number to be optimised: a start value, constant input or operating parameter of the model.
 
     lower, upper  bounds, in the unit of the model
-    raises        ProblemError unless they are finite and lower < upper
+    raises        ProblemError unless the bounds are finite and lower < upper
     """
 
     lower: float

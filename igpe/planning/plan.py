@@ -212,7 +212,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     seed         seed of the random experiments;  notes: remarks for the user
     units        units of inputs, measured quantities and "time", if they are known
     deviations   measured quantity -> its error model, if standard deviations depend on the model or
-                 are estimated; the planned experiments use it
+                 are estimated; the planned experiments use these error models
     """
 
     experiments: tuple[PlannedExperiment, ...]

@@ -34,8 +34,9 @@ class Event(Suggesting):
               the event
     at_start  whether the event happens at the start if `when` is already true at this time
     before    whether the event happens before a steady start, too, while the model approaches the
-              steady state. `at_start` then refers to the start of this approach. At the start of
-              the experiment, the event happens only if inputs or other events make `when` true then
+              steady state. For such an event, `at_start` refers to the start of this approach. At
+              the start of the experiment, the event then happens only if inputs or other events
+              make `when` true
     raises    DataError unless exactly one of `at` and `when` is given, and at least one state
               changes
 

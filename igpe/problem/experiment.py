@@ -154,9 +154,9 @@ class Experiment(Suggesting):
                 the model gives the start values of omitted states (a fixed value or an equation).
                 The name of an indexed variable stands for all its members; give a number or a
                 profile over the indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series}
-    start_time  time of the start values. By default the first measured time if it is 0 or
-                negative, otherwise 0. It is required if the time from 0 to the first measurement
-                is longer than the time from the first to the last
+    start_time  time of the start values. The default is the first measured time if this is 0 or
+                negative, otherwise 0. `start_time` is required if the time from 0 to the first
+                measurement is longer than the time from the first to the last
     inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
@@ -164,9 +164,9 @@ class Experiment(Suggesting):
                 constant input that is known with an error; each experiment has its own value
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
-    steady      start at the steady state that the model reaches from `start`: True, with the inputs
-                at the start, or input -> number for inputs with other values before the start:
-                {"feed": 0.0}. Before the start, only events with before=True happen
+    steady      True to start at the steady state that the model reaches from `start` with the
+                inputs at the start; or, for inputs with other values before the start, input ->
+                number: {"feed": 0.0}. Before the start, only events with before=True happen
     sigma       standard deviations: a number or `Noise(absolute, relative)` for all columns; or
                 column -> one of these, an array with one number for each row, or the name of the
                 column that holds the standard deviations. Relative standard deviations follow the

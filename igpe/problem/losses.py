@@ -82,7 +82,7 @@ class LeastSquares(Loss):
 
 @dataclass(frozen=True)
 class L1(Loss):
-    """Sum of absolute residuals divided by their standard deviations: ignores outliers."""
+    """Sum of absolute residuals divided by their standard deviations: robust against outliers."""
 
     is_absolute = True
     criterion = "Sum of absolute residuals"

@@ -56,8 +56,8 @@ class Problem(Suggesting):
     """An estimation problem: model, unknowns with bounds, and measurements.
 
     model         the user's builder: `model(times)` or `model(times, experiment)` returns an
-                  ordinary pyomo.dae model; igpe calls it for every use and never changes the
-                  returned model
+                  ordinary pyomo.dae model; igpe calls the builder for every use and never changes
+                  the returned model
     parameters    names of the model's scalar Vars (or mutable Params) to estimate; a mapping gives
                   bounds that override the model's: {"k1": (0, 10)}; an indexed Var's name stands
                   for all its members
@@ -70,15 +70,15 @@ class Problem(Suggesting):
                   logarithmic scale, and Gauss-Newton (shooting) changes the logarithms of these
                   parameters
     space         name of a further ContinuousSet -> its grid: a number of intervals, or
-                  `igpe.integrators.FiniteDifference(50, scheme="central")`. The states
-                  are then members such as `c[0.5]`, and columns have these names
+                  `igpe.integrators.FiniteDifference(50, scheme="central")`. With `space`, the
+                  states are members such as `c[0.5]`, and columns have these names
     raises        ModelError, DataError or ProblemError, with the cause and the remedy
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
-    its next break, separately for each experiment. Extra constraints of the model (without
-    time, or inequalities over time) belong to the problem: Collocation and MultipleShooting satisfy
-    them, other methods refuse them.
+    its next break, separately for each experiment. Extra constraints of the model (without time, or
+    inequalities over time) belong to the problem. Collocation and MultipleShooting satisfy these
+    constraints; other methods refuse them.
     """
 
     def __init__(

@@ -34,19 +34,20 @@ class Spectra(Suggesting):
                  column names, or the path of such a table (CSV, Excel, Parquet). The
                  times have the unit of the experiment's times
     sigma        standard deviation of the measured values: one number, or one for each wavelength
-                 (a Series, or an array in the order of the columns). None: igpe estimates the noise
+                 (a Series, or an array in the order of the columns); None: igpe estimates the noise
                  level from the singular values beyond the number of contributions
     species      names of the model's quantities that absorb; None: all states of the model
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
-    nonnegative  whether unknown spectra must be nonnegative. This excludes sets of rate constants
-                 that need negative spectra. If spectra are zero at many wavelengths, the constraint
-                 biases rate constants; the result reports the change
+    nonnegative  whether unknown spectra must be nonnegative. The constraint excludes sets of rate
+                 constants that need negative spectra. If spectra are zero at many wavelengths, the
+                 constraint biases rate constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Requires nonnegative=False
     unwanted     contributions that belong to no species: "constant" for a contribution that does
                  not change, such as a baseline; or the number of contributions that vary in time.
-                 Nothing else about them needs to be known. A number requires nonnegative=False
+                 Nothing else about these contributions needs to be known. A number requires
+                 nonnegative=False
     shared       whether the species have the same spectra in all experiments with shared=True,
                  which must have the same wavelengths
     raises       DataError with the cause and the remedy
@@ -269,7 +270,7 @@ class Spectra(Suggesting):
         derivative  order of the derivative; 0: smoothing. Derivatives may be negative, so
                     `nonnegative` is off
 
-        Errors at neighbouring wavelengths are then correlated; standard errors include this
+        Afterwards, errors at neighbouring wavelengths are correlated; standard errors include this
         correlation through the scatter of the residuals (`Result.spectra`).
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import

@@ -50,8 +50,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
     minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and undecided
-    boxes, every sum of squares is at least `cut`; inside them, it is at least `lower_bound`. The
-    other fields are the same as in a `DynamicCertificate`.
+    boxes, every sum of squares is at least `cut`. Inside `regions` and undecided boxes, every sum
+    of squares is at least `lower_bound`. The other fields are the same as in a
+    `DynamicCertificate`.
 
     level         confidence level, 0.95
     simultaneous  whether the region is for all unknowns together; otherwise for each separately

@@ -122,7 +122,7 @@ FIELDS = [f.name for f in fields(TreeBox)]
 class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic certificate 1"):
     """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
 
-    The bound holds for the differential equations themselves: it includes the error of
+    The bound holds for the differential equations themselves, because it includes the error of
     discretisation. Rounding is covered by explicit allowances in plain doubles; library functions
     (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last place.
 
@@ -222,7 +222,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """For two unknowns, the boxes in their plane; otherwise the lower bound over the boxes."""
+        """Plot the boxes in the plane of two unknowns; else the lower bound against the boxes."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 

@@ -74,7 +74,7 @@ class Result(ResultData, Stored, name="result", number=1):
 
     @property
     def details(self) -> Details:
-        """Errors, origins, other sets of values, proofs, remarks and times; shown when printed."""
+        """Errors, origins, other sets of values, proofs, remarks and times, in words."""
         return details(self)
 
     def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:

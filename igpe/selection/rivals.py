@@ -275,7 +275,7 @@ def rivals(
                       needs two or more experiments without local unknowns
     behaviour  whether to check, for rivals that the measurements do not distinguish, if any
                measurement of the same quantities under the same conditions could distinguish them
-    nested     smaller rival -> larger rival that contains it. None: igpe compares the unknowns'
+    nested     smaller rival -> larger rival that contains it; None: igpe compares the unknowns'
                names
     executor, store, timeout   where fits are computed and stored, one rival per item, as for
                `igpe.campaign`

@@ -216,8 +216,8 @@ class AmplProgram:
                  "limits/absgap = {}"
     proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a
                  local solver
-    absolute     absolute gap of a global solver for an optimum near 0, in the objective's unit.
-                 None: `margin`; for an objective smaller than 1, `margin` times the size of the
+    absolute     absolute gap of a global solver for an optimum near 0, in the objective's unit;
+                 None: `margin`, or, for an objective smaller than 1, `margin` times the size of the
                  objective
     bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
                  without it the bound is the incumbent minus the gap
@@ -409,8 +409,8 @@ def Couenne(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap for an optimum near 0, in the objective's unit. None: about 1e-6; for
-                 an objective smaller than 1, about 1e-6 times the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None: about 1e-6, or,
+                 for an objective smaller than 1, about 1e-6 times the size of the objective
 
     Couenne treats a time limit as processor time; igpe interrupts Couenne at the wall time.
     Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
@@ -436,8 +436,8 @@ def ScipProgram(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap for an optimum near 0, in the objective's unit. None: about 1e-6; for
-                 an objective smaller than 1, about 1e-6 times the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None: about 1e-6, or,
+                 for an objective smaller than 1, about 1e-6 times the size of the objective
     """
     return AmplProgram(
         "scip",
@@ -466,10 +466,11 @@ class Scip:
     """SCIP: spatial branch and bound over the variables' bounds, from the PySCIPOpt wheel.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    absolute     absolute gap for an optimum near 0, in the objective's unit. None: 1e-6; for an
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1e-6, or, for an
                  objective smaller than 1, 1e-6 times the size of the objective
-    feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
-                 treats the objective as a constraint and underestimates small residuals
+    feasibility  tolerance of the constraints. The default of SCIP, 1e-6, is too loose for least
+                 squares, because SCIP treats the objective as a constraint and underestimates small
+                 residuals
     threads      number of threads of the linear solver
     seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)

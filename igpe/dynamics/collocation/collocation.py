@@ -121,10 +121,10 @@ class Collocation(Checked):
         """Return one Estimate for each start, in the same order.
 
         All starts use the same first mesh, which is built once. igpe refines the best estimate, and
-        other distinct estimates whose objective exceeds the best one by a factor of at most 1 +
-        1e-3. It returns the others as computed on the first mesh. If a model has its own
-        discretisation, igpe uses this discretisation and does not refine it. After Ctrl-C, the
-        finished solves are returned with status INTERRUPTED; the others have an infinite objective.
+        other distinct estimates with an objective within 1e-3 (relative) of the best one; it
+        returns all others as computed on the first mesh. If a model has its own discretisation,
+        igpe uses this discretisation and does not refine it. After Ctrl-C, the finished solves are
+        returned with status INTERRUPTED; the others have an infinite objective.
 
         profiles_of  for each start, the argument `profiles` of `estimate`; may be empty
         raises       Unsupported if the loss is not least squares, or if unknowns that vary with

@@ -15,7 +15,7 @@ class LogNormal(Checked):
 
     igpe replaces the measured quantity `A` by `ln(A)`, in results and plots as well: it compares
     the logarithm of the measurements with an Expression for the logarithm of the model's quantity.
-    All numbers in a result refer to this logarithm.
+    All numbers in a result refer to the logarithm.
 
     deviation  standard deviation of the natural logarithm; if it is small, about the relative
                error. The true value is the median of the measurements, not their mean

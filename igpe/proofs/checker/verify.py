@@ -368,7 +368,8 @@ def verify(
     """Verify a certificate of global optimality with independent code.
 
     The checker uses the same translation of the model into expressions as the prover
-    (`igpe.equations`). Its arithmetic, integration and bounds are independent.
+    (`igpe.equations`). The arithmetic, the integration and the bounds of the checker are
+    independent.
 
     certificate  a certificate by `igpe.certify`, its JSON text, or the path of its file
     problem      the problem that the certificate is about

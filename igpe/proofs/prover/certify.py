@@ -297,11 +297,11 @@ def certify(
     measurements with their weights, priors, and all parameters within the bounds.
 
     estimate    a Result, an Estimate, or unknown -> value: the values whose optimality is to be
-                proved. If better values exist, igpe returns them. None: igpe searches for the best
-                values
+                proved. If igpe finds better values, it returns these values instead. If `estimate`
+                is None, igpe searches for the best values first
     gap         relative gap between bound and sum of squares at which the proof stops
-    time_limit  seconds for the proof itself, after compilation and the first estimate; igpe then
-                returns what is proved so far, also after Ctrl-C
+    time_limit  seconds for the proof itself, after compilation and the first estimate. At the
+                limit, or after Ctrl-C, igpe returns what is proved so far
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
                 The tree of boxes is the same for all executors; without an executor the tree may

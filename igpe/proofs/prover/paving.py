@@ -76,8 +76,8 @@ class Paving(Shown, Suggesting):
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
     """Divide the plane of two unknowns into boxes inside and outside of a certified region.
 
-    A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. It
-    is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
+    A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. A
+    box is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
     inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
 
     problem  the certified problem

@@ -242,8 +242,9 @@ def plot_pieces(
 def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """The largest gap and the objective after every iteration, one line for each stage.
 
-    Gaps are relative to the size of their state, and the objective is in standard deviations; its
-    definition may differ between stages (for example, a robust loss only in the last one).
+    Gaps are relative to the size of their state, and the objective is in standard deviations; the
+    definition of the objective may differ between stages (for example, a robust loss only in the
+    last one).
 
     estimate  an estimate by `MultipleShooting(record=True)`
     axes      two matplotlib axes; None: draw in a new figure
