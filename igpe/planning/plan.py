@@ -199,8 +199,9 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     experiments  the planned experiments
     bounds       free setting -> its bounds
     errors       indexed by unknown: value, unit, before, after (standard errors), ratio
-    covariance   (n, n) of the unknowns in `errors`, after the planned experiments
-    covariance_before  (n, n); infinite in rows of undetermined unknowns
+    covariance   (n, n) covariance of the unknowns in `errors`, after the planned experiments
+    covariance_before  (n, n) covariance before these experiments; infinite in rows of undetermined
+                       unknowns
     criterion    the requested criterion; before, after: its values exp(-Φ/2), relative errors,
                  before and after the planned experiments
     efficiency   proved lower bound for the information of the chosen samples, as a share of the
@@ -282,7 +283,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
-        """Return the plan that `entries` stored; stored["functions"] has inputs over time."""
+        """Return the plan that `entries` stored; `stored["functions"]` has the functions of
+        time."""
         if stored["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "

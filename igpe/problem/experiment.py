@@ -180,7 +180,8 @@ class Experiment(Suggesting):
                 quantities at the same time, `igpe.losses.AR1(0.7)` between times of the same
                 quantity; without a number igpe estimates the correlation. Steps 1 and 3 treat
                 errors as independent. None: independent errors
-    units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
+    units       column (or "time") -> unit, e.g. "mol/L"; igpe converts the values to the model's
+                units
     columns     column of the table -> its name in the model, `time` or `experiment`, if the names
                 differ: {"t / h": "time", "c(A)": "A"}; omitted columns have the same name in both
     only        measured columns to use; by default all except `time`, `experiment` and columns of

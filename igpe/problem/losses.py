@@ -47,8 +47,9 @@ class Loss:
                  limits
     criterion    name of the objective in results; empty for sums of squares
 
-    If neither is True, the limits of the loss are in standard deviations (`needs_deviations`). igpe
-    computes unknown standard deviations from the median of the absolute residuals.
+    If neither attribute is True, the limits of the loss are in standard deviations
+    (`needs_deviations`). igpe computes unknown standard deviations from the median of the absolute
+    residuals.
     """
 
     is_squares: bool = False

@@ -55,7 +55,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     `DynamicCertificate`.
 
     level         confidence level, 0.95
-    simultaneous  whether the region is for all unknowns together; otherwise for each separately
+    simultaneous  whether the region is for all unknowns together; otherwise for each unknown
+                  separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
     rise          allowed rise of the sum of squares above `objective`
     precision     requested precision, as a share of each interval's width
@@ -111,7 +112,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def intervals(self) -> pd.DataFrame:
-        """One row for each unknown, over all regions: the four ends, and `identifiable`.
+        """One row for each unknown, for all regions together: the four ends, and `identifiable`.
 
         identifiable  True: the data provably limit the unknown on both sides within its bounds;
                       False: the data provably do not; None: neither is proved

@@ -135,7 +135,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     gap_wanted    requested relative gap
     status        how the search ended
     seconds       wall time
-    examined      number of boxes that were enclosed
+    examined      number of boxes whose solutions were enclosed
     open_share    share of the full box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the full box

@@ -22,8 +22,8 @@ from igpe.results.result_data import ResultData
 class Result(ResultData, Stored, name="result", number=1):
     """Estimates with their uncertainty and their origin.
 
-    When printed, a result begins with a three-line verdict: fit, parameters, optimum. The rest is
-    in `details`.
+    When printed, a result begins with a three-line verdict: fit, parameters, optimum. `details`
+    contains the rest.
 
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration

@@ -282,8 +282,8 @@ def rivals(
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the rivals fitted so far if the call is interrupted (Ctrl-C)
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
-               EstimationFailed if none could be fitted; the errors of `igpe.campaign`. A rival that
-               cannot be fitted is reported in `failures`
+               EstimationFailed if none could be fitted; the errors of `igpe.campaign`. `failures`
+               reports rivals that cannot be fitted
     """
     _check(problems)
     tell, backend = teller(progress), Backend(executor, store, timeout)

@@ -210,8 +210,8 @@ class AmplProgram:
                  e.g. (("couenne.opt", "allowable_fraction_gap 1e-4"),)
     time_option  name of the option that limits time in seconds, e.g. "max_wall_time". igpe
                  interrupts a program without such an option at the limit
-    time_line    for programs that read the time limit from the first of `files`: a line with {} for
-                 the seconds, e.g. "limits/time = {}"
+    time_line    line that sets the time limit, for programs that read the limit from the first of
+                 `files`, with {} for the seconds, e.g. "limits/time = {}"
     gap_line     the line of the first of `files` that sets the absolute gap, e.g.
                  "limits/absgap = {}"
     proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a

@@ -94,7 +94,7 @@ class Collocation(Checked):
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator.estimate`.
 
-        If the first solve is interrupted, the start is returned unchanged.
+        If the first solve is interrupted, igpe returns the start unchanged.
         """
 
         def search(problem: Problem, start: Mapping[str, float]) -> Estimate:

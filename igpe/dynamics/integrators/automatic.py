@@ -24,8 +24,8 @@ class Automatic(Integrator):
     - `RungeKutta` integrates all others, if a C compiler is found and the equations are short
       enough to compile. `RungeKutta` chooses between its explicit and its implicit pair within each
       interval. If a trajectory reaches the step limit, `Sundials` integrates it again from its
-      start; any other failure is final. Each run starts in this way, independently of earlier runs,
-      so the same unknowns always give the same numbers.
+      start; any other failure is final. Each run makes these attempts anew, independently of
+      earlier runs, so the same unknowns always give the same numbers.
     - Without compiled code, `Sundials` integrates a single trajectory, and NumPy integrates many
       intervals together; `slow` gives the reason. If an interval fails, `Sundials` integrates it.
 

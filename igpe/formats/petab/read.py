@@ -58,7 +58,7 @@ def read_petab(path: str | Path) -> Problem:
     Each simulation condition (in version 2 each experiment) is an experiment of the same name; each
     observable is a column, numbered (`obs`, `obs__2`) if measurements differ in their observable or
     noise parameters. igpe compares logarithms if the observable's transformation or its log-normal
-    distribution requires it. Standard deviations that depend on parameters are
+    distribution requires it. Standard deviations that depend on parameters become
     `igpe.EstimatedSigma`. igpe searches the logarithms of parameters on a logarithmic scale.
     Version 2 has no scales; igpe then searches the logarithms of positive parameters whose bounds
     span three decades.

@@ -170,10 +170,10 @@ PAIRS = Rule(_are_pairs, "correlations between -1 and 1 by pairs of names: {('A'
 
 @dataclass(frozen=True)
 class Correlated(Checked, Correlation):
-    """Errors of several quantities, correlated at one time but not between times.
+    """Errors of several quantities, correlated at the same time but not between times.
 
-    With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times their
-    correlation. If a value is missing, the other values have their marginal covariance.
+    With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times the
+    correlation of A and B. If a value is missing, the other values have their marginal covariance.
 
     between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs; None:
              igpe estimates all correlations, assuming that they are the same at all times and in

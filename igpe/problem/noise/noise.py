@@ -31,7 +31,7 @@ class Noise(NoiseModel):
               of h counts as at least a tenth of the column's smallest nonzero measurement. A note
               names the points where this rule changes the standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
-    raises    DataError unless both are 0 or more, one is positive, and relative < 1
+    raises    DataError unless both parts are 0 or more, one part is positive, and relative < 1
     """
 
     absolute: float = 0.0

@@ -176,7 +176,7 @@ class BranchAndBound(Checked):
     Engineering Chemistry Research 45 (2006) 8373), intersected with Mueller's bounds.
 
     gap         relative gap between the bound and the objective at which the proof stops
-    time_limit  seconds of wall time for the proof itself; what is proved by then is kept
+    time_limit  seconds of wall time for the proof itself; igpe keeps what is proved by then
     """
 
     gap: Fraction = 1e-3

@@ -100,7 +100,7 @@ class BackwardLifting(Checked):
     def fit(
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
-        """Search from `start`, clipped into the space. The status of the Outcome reports failure.
+        """Search from `start`, clipped to the bounds. The status of the outcome reports failure.
 
         evaluate  function that returns the chains at a point; all chains are `Lifted`
         """
