@@ -283,8 +283,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
-        """Return the plan that `entries` stored; `stored["functions"]` has the functions of
-        time."""
+        """Return the plan that `entries` stored; `stored["functions"]` has its functions."""
         if stored["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "

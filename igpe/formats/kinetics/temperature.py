@@ -84,8 +84,7 @@ class Thermal:
 
 @dataclass(frozen=True)
 class Arrhenius(Thermal):
-    """factor*exp(-energy/gas*(1/T - 1/reference)): a constant whose value at `reference` is
-    `factor`.
+    """factor*exp(-energy/gas*(1/T - 1/reference)): equals `factor` at `reference`.
 
     A reference within the measured temperatures makes factor and energy nearly uncorrelated
     (Schwaab and Pinto, Chem. Eng. Sci. 62 (2007) 2750, eq. 4).
