@@ -109,11 +109,12 @@ def estimate(
     progress  a function called at the beginning of each step with a message; None: a
               progress bar, in notebooks only; False: nothing; True: a progress bar in terminals as
               well
-    certify   whether to run `igpe.certify` after the fit: see `Result.proof`. "auto": for at most
-              four unknowns with finite bounds and fewer than 40 states, for about ten seconds;
-              True: for up to a minute, with a note if there is no proof; False: never
-    time_limit  seconds of wall time for the whole call. At the limit igpe stops as after Ctrl-C,
-                but with status TIME_LIMIT. None: no limit
+    certify   whether to run `igpe.certify` after the fit; `Result.proof` contains the proof.
+              "auto": for about ten seconds, in problems of at most four unknowns with finite bounds
+              and fewer than 40 states; True: for up to a minute, with a note if there is no proof;
+              False: never
+    time_limit  seconds of wall time for the whole call. At the limit, igpe returns the best
+                estimate so far, with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit
@@ -259,8 +260,8 @@ def check(problem: Problem, *, identifiability: bool | None = None) -> Structure
     """Run step 2 alone: report which unknowns can be estimated, and why the others cannot.
 
     problem          the problem; igpe does not fit it
-    identifiability  whether to test structural identifiability by exact rank. None: only if this is
-                     fast; True: always, and by integrations if no exact test is possible
+    identifiability  whether to test structural identifiability by exact rank; None: only if the
+                     test is fast; True: always, and by integrations if no exact test is possible
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]

@@ -264,9 +264,9 @@ class Unweighted:
 class StateErrors:
     """One weight for each state: the reciprocal of the typical standard error of its slopes.
 
-    The default. It does not depend on units. For slopes, the estimates are as accurate as with
-    `SlopeErrors`. For increments they are more accurate (benchmarks/weights.py), because
-    neighbouring errors are correlated.
+    These are the default weights; they do not depend on units. For slopes, the estimates are as
+    accurate as with `SlopeErrors`. For increments, the estimates are more accurate
+    (benchmarks/weights.py), because neighbouring errors are correlated.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:

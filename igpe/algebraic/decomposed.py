@@ -48,7 +48,7 @@ WORSE = (  # from the best ending of a stage to the worst
 
 @dataclass(frozen=True)
 class Decomposed:
-    """Solves the stages of a problem one after the other.
+    """A route that solves the stages of a problem one after the other.
 
     route   route for stages that are nonlinear in their parameters; its time limit applies to each
             stage
@@ -63,7 +63,7 @@ class Decomposed:
     linear: Route = LinearRoute()
 
     def seeded(self, seed: int) -> "Decomposed":
-        """Return this route with another seed for `route`, if that has a seed."""
+        """Return this route with another seed for `route`, if `route` has a seed."""
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:

@@ -76,9 +76,10 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Gauss-Newton searches from the best of many Sobol points that are far apart.
+    """Gauss-Newton searches from the best of many Sobol points, chosen far apart from each other.
 
-    trials  number of points evaluated;  starts: number of local searches, from the best of them
+    trials  number of points evaluated;  starts: number of local searches, from the best of these
+            points
     seed    seed of the random points; the same seed gives the same result
     search  the local search from each start
     """
@@ -107,8 +108,8 @@ class LocalSearch:
     def fits(self, regression: Regression) -> list[Fit]:
         """Return all distinct local optima, the best first; empty if no point can be evaluated.
 
-        After Ctrl-C it returns the optima found so far, or raises KeyboardInterrupt if there are
-        none.
+        After Ctrl-C the method returns the optima found so far, or raises KeyboardInterrupt if
+        there are none.
         """
         box = regression.box
         points = box.sobol(self.trials, self.seed)

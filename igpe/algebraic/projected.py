@@ -166,9 +166,10 @@ class Projected:
     """Projected branch and bound, which proves its optimum up to a gap.
 
     The route proves that no parameters within the bounds have a weighted sum of squared residuals
-    below the estimate's `lower_bound`. The proof is for the given residuals and their stored
-    numbers. The bound includes the rounding errors of enclosures and bounds (`docs/projection.md`);
-    it does not cover errors of the measurements from which the residuals were computed.
+    below the estimate's `lower_bound`. The proof holds for the given residuals, with their numbers
+    as stored. The bound includes the rounding errors of enclosures and bounds
+    (`docs/projection.md`); it does not cover errors of the measurements from which the residuals
+    were computed.
 
     gap         (objective - lower bound) / objective at which the search stops
     absolute    gap at which the search stops, as a share of the weighted targets' sum of

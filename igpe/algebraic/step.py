@@ -163,10 +163,11 @@ class RouteSelection:
     proven  route for nonlinear problems of the first candidate
     quick   route for nonlinear problems of all further candidates
     factor  local optima with an objective of at most `factor` times the best become candidates too;
-            at most 10. The value 2 corresponds to the 95 % region of two parameters and about
-            twelve independent values in the smoothed slopes (Beale 1960: 1 + p / (n - p) F)
-    most    largest number of these further candidates; those with the smallest objectives, relative
-            to the best one, come first
+            values above 10 act like 10. The value 2 corresponds to the 95 % region of two
+            parameters and about twelve independent values in the smoothed slopes (Beale 1960:
+            1 + p / (n - p) F)
+    most    largest number of these further candidates; the candidates with the smallest objectives,
+            relative to the best one, come first
     """
 
     linear: Route = LinearRoute()

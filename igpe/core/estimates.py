@@ -23,15 +23,15 @@ class Estimate(Shown):
     parameters   name -> value, in the model's units
     objective    value that the method minimised (for dynamic methods the weighted sum of squares)
     status       how the computation ended
-    method       description of the method that computed it
+    method       description of the method that computed the estimate
     lower_bound  proven bound on the objective; -inf if the method proves nothing
     seconds      wall time
     trail        the estimates that led to this one, oldest first
     notes        sentences for the user
     iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of the other starts, whose estimates were not used
-    reached      final objective of each start, infinite if its result is unusable. If weights
-                 depend on the model, the objective is computed with the first weights
+    reached      final objective of each start, infinite if the start has no usable result. If
+                 weights depend on the model, the objective is computed with the first weights
     """
 
     parameters: Mapping[str, float]
@@ -53,7 +53,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_iterations(self) -> float:
-        """Iterations of all starts, each weighted by the share of the time that it integrates.
+        """Iterations of all starts, each weighted by the length of its horizon.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 without horizons.
         """
@@ -61,7 +61,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_integrations(self) -> float:
-        """Integrations, weighted like `equivalent_iterations`; rejected steps count too."""
+        """Integrations including rejected steps, weighted like `equivalent_iterations`."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 

@@ -82,7 +82,7 @@ class Comparison(Shown):
               (reason for a missing estimate), and the unknowns
     best      the best objective known
     complete  False if the run was interrupted
-    rounding  differences of objectives up to this value are rounding errors (perfect fits)
+    rounding  largest difference of objectives that counts as a rounding error (perfect fits)
     """
 
     runs: pd.DataFrame
@@ -94,8 +94,9 @@ class Comparison(Shown):
     def table(self) -> pd.DataFrame:
         """One row for each method: number of runs, shares of them in per cent, and medians.
 
-        `arrived %` counts runs that reached an optimum, `best %` runs that reached the best optimum
-        (objective within 1e-3), and `broke %` runs whose model could not be integrated.
+        `arrived %` is the share of runs that reached an optimum, `best %` the share that reached
+        the best optimum (objective within 1e-3), and `broke %` the share whose model could not be
+        integrated.
         """
         is_best = partial(is_same_objective, self.best, rounding=self.rounding)
         rows = {
@@ -147,13 +148,14 @@ def compare(
 ) -> Comparison:
     """Run every method from every start.
 
-    If standard deviations depend on the model, each objective uses those of its own fit.
+    If standard deviations depend on the model, each objective uses the standard deviations of its
+    own fit.
 
     problem   the problem, the same for all methods
     methods   name -> estimator, or a list of estimators, which are named after their classes
     starts    list of starts, each with a value for every free unknown; or a number of starts,
               spread over the bounds by a seeded Sobol sequence
-    seed      seed of this sequence
+    seed      seed of the Sobol sequence
     optimum   the best objective known from other sources, defined as in these methods; the methods
               may find a better one
     executor, store, timeout   where the runs are computed and stored, as for `igpe.campaign`
@@ -332,7 +334,7 @@ def campaign(
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose
     worker could not build the model while others could. With a store, igpe repeats these starts
     after a change of igpe, the estimator or one of your modules. If a Dask cluster has no worker
-    for 30 s, processes of this machine do its work; `notes` say so.
+    for 30 s, processes of this machine do its work, and a note says so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

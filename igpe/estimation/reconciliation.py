@@ -79,11 +79,11 @@ class GrossError:
 
 @dataclass(frozen=True, repr=False)
 class Reconciliation(Shown):
-    """Measurements adjusted so that they obey balances, and gross errors.
+    """Measurements adjusted to satisfy balances, and the gross errors among the measurements.
 
     table   one row for each experiment, time and quantity: measured (mean of replicates) and its
             sigma, reconciled and its standard_deviation (NaN where nothing determines the value),
-            and detectable: size from which igpe reports a single error of this measurement with a
+            and detectable: size of a single error of this measurement that igpe reports with a
             probability of 90 % (NaN where no balance checks it)
     gross_errors  `GrossError`s, the clearest first
     chi_squared, degrees, p  test of all balances

@@ -26,17 +26,16 @@ from igpe.smoothing.spline_curve import Interpolation
 class Settings(Suggesting):
     """Methods of the five steps.
 
-    ladder       step 1: the paper's smoother comes first; the other smoothers give further
-                 candidates
-    weights      step 3: weights of the residuals
-    routes       step 3: how algebraic problems are solved
-    complement   step 4: search for the unknowns that step 3 cannot estimate. If step 3 estimates
+    ladder       smoothers of step 1: first the paper's smoother; the others give further candidates
+    weights      weights of the residuals in step 3
+    routes       methods of step 3 for algebraic problems
+    complement   search of step 4 for the unknowns that step 3 cannot estimate. If step 3 estimates
                  none and 8 or more unknowns are free, `IteratedSearch()` replaces the default
-    correction   step 5: the estimator that corrects all unknowns at once. If the default does not
+    correction   estimator of step 5, which corrects all unknowns at once. If the default does not
                  support the problem (robust losses, estimated standard deviations), shooting
                  replaces it
-    integrator   for the simulation of the final fit; by default compiled code if the problem has
-                 many states or unknowns
+    integrator   integrator that simulates the final fit; by default compiled code if the problem
+                 has many states or unknowns
     confidence   confidence level of the intervals
     """
 

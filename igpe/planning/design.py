@@ -338,10 +338,9 @@ def design(
     conditions   fixed conditions: state -> start value, input -> as in `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
                  quantities; by default the first
-    times        when samples may be taken (`Sampling`), or are taken (numbers)
-    measure      names, or name -> standard deviation, `Noise` or
-                 `EstimatedSigma`; by
-                 default as in `like`
+    times        times at which samples may be taken (`Sampling`), or are taken (numbers)
+    measure      names, or name -> standard deviation, `Noise` or `EstimatedSigma`; by default as in
+                 `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of
                  the unknowns
     sizes        unknown -> reference size of its error, in its unit; by default its value, but at
@@ -349,11 +348,12 @@ def design(
     experiments  number of experiments planned together
     existing     whether to include the measurements of the problem's experiments; priors are always
                  included
-    samples      a robust design: the mean Φ at the parameters and at this number of draws from
-                 their errors, or at the rows of a table with a column for each unknown
-    pool, starts  random experiments, and local searches from the best of them
-    seed         seed of the random experiments and searches;  integrator: integrates the model with
-                 its sensitivities
+    samples      for a robust design, which maximises the mean of Φ over `parameters` and other
+                 values of the unknowns: number of draws from the distribution of the estimates, or
+                 a table of values with a column for each unknown
+    pool, starts  number of random experiments, and number of local searches from the best of them
+    seed         seed of the random experiments and searches;  integrator: the method that
+                 integrates the model with its sensitivities
     returns      the best plan so far if the call is interrupted (Ctrl-C), with a note
     raises       ProblemError for settings that do not fit the model, and if no plan determines the
                  unknowns in the criterion; EstimationFailed if no experiment could be integrated;

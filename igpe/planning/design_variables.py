@@ -81,7 +81,7 @@ class Between(DesignVariable):
     """A number to be optimised: a start value, constant input or operating parameter of the model.
 
     lower, upper  bounds, in the unit of the model
-    raises        ProblemError unless they are finite and lower < upper
+    raises        ProblemError unless the bounds are finite and lower < upper
     """
 
     lower: float
@@ -104,7 +104,7 @@ class Levels(DesignVariable):
     fewest: ClassVar[int] = 1
 
     def setting(self, numbers: Sequence[float] | FloatArray) -> Table:
-        """Steps."""
+        """Return the levels as an input of steps."""
         return step_input(self.breaks, numbers)
 
 
@@ -127,7 +127,7 @@ class Ramps(DesignVariable):
     late: ClassVar[int] = 2
 
     def setting(self, numbers: Sequence[float] | FloatArray) -> Table:
-        """Straight lines."""
+        """Return the values as an input of straight lines."""
         return linear_input(self.breaks, numbers)
 
 

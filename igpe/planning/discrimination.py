@@ -114,18 +114,19 @@ def discriminate(
 ) -> RivalPlan:
     """Choose the conditions and samples of experiments that distinguish rival models.
 
-    problems name -> problem, all with the same experiments; the noise of the first applies to
-                all
+    problems    name -> problem, all with the same experiments; igpe uses the noise of the first
+                problem for all
     parameters  name -> a result or estimate of that problem, or unknown -> value
-    deltas      name -> its current AICc minus the smallest; {}: all are equal. `BoxHill` weights by
-                exp(-delta/2), and the power starts from these values
+    deltas      name -> current AICc of this model minus the smallest AICc; {}: all are equal.
+                `BoxHill` weights each model by exp(-delta/2). The predicted power includes these
+                differences
     criterion   `igpe.planning.BoxHill()`, `BuzziFerraris()` or `HunterReiner()`
     free, conditions, times, measure, experiments, existing, like, pool, starts, seed, integrator
                 as for `igpe.design`
     returns     the best plan so far if the call is interrupted (Ctrl-C), with a note
-    raises      ProblemError for settings that do not fit all models, or fewer than two of them;
-                EstimationFailed if no experiment could be integrated with all of them;
-                Unsupported as in `igpe.design`
+    raises      ProblemError for settings that do not fit all models, or fewer than two models;
+                EstimationFailed if no experiment could be integrated with all models; Unsupported
+                as in `igpe.design`
     """
     counts = (("experiments", experiments), ("pool", pool), ("starts", starts))
     for name, count in counts:

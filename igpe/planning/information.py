@@ -71,7 +71,10 @@ class _OfInterest:
 
 @dataclass(frozen=True)
 class DOptimal(_OfInterest):
-    """Minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k. Units do not matter."""
+    """Criterion that minimises the volume of the confidence ellipsoid: Φ = -log(det C)/k.
+
+    The criterion does not depend on units.
+    """
 
     meaning = "geometric mean relative error, det(C)^(1/2n)"
     concave = True
@@ -87,7 +90,7 @@ class DOptimal(_OfInterest):
 
 @dataclass(frozen=True)
 class AOptimal(_OfInterest):
-    """Minimises the mean variance of the relative errors: Φ = -log(tr C / k)."""
+    """Criterion that minimises the mean variance of the relative errors: Φ = -log(tr C / k)."""
 
     meaning = "root mean square relative error, (tr C / n)^(1/2)"
     concave = True
@@ -103,7 +106,7 @@ class AOptimal(_OfInterest):
 
 @dataclass(frozen=True)
 class EOptimal(_OfInterest):
-    """Minimises the longest axis of the confidence ellipsoid of the relative errors.
+    """Criterion that minimises the longest axis of the confidence ellipsoid of relative errors.
 
     Φ = -log λmax(C).
     """
@@ -123,7 +126,7 @@ class EOptimal(_OfInterest):
 
 @dataclass(frozen=True)
 class ModifiedE(_OfInterest):
-    """Makes the confidence ellipsoid of the relative errors as round as possible.
+    """Criterion that makes the confidence ellipsoid of relative errors as round as possible.
 
     Φ = -log(λmax/λmin), which does not depend on the size of the ellipsoid.
     This criterion is not concave, so there is no bound for the best possible sampling.

@@ -199,20 +199,21 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     experiments  the planned experiments
     bounds       free setting -> its bounds
     errors       indexed by unknown: value, unit, before, after (standard errors), ratio
-    covariance   (n, n) of the unknowns in `errors`, after the planned experiments
-    covariance_before  (n, n); infinite in rows of undetermined unknowns
-    criterion    the requested criterion; before, after: its value exp(-Φ/2), a relative error
-                 (`information.py`)
+    covariance   (n, n) covariance of the unknowns in `errors`, after the planned experiments
+    covariance_before  (n, n) covariance before these experiments; infinite in rows of undetermined
+                       unknowns
+    criterion    the requested criterion; before, after: its values exp(-Φ/2), relative errors,
+                 before and after the planned experiments
     efficiency   proved lower bound for the information of the chosen samples, as a share of the
                  best choice with the same settings; 1 if there was no choice, NaN without a proof
     courses      table of the predictions on a fine grid: experiment, name, time, predicted, sigma
-    sigma_known  whether standard deviations were given; if not, they come from residuals, and the
-                 planned experiments have none
+    sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,
+                 and the planned experiments contain none
     starts       exp(-Φ/2) of the local searches, best first
     seed         seed of the random experiments;  notes: remarks for the user
     units        units of inputs, measured quantities and "time", if they are known
     deviations   measured quantity -> its error model, if standard deviations depend on the model or
-                 are estimated; the planned experiments use it
+                 are estimated; the planned experiments use these error models
     """
 
     experiments: tuple[PlannedExperiment, ...]
@@ -282,7 +283,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
-        """Return the plan that `entries` stored; stored["functions"] has inputs over time."""
+        """Return the plan that `entries` stored; `stored["functions"]` has its functions."""
         if stored["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "

@@ -87,7 +87,7 @@ class BuzziFerraris(Discriminating):
 
 @dataclass(frozen=True)
 class BoxHill(Discriminating):
-    """Expected increase of the wrong model's sum of squares, weighted by probabilities."""
+    """Mean expected increase of a wrong model's sum of squares, weighted by model probabilities."""
 
     meaning = (
         "increase of the wrong model's sum of squares, weighted by the probabilities of the models"

@@ -27,14 +27,16 @@ class Event(Suggesting):
     set       state -> its new value: a number, the name of a parameter, or a rule (m, t)
     delay     time between `at` (or the moment when the comparison became true) and the jump: a
               number, the name of a parameter, or a rule without states
-    priority  events at the same time happen in the order of decreasing priority; events of equal
-              priority happen in the order of the list. Each event uses the states that the previous
-              one left
-    measured  "before" or "after": which states a measurement at the time of the event refers to
-    at_start  whether the event also happens at the start if `when` is true there
-    before    whether the event also happens while the model approaches the steady state before a
-              steady start. `at_start` then refers to the start of this approach. At the start of
-              the experiment, the event happens only if inputs or other events make `when` true then
+    priority  number that orders events at the same time: the event with the highest priority
+              happens first. Events of equal priority happen in the order of the list. Each event
+              uses the states after the previous event
+    measured  whether a measurement at the time of the event shows the states "before" or "after"
+              the event
+    at_start  whether the event happens at the start if `when` is already true at this time
+    before    whether the event happens before a steady start, too, while the model approaches the
+              steady state. For such an event, `at_start` refers to the start of this approach. At
+              the start of the experiment, the event then happens only if inputs or other events
+              make `when` true
     raises    DataError unless exactly one of `at` and `when` is given, and at least one state
               changes
 

@@ -154,19 +154,19 @@ class Experiment(Suggesting):
                 the model gives the start values of omitted states (a fixed value or an equation).
                 The name of an indexed variable stands for all its members; give a number or a
                 profile over the indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series}
-    start_time  time of the start values. By default the first measured time if it is 0 or
-                negative, otherwise 0. It is required if the time from 0 to the first measurement
-                is longer than the time from the first to the last
+    start_time  time of the start values. The default is the first measured time if this is 0 or
+                negative, otherwise 0. `start_time` is required if the time from 0 to the first
+                measurement is longer than the time from the first to the last
     inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
-                `time`. A column that is an input is not measured. A `NormalPrior` is a constant
-                input known with this error; each experiment has its own value
+                `time`. A column that is an input is not measured. A `NormalPrior` stands for a
+                constant input that is known with an error; each experiment has its own value
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
-    steady      start at the steady state that the model reaches from `start`: True, with the inputs
-                at the start, or input -> number for inputs with other values before the start:
-                {"feed": 0.0}. Before the start, only events with before=True happen
+    steady      True to start at the steady state that the model reaches from `start` with the
+                inputs at the start; or, for inputs with other values before the start, input ->
+                number: {"feed": 0.0}. Before the start, only events with before=True happen
     sigma       standard deviations: a number or `Noise(absolute, relative)` for all columns; or
                 column -> one of these, an array with one number for each row, or the name of the
                 column that holds the standard deviations. Relative standard deviations follow the
@@ -177,16 +177,18 @@ class Experiment(Suggesting):
                 their residuals in all experiments (maximum likelihood); "equal" if unknown but
                 equal for all columns
     correlation  correlation of errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
-                quantities at one time, `igpe.losses.AR1(0.7)` in time; without a number igpe
-                estimates the correlation. Steps 1 and 3 treat errors as independent. None:
-                independent errors
-    units       column (or "time") -> unit, e.g. "mol/L"; converted to the model's units
+                quantities at the same time, `igpe.losses.AR1(0.7)` between times of the same
+                quantity; without a number igpe estimates the correlation. Steps 1 and 3 treat
+                errors as independent. None: independent errors
+    units       column (or "time") -> unit, e.g. "mol/L"; igpe converts the values to the model's
+                units
     columns     column of the table -> its name in the model, `time` or `experiment`, if the names
-                differ: {"t / h": "time", "c(A)": "A"}; other columns have the names of the model
-    only        measured columns to use; by default all but `time`, `experiment` and those of sigma
+                differ: {"t / h": "time", "c(A)": "A"}; omitted columns have the same name in both
+    only        measured columns to use; by default all except `time`, `experiment` and columns of
+                standard deviations
     replicates  whether several rows may have the same time
-    spectra     `Spectra` of the same run, at the times of `data` or at others
-    raises      DataError that names the columns and rows
+    spectra     `Spectra` of the same run, at the times of `data` or at other times
+    raises      DataError, which names the invalid columns and rows
     """
 
     def __init__(
@@ -271,8 +273,8 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """Return the experiment with other measurements.
 
-        one_of_several  the table has a column `experiment`; only the rows of this experiment are
-                        used
+        one_of_several  whether the table has a column `experiment`; igpe then uses only the rows of
+                        this experiment
         sigma           standard deviations of the new measurements, as for `Experiment`; None:
                         unchanged
         """
@@ -294,7 +296,7 @@ class Experiment(Suggesting):
         return Experiment(table, **{**self._conditions, **unused, **held})
 
     def where(self, kept: BoolArray) -> "Experiment":
-        """Return the experiment with those of its n measurements for which `kept` is True."""
+        """Return the experiment with only the measurements for which `kept` (n,) is True."""
         held = copy(self)
         held.measurements, held._file = self.measurements.where(kept), ""
         return held

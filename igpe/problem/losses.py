@@ -47,8 +47,9 @@ class Loss:
                  limits
     criterion    name of the objective in results; empty for sums of squares
 
-    If neither is True, the limits of the loss are in standard deviations (`needs_deviations`). igpe
-    computes unknown standard deviations from the median of the absolute residuals.
+    If neither attribute is True, the limits of the loss are in standard deviations
+    (`needs_deviations`). igpe computes unknown standard deviations from the median of the absolute
+    residuals.
     """
 
     is_squares: bool = False
@@ -82,7 +83,7 @@ class LeastSquares(Loss):
 
 @dataclass(frozen=True)
 class L1(Loss):
-    """Sum of absolute residuals divided by their standard deviations: ignores outliers."""
+    """Sum of absolute residuals divided by their standard deviations: robust against outliers."""
 
     is_absolute = True
     criterion = "Sum of absolute residuals"

@@ -56,8 +56,8 @@ class Problem(Suggesting):
     """An estimation problem: model, unknowns with bounds, and measurements.
 
     model         the user's builder: `model(times)` or `model(times, experiment)` returns an
-                  ordinary pyomo.dae model; igpe calls it for every use and never changes the
-                  returned model
+                  ordinary pyomo.dae model; igpe calls the builder for every use and never changes
+                  the returned model
     parameters    names of the model's scalar Vars (or mutable Params) to estimate; a mapping gives
                   bounds that override the model's: {"k1": (0, 10)}; an indexed Var's name stands
                   for all its members
@@ -66,18 +66,19 @@ class Problem(Suggesting):
     priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
-    logarithmic   parameters whose positive bounds span decades: starts are distributed evenly in
-                  the logarithm, and Gauss-Newton (shooting) takes steps in the logarithm
+    logarithmic   parameters whose positive bounds span decades: igpe distributes starts evenly on a
+                  logarithmic scale, and Gauss-Newton (shooting) changes the logarithms of these
+                  parameters
     space         name of a further ContinuousSet -> its grid: a number of intervals, or
-                  `igpe.integrators.FiniteDifference(50, scheme="central")`. The states
-                  are then members such as `c[0.5]`, and columns have these names
+                  `igpe.integrators.FiniteDifference(50, scheme="central")`. With `space`, the
+                  states are members such as `c[0.5]`, and columns have these names
     raises        ModelError, DataError or ProblemError, with the cause and the remedy
 
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
-    its next break, separately for each experiment. Extra constraints of the model (without
-    time, or inequalities over time) belong to the problem: Collocation and MultipleShooting satisfy
-    them, other methods refuse them.
+    its next break, separately for each experiment. Extra constraints of the model (without time, or
+    inequalities over time) belong to the problem. Collocation and MultipleShooting satisfy these
+    constraints; other methods refuse them.
     """
 
     def __init__(
@@ -144,8 +145,9 @@ class Problem(Suggesting):
         """Make a problem from parmest `Experiment` objects with labelled models (Pyomo's
         convention).
 
-        experiments  each has `get_labeled_model()` whose model carries the suffixes
-                     experiment_outputs, unknown_parameters and, where known, measurement_error
+        experiments  objects with a method `get_labeled_model()`, which returns a model with the
+                     suffixes experiment_outputs, unknown_parameters and, if errors are known,
+                     measurement_error
         settings     as for `Problem`; `parameters` overrides the bounds
         raises       ModelError if a model is not labelled or not dynamic
         """
@@ -176,15 +178,15 @@ class Problem(Suggesting):
 
     @property
     def has_noise_level(self) -> bool:
-        """Return True if igpe estimates standard deviations of some spectra from the spectra."""
+        """Return True if igpe estimates the noise level of some spectra from these spectra."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":
-        """Return the problem with spectra in the space of their leading singular vectors."""
+        """Return the problem with its spectra projected onto their leading singular vectors."""
         return self._with_spectra(Spectra.compressed)
 
     def with_free_signs(self) -> "Problem":
-        """Return the problem whose pure spectra may be negative."""
+        """Return the problem without the constraint that pure spectra are nonnegative."""
         return self._with_spectra(Spectra.with_free_signs)
 
     def _with_spectra(self, changed: Callable[[Spectra], Spectra]) -> "Problem":
@@ -303,8 +305,8 @@ class Problem(Suggesting):
     ) -> "Problem":
         """Return the problem with fixed standard deviations.
 
-        sigma     for each experiment (n,), in the order and unit of its `measurements.value`; None:
-                  unchanged
+        sigma     for each experiment its standard deviations (n,), in the order and unit of its
+                  `measurements.value`; None: unchanged
         relative  whether only the ratios of the standard deviations are known
         correlations  for each experiment the correlation of its errors, None where unchanged;
                       empty: all unchanged
@@ -321,7 +323,7 @@ class Problem(Suggesting):
         return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
-        """Return the problem with these unknowns also estimated in logarithms."""
+        """Return the problem with these unknowns added to the logarithmic ones."""
         copy = self._copied()
         every = self.unknowns.logarithmic.union(names)
         copy.unknowns = replace(self.unknowns, logarithmic=every)
@@ -346,7 +348,7 @@ class Problem(Suggesting):
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
     def of_experiments(self, names: Sequence[str]) -> "Problem":
-        """Return the problem with some of its experiments, which must have no local unknowns.
+        """Return the problem with only some of its experiments, which must have no local unknowns.
 
         raises  ProblemError if an experiment does not exist
         """

@@ -34,19 +34,20 @@ class Spectra(Suggesting):
                  column names, or the path of such a table (CSV, Excel, Parquet). The
                  times have the unit of the experiment's times
     sigma        standard deviation of the measured values: one number, or one for each wavelength
-                 (a Series, or an array in the order of the columns). None: igpe estimates the noise
+                 (a Series, or an array in the order of the columns); None: igpe estimates the noise
                  level from the singular values beyond the number of contributions
-    species      names of the model's quantities that absorb; None: all its states
+    species      names of the model's quantities that absorb; None: all states of the model
     pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
                  array of one number for each wavelength, in the order of the columns
-    nonnegative  whether unknown spectra must be nonnegative. This excludes sets of rate constants
-                 that need negative spectra. If spectra are zero at many wavelengths, the constraint
-                 biases rate constants; the result reports the change
+    nonnegative  whether unknown spectra must be nonnegative. The constraint excludes sets of rate
+                 constants that need negative spectra. If spectra are zero at many wavelengths, the
+                 constraint biases rate constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
                  unknown spectrum; 0: each wavelength is free. Requires nonnegative=False
     unwanted     contributions that belong to no species: "constant" for a contribution that does
                  not change, such as a baseline; or the number of contributions that vary in time.
-                 Nothing else about them needs to be known. A number requires nonnegative=False
+                 Nothing else about these contributions needs to be known. A number requires
+                 nonnegative=False
     shared       whether the species have the same spectra in all experiments with shared=True,
                  which must have the same wavelengths
     raises       DataError with the cause and the remedy
@@ -154,7 +155,7 @@ class Spectra(Suggesting):
         """Return the spectra in the subspace of the leading singular vectors, for searches.
 
         The subspace has one dimension for each contribution, one for each known spectrum, and one
-        more. The full space has one for each wavelength.
+        more. The full space has one dimension for each wavelength.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}
@@ -244,9 +245,9 @@ class Spectra(Suggesting):
         """Return the spectra corrected for the offset and scale that light scattering causes.
 
         "snv" subtracts the mean of each spectrum and divides it by its standard deviation; "msc"
-        fits offset and scale to the mean spectrum and removes them. Both also remove changes of the
-        total absorbance by the reaction: use them only if these changes are small. Spectra may then
-        be negative, so `nonnegative` is off.
+        fits offset and scale to the mean spectrum and removes them. In addition, both
+        remove changes of the total absorbance that the reaction causes: use them only if these
+        changes are small. Spectra may then be negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):
             raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
@@ -266,10 +267,11 @@ class Spectra(Suggesting):
 
         window      odd number of wavelengths; the wavelengths must be evenly spaced
         order       order of the polynomials, below `window`
-        derivative  0 for smoothing; derivatives may be negative, so `nonnegative` is off
+        derivative  order of the derivative; 0: smoothing. Derivatives may be negative, so
+                    `nonnegative` is off
 
-        Errors at neighbouring wavelengths are then correlated; standard errors include this through
-        the scatter of the residuals (`Result.spectra`).
+        Afterwards, errors at neighbouring wavelengths are correlated; standard errors include this
+        correlation through the scatter of the residuals (`Result.spectra`).
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
 
@@ -309,11 +311,11 @@ class Spectra(Suggesting):
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
         """Singular values of the spectra up to each time (forward) or from each time on (backward).
 
-        The time at which a forward value rises above the noise shows when a contribution appears; a
-        backward value that falls into the noise shows when it vanishes (Maeder, Anal. Chem. 59
-        (1987), 527).
+        The time at which a forward value rises above the noise shows when a contribution appears;
+        the time at which a backward value falls into the noise shows when one vanishes (Maeder,
+        Anal. Chem. 59 (1987), 527).
 
-        returns  indexed by time, columns (forward, 1), ..., (backward, 1), ...
+        returns  table indexed by time, with the columns (forward, 1), ..., (backward, 1), ...
         """
         n = len(self.times)
         few = min(count, *self.values.shape)

@@ -50,11 +50,13 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
     minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and undecided
-    boxes, every sum of squares is at least `cut`; inside them, it is at least `lower_bound`. The
-    other fields are the same as in a `DynamicCertificate`.
+    boxes, every sum of squares is at least `cut`. Inside `regions` and undecided boxes, every sum
+    of squares is at least `lower_bound`. The other fields are the same as in a
+    `DynamicCertificate`.
 
     level         confidence level, 0.95
-    simultaneous  whether the region is for all unknowns together; otherwise for each separately
+    simultaneous  whether the region is for all unknowns together; otherwise for each unknown
+                  separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
     rise          allowed rise of the sum of squares above `objective`
     precision     requested precision, as a share of each interval's width
@@ -77,8 +79,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         outer_lower, outer_upper  ends of an interval that provably contains the region
         inner_lower, inner_upper  values that are proved to belong to the region; NaN if there are
                                   none
-        below, above              whether the data limit the unknown on that side: "limited",
-                                  "reaches its bound" (they do not) or "not decided"
+        below, above              "limited" if the data limit the unknown on this side, "reaches its
+                                  bound" if the data do not limit it, else "not decided"
         """
         rows = []
         for k, one in enumerate(self.regions):
@@ -110,10 +112,10 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def intervals(self) -> pd.DataFrame:
-        """One row for each unknown, over all regions: the four ends, and `identifiable`.
+        """One row for each unknown, for all regions together: the four ends, and `identifiable`.
 
-        identifiable  True: proved, the data limit it on both sides within its bounds;
-                      False: proved, they do not; None: neither is proved
+        identifiable  True: the data provably limit the unknown on both sides within its bounds;
+                      False: the data provably do not; None: neither is proved
         """
         frame, rows = self.to_frame(), {}
         for name, own in frame.groupby("name", sort=False):

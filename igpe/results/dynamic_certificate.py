@@ -122,20 +122,20 @@ FIELDS = [f.name for f in fields(TreeBox)]
 class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic certificate 1"):
     """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
 
-    The bound holds for the differential equations themselves: it includes the error of
+    The bound holds for the differential equations themselves, because it includes the error of
     discretisation. Rounding is covered by explicit allowances in plain doubles; library functions
     (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last place.
 
-    unknowns      names (n,), within lower, upper (n,)
+    unknowns      names of the n unknowns; lower, upper: their bounds (n,)
     parameters    (n,) the best parameters found
     objective     proven upper bound of the sum of squares at `parameters`
-    lower_bound   proven for all parameters within the bounds
+    lower_bound   lower bound of the sum of squares, proven for all parameters within the bounds
     cut           value that the sum of squares provably exceeds in every decided box; equals
                   lower_bound if no box is open
     gap_wanted    requested relative gap
     status        how the search ended
     seconds       wall time
-    examined      number of boxes that were enclosed
+    examined      number of boxes whose solutions were enclosed
     open_share    share of the full box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the full box
@@ -171,7 +171,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def remaining(self) -> pd.DataFrame:
-        """The undecided boxes, smallest bound first: the bound, and the bounds of each unknown."""
+        """Table of undecided boxes, smallest lower bound first, with the bounds of each unknown."""
         names = ["bound", *(f"{n} {end}" for n in self.unknowns for end in ("from", "to"))]
         rows = [
             [b.bound, *(end for side in zip(b.lower, b.upper, strict=True) for end in side)]
@@ -222,7 +222,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """For two unknowns, the boxes in their plane; otherwise the lower bound over the boxes."""
+        """Plot the boxes in the plane of two unknowns; else the lower bound against the boxes."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 

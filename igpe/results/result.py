@@ -22,8 +22,8 @@ from igpe.results.result_data import ResultData
 class Result(ResultData, Stored, name="result", number=1):
     """Estimates with their uncertainty and their origin.
 
-    When printed, a result begins with a three-line verdict: fit, parameters, optimum. The rest is
-    in `details`.
+    When printed, a result begins with a three-line verdict: fit, parameters, optimum. `details`
+    contains the rest.
 
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals (+ priors), by accurate integration
@@ -39,14 +39,15 @@ class Result(ResultData, Stored, name="result", number=1):
     points        columns experiment, name, time, measured, fitted, residual, sigma (used in the
                   fit), unit, leverage. Further columns, if they apply: relative_sigma, if sigma was
                   unknown and several quantities were weighted by the sizes of their residuals;
-                  limit of detection (the largest of the quantity), if values below it were left
-                  out. For correlated errors: whitened, the residual minus its prediction from the
-                  other residuals, divided by the remaining standard deviation; and conditional, the
-                  remaining share of the standard deviation
+                  limit of detection (the largest one of the quantity), if values below a limit were
+                  left out. For correlated errors: whitened, the residual minus its prediction from
+                  the other residuals, divided by the remaining standard deviation; and conditional,
+                  the remaining share of the standard deviation
     curves        columns experiment, name, time, fitted, smoothed, smoothed_error on a fine grid,
                   and lower and upper end of the linearised band of the fitted model, where errors
                   are known
-    seconds       wall time of each step;  versions: of the packages;  seed: seed of the search
+    seconds       wall time of each step;  versions: versions of the packages;  seed: seed of the
+                  search
     notes         remarks, shown in `details`;  settings: description of how the steps were carried
                   out
     actions       recommended actions, shown below the estimates
@@ -59,8 +60,8 @@ class Result(ResultData, Stored, name="result", number=1):
     criterion     name of the objective, if it is not a sum of squares
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
-    sources       experiment -> file of its data, and its SHA-256 checksum
-    combined      unknowns of which even perfect measurements determine only combinations
+    sources       experiment -> name of its data file, and the SHA-256 checksum of this file
+    combined      unknowns that even perfect measurements determine only in combination
     unprovable    reason why `igpe.certify` refuses the problem; empty if it does not refuse it
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
     correlations  estimated correlations of errors, by name
@@ -73,7 +74,7 @@ class Result(ResultData, Stored, name="result", number=1):
 
     @property
     def details(self) -> Details:
-        """Errors, origins, other sets of values, proofs, remarks and times; shown when printed."""
+        """Errors, origins, other sets of values, proofs, remarks and times, in words."""
         return details(self)
 
     def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:
@@ -81,8 +82,8 @@ class Result(ResultData, Stored, name="result", number=1):
 
         axes       matplotlib axes, one per quantity; None: draw in a new figure
         residuals  whether to draw the standardised residuals in a strip below each panel; `axes`
-                   must then contain twice as many axes, first those of the panels, then those of
-                   the strips
+                   must then contain twice as many axes: first the axes of the panels, then the axes
+                   of the strips
         smoothed   whether to draw the smoothed measurements of step 1 as well
         """
         values = standard_residuals(self.points, self.variance)[0] if residuals else None
@@ -109,7 +110,7 @@ class Result(ResultData, Stored, name="result", number=1):
         author: str = "",
         date: str | None = None,
     ) -> str:
-        """Return a self-contained HTML page, and write it to `path` if this is given.
+        """Return a self-contained HTML page, and write it to `path` if a path is given.
 
         title         heading of the page
         author, date  printed below the title; the default date is today
@@ -121,14 +122,14 @@ class Result(ResultData, Stored, name="result", number=1):
         return written
 
     def to_latex(self) -> str:
-        """The table of estimates as a LaTeX tabular; names are escaped."""
+        """Return the table of estimates as a LaTeX tabular, with escaped names."""
         heads, *rows = ([tex(cell) for cell in row] for row in estimates(self, width=None))
         lines = [" & ".join(row) + r" \\" for row in (heads, *rows)]
         head = rf"\begin{{tabular}}{{{'l' * len(heads)}}}", r"\hline"
         return "\n".join([*head, lines[0], r"\hline", *lines[1:], r"\hline", r"\end{tabular}"])
 
     def to_excel(self, path: str | Path) -> None:
-        """A workbook: estimates, measurements with the fit, fit by quantity, correlation.
+        """Write a workbook: estimates, measurements with the fit, fit by quantity, correlation.
 
         raises DataError without openpyxl (pip install 'igpe[excel]')
         """

@@ -273,17 +273,17 @@ def rivals(
     settings, seed, certify  arguments of each fit, as for `igpe.estimate`
     cross_validation  whether to omit each experiment once and predict it by a fit to the others;
                       needs two or more experiments without local unknowns
-    behaviour  whether to check, for rivals that the measurements do not distinguish, if
-               any measurement of the same quantities under the same conditions could do so
-    nested     smaller rival -> larger rival that contains it. None: igpe compares the unknowns'
+    behaviour  whether to check, for rivals that the measurements do not distinguish, if any
+               measurement of the same quantities under the same conditions could distinguish them
+    nested     smaller rival -> larger rival that contains it; None: igpe compares the unknowns'
                names
     executor, store, timeout   where fits are computed and stored, one rival per item, as for
                `igpe.campaign`
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the rivals fitted so far if the call is interrupted (Ctrl-C)
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
-               EstimationFailed if none could be fitted; the errors of `igpe.campaign`. A rival that
-               cannot be fitted is reported in `failures`
+               EstimationFailed if none could be fitted; the errors of `igpe.campaign`. `failures`
+               reports rivals that cannot be fitted
     """
     _check(problems)
     tell, backend = teller(progress), Backend(executor, store, timeout)

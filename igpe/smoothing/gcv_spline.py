@@ -150,8 +150,8 @@ class GcvSpline:
     the sixth derivative, unless a feature is sharp and GCV clearly prefers the natural spline. With
     fewer than 8 distinct times, or a gap of over a quarter of the range, the curve is the natural
     spline; with fewer than 4, a line or a constant. For up to 3000 distinct times the natural
-    spline is exact; for more times it has 3000 knots. If every value is exact, the curve is the
-    spline through all values.
+    spline is exact; for more times the spline has 3000 knots. If every value is exact, the curve is
+    the spline through all values.
 
     boundary_correction  whether to remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor for the chosen penalty (of f''): 0.01 smooths less

@@ -116,11 +116,12 @@ FEWEST = 4  # distinct times for a cubic
 class Interpolation:
     """The not-a-knot cubic spline through the (averaged) measurements.
 
-    Its errors are the errors of the measurements propagated through the spline, which is linear in
-    them: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given standard deviations, sigma comes
-    from the deviation of each measurement from the line between its neighbours (Gasser, Sroka &
-    Jennen-Steinmetz 1986) and from the scatter of replicates; this treats curvature as noise. Up to
-    three distinct times give a constant, a line or a parabola.
+    The errors of the curve are the errors of the measurements, propagated through the spline, which
+    is linear in the measurements: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given
+    standard deviations, sigma comes from the deviation of each measurement from the line between
+    its neighbours (Gasser, Sroka & Jennen-Steinmetz 1986) and from the scatter of replicates; this
+    estimate of sigma treats curvature as noise. Up to three distinct times give a constant, a line
+    or a parabola.
     """
 
     @property

@@ -210,14 +210,15 @@ class AmplProgram:
                  e.g. (("couenne.opt", "allowable_fraction_gap 1e-4"),)
     time_option  name of the option that limits time in seconds, e.g. "max_wall_time". igpe
                  interrupts a program without such an option at the limit
-    time_line    for programs that read the time limit from the first of `files`: a line with {} for
-                 the seconds, e.g. "limits/time = {}"
+    time_line    line that sets the time limit, for programs that read the limit from the first of
+                 `files`, with {} for the seconds, e.g. "limits/time = {}"
     gap_line     the line of the first of `files` that sets the absolute gap, e.g.
                  "limits/absgap = {}"
     proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a
                  local solver
-    absolute     for a global solver the absolute gap in the objective's unit, for an optimum near
-                 0; None: the margin, times the objective's size if that is below 1
+    absolute     absolute gap of a global solver for an optimum near 0, in the objective's unit;
+                 None: `margin`, or, for an objective smaller than 1, `margin` times the size of the
+                 objective
     bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
                  without it the bound is the incumbent minus the gap
     margin       possible error of the program's bound, for an objective of order one
@@ -408,8 +409,8 @@ def Couenne(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: about 1e-6,
-                 times the objective's size if that is below 1
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None: about 1e-6, or,
+                 for an objective smaller than 1, about 1e-6 times the size of the objective
 
     Couenne treats a time limit as processor time; igpe interrupts Couenne at the wall time.
     Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
@@ -435,8 +436,8 @@ def ScipProgram(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     gap in the objective's unit, for an optimum near 0; None: about 1e-6, times the
-                 objective's size where that is below 1
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None: about 1e-6, or,
+                 for an objective smaller than 1, about 1e-6 times the size of the objective
     """
     return AmplProgram(
         "scip",
@@ -465,10 +466,11 @@ class Scip:
     """SCIP: spatial branch and bound over the variables' bounds, from the PySCIPOpt wheel.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    absolute     absolute gap, in the objective's unit, for an optimum near 0; None: 1e-6, or 1e-6
-                 times the objective's size if that is below 1
-    feasibility  tolerance of the constraints. SCIP's own 1e-6 is too loose for least squares: SCIP
-                 treats the objective as a constraint and underestimates small residuals
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1e-6, or, for an
+                 objective smaller than 1, 1e-6 times the size of the objective
+    feasibility  tolerance of the constraints. The default of SCIP, 1e-6, is too loose for least
+                 squares, because SCIP treats the objective as a constraint and underestimates small
+                 residuals
     threads      number of threads of the linear solver
     seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)

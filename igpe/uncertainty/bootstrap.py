@@ -196,12 +196,12 @@ class ParametricBootstrap:
 
 @dataclass(frozen=True)
 class ResidualBootstrap:
-    """Residuals drawn with replacement, for each column from its own residuals.
+    """Errors for the bootstrap, drawn with replacement from the residuals of the same column.
 
-    They are first standardised, r / sqrt(1 - leverage), because a fit makes residuals smaller
-    than the errors, and centred (Davison & Hinkley, Bootstrap Methods and their Application, 1997,
-    section 6.2.3). The method makes no assumption about the distribution of errors. Of sigma, only
-    the ratios within a column matter.
+    The residuals are first standardised, r / sqrt(1 - leverage), because a fit makes residuals
+    smaller than the errors, and centred (Davison & Hinkley, Bootstrap Methods and their
+    Application, 1997, section 6.2.3). The method makes no assumption about the distribution of
+    errors. Only the ratios of standard deviations within a column matter.
     """
 
     def draw(self, base: Likelihood) -> Draw:

@@ -25,8 +25,8 @@ class ModelComparison(Shown):
 
     table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
            AICc, BIC, delta (AICc minus the smallest AICc), weight (Akaike's); within: the smallest
-           larger model that contains all its unknowns; p: p-value of the likelihood ratio between
-           the two
+           of the larger models that contain all its unknowns; p: p-value of the likelihood ratio
+           between the two
     notes  remarks for the user
     """
 
@@ -47,7 +47,7 @@ def compare_models(
     one by the likelihood ratio: chi squared if sigma is known, else F.
 
     results  name -> result, all of the same measurements
-    nested   smaller model -> larger model that contains it. None: igpe compares the unknowns' names
+    nested   smaller model -> larger model that contains it; None: igpe compares the unknowns' names
     raises   DataError if measurements or standard deviations differ, ProblemError if there are
              fewer than two models, or `nested` names a model that is not among them
     """

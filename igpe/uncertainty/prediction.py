@@ -186,7 +186,7 @@ def predict(
 
     problem       problem whose experiments are predicted
     estimate      a Result or Estimate of the problem, or unknown -> value
-    times         times of the prediction; None: 200 times and the measured times. They may lie
+    times         times of the prediction; None: 200 times and the measured times. Times may lie
                   beyond the measurements
     names         names of states and measured quantities; None: all
     confidence    confidence level of the bands

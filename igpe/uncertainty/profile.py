@@ -153,7 +153,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return min(values), max(values)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each profile: estimate, its interval, the linearised one, unit, remark."""
+        """One row for each profile: estimate, interval, linearised interval, unit, remark."""
         rows = [
             {
                 "estimate": p.estimate,
@@ -169,7 +169,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Rise of the sum of squares over each unknown, with threshold and linearised parabola."""
+        """Rise of the sum of squares against each unknown, with threshold and linearised rise."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
@@ -351,7 +351,7 @@ def profile(
     method      `SingleShooting` (fast, exact derivatives) or `Collocation` (supports constraints)
     most_integrations  largest number of integrations for all profiles together; an integration with
                 twice as many steps as one at the estimate counts twice. A profile that exceeds its
-                share ends without a result. Only for `SingleShooting`
+                share of this number ends without a result. Only for `SingleShooting`
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
                                profile that is stopped is omitted, and a note says so
     progress    a function called with each message; True, False, None: as for `igpe.estimate`

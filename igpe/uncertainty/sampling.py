@@ -187,10 +187,10 @@ def sample(
     method: SingleShooting = SingleShooting(),
     progress: Progress = None,
 ) -> Samples:
-    """Draw from the posterior: likelihood, normal priors, and the bounds as uniform priors.
+    """Draw from the posterior, with normal priors, and uniform priors within the bounds.
 
-    An unknown sigma is integrated out (module docstring). Unknowns without finite bounds
-    have a flat prior; the posterior may then not exist if the data do not determine them.
+    An unknown sigma is integrated out (module docstring). Unknowns without finite bounds have a
+    flat prior; if the data do not determine these unknowns, the posterior may not exist.
 
     problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value: the walkers start around

@@ -71,16 +71,16 @@ class CollocationFit(NamedTuple):
 
 @dataclass(frozen=True)
 class Collocation(Checked):
-    """Least squares on the discretised equations, refined until the optimum no longer changes.
+    """Least squares on discretised equations; the mesh is refined until the optimum is stable.
 
     solver           IPOPT with its settings
     points           number of Radau points in each element
-    tolerance        the refinement stops when no unknown changes by more than this between two
-                     meshes, relative to max(|value|, 1e-3 of its bounds' width). A mesh is not
+    tolerance        largest change of an unknown between two meshes at which the refinement stops,
+                     relative to max(|value|, 1e-3 times the width of the bounds). A mesh is not
                      refined if its own error estimate is below a tenth of the tolerance
     max_refinements  largest number of meshes after the first
-    time_limit       limit in s, for each call, or for each fit if weights depend on the model;
-                     None: no limit
+    time_limit       limit of each call in s, or of each fit if weights depend on the model; None:
+                     no limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()
@@ -94,7 +94,7 @@ class Collocation(Checked):
     ) -> Estimate:
         """See `igpe.dynamics.shooting.base.Estimator.estimate`.
 
-        If the first solve is interrupted, the start is returned unchanged.
+        If the first solve is interrupted, igpe returns the start unchanged.
         """
 
         def search(problem: Problem, start: Mapping[str, float]) -> Estimate:
@@ -120,13 +120,13 @@ class Collocation(Checked):
     ) -> list[Estimate]:
         """Return one Estimate for each start, in the same order.
 
-        All starts use the same first mesh, which is built once. The best estimate, and other
-        distinct estimates with an objective within 1e-3 of it, are refined; the rest are returned
-        as computed on the first mesh. If a model has its own discretisation, igpe uses this
-        discretisation and does not refine it. After Ctrl-C, the finished solves are returned with
-        status INTERRUPTED; the others have an infinite objective.
+        All starts use the same first mesh, which is built once. igpe refines the best estimate, and
+        other distinct estimates with an objective within 1e-3 (relative) of the best one; it
+        returns all others as computed on the first mesh. If a model has its own discretisation,
+        igpe uses this discretisation and does not refine it. After Ctrl-C, the finished solves are
+        returned with status INTERRUPTED; the others have an infinite objective.
 
-        profiles_of  the `profiles` of `estimate`, for each start; may be empty
+        profiles_of  for each start, the argument `profiles` of `estimate`; may be empty
         raises       Unsupported if the loss is not least squares, or if unknowns that vary with
                      time have breaks that are not among the model's own times
         """

@@ -18,14 +18,14 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Automatic(Integrator):
-    """Chooses among the integrators.
+    """The integrator that suits the equations, chosen by igpe.
 
     - `Sundials` integrates equations with implicit algebraic variables.
     - `RungeKutta` integrates all others, if a C compiler is found and the equations are short
-      enough to compile. It chooses between its explicit and its implicit pair within each interval.
-      If a trajectory reaches the step limit, `Sundials` integrates it again from its start; any
-      other failure is final. Each run starts in this way, independently of earlier runs: the same
-      unknowns always give the same numbers.
+      enough to compile. `RungeKutta` chooses between its explicit and its implicit pair within each
+      interval. If a trajectory reaches the step limit, `Sundials` integrates it again from its
+      start; any other failure is final. Each run makes these attempts anew, independently of
+      earlier runs, so the same unknowns always give the same numbers.
     - Without compiled code, `Sundials` integrates a single trajectory, and NumPy integrates many
       intervals together; `slow` gives the reason. If an interval fails, `Sundials` integrates it.
 
@@ -38,7 +38,7 @@ class Automatic(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Choose by the equations, the installed compilers and the number of intervals."""
+        """Choose the integrator by the equations, the compilers and the number of intervals."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         given = asdict(self)

@@ -106,10 +106,10 @@ class LinearStepper(Stepper):
 class LocalLinearization(LockStep):
     """Steps with matrix exponentials, for equations without implicit algebraic variables.
 
-    The method is stable for stiff equations and exact for linear equations. For nonlinear equations
-    it is much slower than `RungeKutta` at the same accuracy, especially for derivatives, which are
-    only first-order accurate. The step size depends on the states alone, as in the paper (Carbonell
-    et al. 2014).
+    The method is stable for stiff equations and exact for linear equations. For nonlinear
+    equations, this method is much slower than `RungeKutta` at the same accuracy, especially for
+    derivatives, which are only first-order accurate. The step size depends on the states alone, as
+    in the paper (Carbonell et al. 2014).
 
     rtol, atol  relative and absolute tolerance, defined as in the paper
     longest     longest step, in the model's time

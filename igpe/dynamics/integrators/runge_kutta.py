@@ -78,16 +78,16 @@ class Pair(enum.IntEnum):
 class RungeKutta(Integrator):
     """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
 
-    It refuses other equations, equations of more than `LONGEST` operations, and all equations if
-    there is no C compiler (NO_SOLVER). Each interval depends only on its own start and q. igpe
-    checks the size of the states after each step, and the time limit and Ctrl-C every few hundred
-    steps.
+    The integrator refuses other equations, equations of more than `LONGEST` operations, and all
+    equations if there is no C compiler (NO_SOLVER). Each interval depends only on its own start and
+    q. igpe checks the size of the states after each step, and the time limit and Ctrl-C every few
+    hundred steps.
 
     slack      factor by which errors of derivatives may exceed those of states: Gauss-Newton steps
                need few digits, but without error control the derivatives of stiff equations are
                wrong by orders of magnitude
     pair       BY_STIFFNESS starts every interval with the explicit pair and changes to the implicit
-               one if its longer steps reduce the work
+               pair if the longer steps of the latter reduce the work
     """
 
     compiles: ClassVar[bool] = True

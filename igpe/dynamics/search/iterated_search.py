@@ -55,10 +55,10 @@ class IteratedSearch(Checked):
     local       the method of the accurate searches
     starts      number of random starts at which the model can be integrated, from a seeded Sobol
                 sequence
-    agreeing    the search ends when this number of random starts have reached the best optimum,
-                if these are at least a tenth of all finished starts (some starts end at a flat line
+    agreeing    number of random starts that must reach the best optimum to end the search; at least
+                a tenth of all finished starts must reach it, too (some starts end at a flat line
                 through the measurements)
-    patience    the search ends after this number of modified starts without a better optimum
+    patience    number of modified starts without a better optimum after which the search ends
     most        largest number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
@@ -84,7 +84,7 @@ class IteratedSearch(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """The best optimum found; `start` is an additional start (may be empty).
+        """Return the best optimum found; `start` is an additional start (may be empty).
 
         After Ctrl-C igpe returns the best point so far, with status INTERRUPTED.
         The trail contains the finalists' other distinct optima, best first; `reached` contains the

@@ -63,7 +63,7 @@ class MultiStart(Checked):
         store: str | Path | None = None,
         timeout: float | None = None,
     ) -> Estimate:
-        """The best local optimum over all starts; `start` is a further start (may be empty).
+        """Return the best local optimum of all starts; `start` is a further start (may be empty).
 
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 

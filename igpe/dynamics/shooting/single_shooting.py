@@ -41,12 +41,12 @@ ONCE = Restarts(count=0)
 class SingleShooting:
     """Least squares on the integrated model, from one start.
 
-    Suitable for starts near the optimum. If the integration fails because of a bad start, the
-    status reports it; no exception is raised.
+    The method is suitable for starts near the optimum. If the integration fails because of a bad
+    start, the status reports it; no exception is raised.
 
     integrator  computes the model's trajectories and sensitivities
     search      the least-squares method
-    restarts    further starts if a fit is bad; by default none. They are not used if standard
+    restarts    further starts if a fit is bad; by default none. igpe does not restart if standard
                 deviations are estimated: the method then maximises the likelihood, and the
                 objective is sum (r / s)^2 + 2 log s
     hierarchical  whether the search eliminates unknowns that affect only outputs (scales, offsets,
@@ -81,7 +81,7 @@ class SingleShooting:
         )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
-        """Translate and compile once, to estimate from many starts; `profiles` are not used.
+        """Translate and compile the model once, for many starts; `profiles` are not used.
 
         raises Unsupported for constraints, and for robust losses with estimated standard deviations
         """

@@ -62,8 +62,8 @@ class MolarVolumes:
 class Semibatch(Reactor):
     """dn/dt = V*(production by the reactions) + feeds; the states are amounts.
 
-    volume   `MolarVolumes`, a number, the name of a constant input; or None: V is a state that
-             increases by the streams, and the experiment gives its start value
+    volume   `MolarVolumes`, a number, or the name of a constant input. If `volume` is None, V is a
+             state, which the streams increase; the experiment gives the start value of V
     feeds    `MolarFeed` or `Stream`, any number of them
     amounts  how amounts are named: "n_{}" gives n_A; concentrations are named like the species
 
@@ -196,8 +196,8 @@ class Cstr(Reactor):
     """dc/dt = dilution*(inlet - c) + production by the reactions; the states are concentrations.
 
     dilution  flow divided by volume, 1/time: name of an input over time, or a number
-    inlet     species -> its concentration in the feed: name of an input over time, or a number;
-              0 for all others
+    inlet     species -> its concentration in the feed: name of an input over time, or a number; 0
+              for species that are not named
 
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.

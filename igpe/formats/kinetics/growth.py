@@ -29,9 +29,9 @@ class MichaelisMenten(RateLaw):
     substrate      S; may be omitted if the left side has one species only
     inhibitors     species that compete with S (also the product) -> their constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
-    uncompetitive  species that bind to the enzyme-substrate complex -> their constant Ku. A
-                   species in both mappings is a mixed inhibitor; with the same constant in both, a
-                   non-competitive one
+    uncompetitive  species that bind to the enzyme-substrate complex -> their constant Ku. A species
+                   in both mappings is a mixed inhibitor, or a non-competitive inhibitor if both
+                   constants are equal
     excess         constant Ks of inhibition by the substrate itself
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is vmax*(S - P/equilibrium)
 

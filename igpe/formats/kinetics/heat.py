@@ -56,8 +56,8 @@ class HeatBalance:
     exchange  heat transfer coefficient times area (UA), J/(time K); except in `Semibatch`, per
               volume of the reactor
     jacket    temperature of the jacket, K: name of an input over time, a number, or `Jacket`
-    feed      temperature of the inflow, K: name of an input over time, or a number. It
-              applies to Cstr and to the streams of Semibatch; a MolarFeed adds no heat
+    feed      temperature of the inflow, K: name of an input over time, or a number. This
+              temperature applies to Cstr and to the streams of Semibatch; a MolarFeed adds no heat
 
     Heat capacities do not change with composition and temperature.
 

@@ -331,7 +331,7 @@ class OwnLaw(RateLaw):
             raise ModelError("OwnLaw needs tuples of names: parameters=('k',), modifiers=('E',).")
 
     def check(self, equation: Equation) -> None:
-        """Suits every equation."""
+        """Accept every equation."""
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
         """Return the given names; the dimensions of the constants are unknown."""
@@ -363,7 +363,7 @@ class Reaction:
     """One reaction: its stoichiometry and its rate law.
 
     text    "A + 2 B -> C"; "<->" for a reversible reaction
-    rate    rate law; by default mass action with the constant k1, or k1f and k1r; 1 is the
+    rate    rate law; by default mass action with the constant k1, or k1f and k1r; 1 stands for the
             reaction's place in the list
     yields  species -> its yield, a number or the name of a parameter, where the stoichiometry is
             not known. The rate of a species on the left is divided by its yield: "S -> X" with

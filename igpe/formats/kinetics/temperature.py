@@ -84,7 +84,7 @@ class Thermal:
 
 @dataclass(frozen=True)
 class Arrhenius(Thermal):
-    """factor*exp(-energy/gas*(1/T - 1/reference)): the factor is the constant at `reference`.
+    """factor*exp(-energy/gas*(1/T - 1/reference)): equals `factor` at `reference`.
 
     A reference within the measured temperatures makes factor and energy nearly uncorrelated
     (Schwaab and Pinto, Chem. Eng. Sci. 62 (2007) 2750, eq. 4).
@@ -136,8 +136,8 @@ class Thermodynamic(Thermal):
     """exp(entropy/gas - enthalpy/(gas*T)): an equilibrium constant from tabulated data.
 
     enthalpy, entropy  enthalpy and entropy of the reaction, J/mol and J/(mol K): names of
-                       parameters, or numbers. Their standard concentration is 1 in the reactor's
-                       unit of concentration
+                       parameters, or numbers. The standard concentration is 1 in the reactor's unit
+                       of concentration
     gas                gas constant, J/(mol K)
 
     Source: Atkins and de Paula, Physical Chemistry, 8th ed., eq. 7.17.

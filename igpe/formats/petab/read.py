@@ -55,13 +55,13 @@ LAWS = {
 def read_petab(path: str | Path) -> Problem:
     """Read the estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
 
-    Each simulation condition (in version 2 each experiment) is an experiment of the same name;
-    each observable is a column, numbered (`obs`, `obs__2`) if measurements differ in their
-    observable or noise parameters. Logarithms are compared if the observable's transformation or
-    its log-normal distribution requires this. Standard deviations that depend on parameters are
-    `igpe.EstimatedSigma`. Parameters on a logarithmic scale are searched in logarithms; version 2
-    has no scales, so positive parameters are searched in logarithms if their bounds span three
-    decades.
+    Each simulation condition (in version 2 each experiment) is an experiment of the same name; each
+    observable is a column, numbered (`obs`, `obs__2`) if measurements differ in their observable or
+    noise parameters. igpe compares logarithms if the observable's transformation or its log-normal
+    distribution requires it. Standard deviations that depend on parameters become
+    `igpe.EstimatedSigma`. igpe searches the logarithms of parameters on a logarithmic scale.
+    Version 2 has no scales; igpe then searches the logarithms of positive parameters whose bounds
+    span three decades.
 
     path    path of the YAML file, which contains the paths of the tables and the model
     raises  DataError for invalid tables, ModelError for SBML features that igpe does not read,

@@ -46,7 +46,7 @@ def to_petab(
     underscores (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
 
     folder   folder for the files; igpe creates it if necessary
-    result   source of the nominal values (the estimates); by default the values of the model
+    result   result whose estimates become the nominal values; by default the values of the model
     force    whether to replace existing files
     returns  the path of the YAML file
     raises   Unsupported for features that PEtab or SBML cannot express, ModelError if the model

@@ -57,7 +57,7 @@ def read_workbook(
 
     path     an Excel, CSV, text or Parquet file, or several, whose runs are combined
     sheets   names of the sheets to read; by default all
-    roles    header -> what the column is: "time", "experiment", "measured", "input" (set, not
+    roles    header -> role of the column: "time", "experiment", "measured", "input" (set, not
              measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
              "yield of B from A", "area"; for times: "clock", "elapsed", "hh:mm", "mm:ss"
     names    header -> name in the model

@@ -19,8 +19,8 @@ BELOW = "<"
 class Censored(Checked):
     """Normal errors of a quantity that has a limit of detection (left-censored measurements).
 
-    A value below its limit contributes its probability: it adds -2 log Phi((limit - h) / deviation)
-    to the objective, where h is the model's prediction, and any other value adds its
+    A value below its limit adds -2 log Phi((limit - h) / deviation) to the objective, where h is
+    the model's prediction and Phi(...) the probability of such a value. Any other value adds its
     squared residual (Tobin, Econometrica 26 (1958), 24). Values below a limit have no residual, so
     `result.points`, plots, smoothed data and step 3 omit them.
 

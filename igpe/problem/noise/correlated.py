@@ -62,7 +62,7 @@ class Correlation(ABC):
     @property
     @abstractmethod
     def is_estimated(self) -> bool:
-        """Return True if the correlation is to be estimated; until then it counts as 0."""
+        """Return True if the correlation is to be estimated; until then it is treated as 0."""
 
     @property
     @abstractmethod
@@ -100,8 +100,8 @@ class AR1(Checked, Correlation):
     In continuous time this is the Ornstein-Uhlenbeck process, so times may be unevenly spaced and
     values may be missing. Errors of different quantities are independent.
 
-    rho     correlation of errors that are one `step` apart, at least 0 and below 1; None:
-            igpe estimates it, assuming that it is the same for all quantities and experiments
+    rho     correlation of errors that are one `step` apart, at least 0 and below 1; None: igpe
+            estimates one correlation for all quantities and experiments
     step    time difference to which `rho` refers; None: the spacing of the experiment's times,
             which must be even
     raises  ProblemError for invalid numbers
@@ -170,15 +170,15 @@ PAIRS = Rule(_are_pairs, "correlations between -1 and 1 by pairs of names: {('A'
 
 @dataclass(frozen=True)
 class Correlated(Checked, Correlation):
-    """Errors of several quantities, correlated at one time but not between times.
+    """Errors of several quantities, correlated at the same time but not between times.
 
-    With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times their
-    correlation. If a value is missing, the other values have their marginal covariance.
+    With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times the
+    correlation of A and B. If a value is missing, the other values have their marginal covariance.
 
-    between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs. None:
-             igpe estimates all, assuming that they are the same at all times and in all
-             experiments; with sigma=None this is the full covariance
-    columns  the experiment's measured columns; the experiment sets them
+    between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs; None:
+             igpe estimates all correlations, assuming that they are the same at all times and in
+             all experiments. If sigma is None as well, igpe estimates the full covariance
+    columns  measured columns, which the experiment sets
     raises   ProblemError for numbers outside -1 to 1, or correlations that do not form a valid
              correlation matrix
     """

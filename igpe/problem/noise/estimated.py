@@ -10,7 +10,7 @@ from igpe.core.errors import DataError
 class EstimatedSigma:
     """A standard deviation that the model computes from estimated unknowns.
 
-    Maximum likelihood: the objective is -2 log L up to a constant,
+    The estimate then has maximum likelihood: the objective is -2 log L up to a constant,
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 

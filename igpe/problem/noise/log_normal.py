@@ -13,9 +13,9 @@ from igpe.core.fields import Checked, Positive
 class LogNormal(Checked):
     """Errors of a positive quantity whose logarithm has normal errors.
 
-    The measured quantity `A` is then `ln(A)`, in results and plots too: the logarithm of the
-    measurements is compared with an Expression for the logarithm of the model's quantity. All
-    numbers in a result refer to this logarithm.
+    igpe replaces the measured quantity `A` by `ln(A)`, in results and plots as well: it compares
+    the logarithm of the measurements with an Expression for the logarithm of the model's quantity.
+    All numbers in a result refer to the logarithm.
 
     deviation  standard deviation of the natural logarithm; if it is small, about the relative
                error. The true value is the median of the measurements, not their mean

@@ -27,11 +27,11 @@ class Noise(NoiseModel):
     unknown, give a guess: the estimate of the relative part is sqrt(result.reduced_chi_squared)
     times this guess.
 
-    absolute  standard deviation at h = 0, in the unit of the quantity. If it is 0, the size of h
-              counts as at least a tenth of the column's smallest nonzero measurement. A note names
-              the points where this changes the standard deviation
+    absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, the size
+              of h counts as at least a tenth of the column's smallest nonzero measurement. A note
+              names the points where this rule changes the standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
-    raises    DataError unless both are 0 or more, one is positive, and relative < 1
+    raises    DataError unless both parts are 0 or more, one part is positive, and relative < 1
     """
 
     absolute: float = 0.0

@@ -70,7 +70,7 @@ class Verified(Shown):
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      boxes where the bound is refuted or not confirmed
     volume       share of the box that was not confirmed
-    leaves       parts of the box in the certificate: leaves, and slabs that were cut off
+    leaves       number of parts of the box in the certificate: leaves, and slabs that were cut off
     subdivided   number of parts that the checker had to divide further; boxes: number of boxes that
                  it integrated
     seconds      wall time of the check
@@ -368,15 +368,17 @@ def verify(
     """Verify a certificate of global optimality with independent code.
 
     The checker uses the same translation of the model into expressions as the prover
-    (`igpe.equations`). Its arithmetic, integration and bounds are independent.
+    (`igpe.equations`). The arithmetic, the integration and the bounds of the checker are
+    independent.
 
     certificate  a certificate by `igpe.certify`, its JSON text, or the path of its file
     problem      the problem that the certificate is about
     seconds      time limit; igpe reports boxes that it could not check by then as not confirmed
     effort       effort of the integration; it affects how much is confirmed, but not the
                  correctness of the verdict
-    with_        "arb": also check the objective to 30 digits, and a seeded share of the leaves, in
-                 Arb's arithmetic and from the Pyomo model itself (`pip install 'igpe[arb]'`)
+    with_        "arb": check, in addition, the objective to 30 digits and a seeded random share of
+                 the leaves, in Arb's arithmetic and from the Pyomo model itself
+                 (`pip install 'igpe[arb]'`)
     progress     a function called with each message; True, False, None: as for `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not

@@ -176,7 +176,7 @@ class BranchAndBound(Checked):
     Engineering Chemistry Research 45 (2006) 8373), intersected with Mueller's bounds.
 
     gap         relative gap between the bound and the objective at which the proof stops
-    time_limit  seconds of wall time for the proof itself; what is proved by then is kept
+    time_limit  seconds of wall time for the proof itself; igpe keeps what is proved by then
     """
 
     gap: Fraction = 1e-3
@@ -215,7 +215,8 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  function of the search; returns True to stop it early; ignored with an executor
+        enough  function of the search, which returns True to stop the search early; with an
+                executor igpe ignores it
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -296,15 +297,16 @@ def certify(
     measurements with their weights, priors, and all parameters within the bounds.
 
     estimate    a Result, an Estimate, or unknown -> value: the values whose optimality is to be
-                proved. If better values exist, igpe returns them. None: igpe searches for the best
-                values
+                proved. If igpe finds better values, it returns these values instead. If `estimate`
+                is None, igpe searches for the best values first
     gap         relative gap between bound and sum of squares at which the proof stops
-    time_limit  seconds for the proof itself, after compilation and the first estimate; igpe then
-                returns what is proved so far, also after Ctrl-C
+    time_limit  seconds for the proof itself, after compilation and the first estimate. At the
+                limit, or after Ctrl-C, igpe returns what is proved so far
     progress    a function called with each message; True, False, None: as for `igpe.estimate`
     executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                The tree is the same for all executors (it may differ for None). If the search ends
-                early, unfinished boxes are lost, and the tree may differ as well
+                The tree of boxes is the same for all executors; without an executor the tree may
+                differ. If the search ends early, unfinished boxes are lost, and the tree may differ
+                as well
     raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
                 Unsupported for implicit algebraic variables, constraints, losses other than least
                 squares, estimated standard deviations and operations without an enclosure;

@@ -39,7 +39,7 @@ class Paving(Shown, Suggesting):
     kinds         (k,) "in": the entire box provably belongs to the region; "out": no point of the
                   box does; "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
-    ellipses      r arrays (m, 2): the regions of the linearised errors
+    ellipses      r arrays (m, 2): the linearised confidence regions
     """
 
     names: tuple[str, str]
@@ -76,8 +76,8 @@ class Paving(Shown, Suggesting):
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
     """Divide the plane of two unknowns into boxes inside and outside of a certified region.
 
-    A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. It
-    is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
+    A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. A
+    box is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
     inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
 
     problem  the certified problem

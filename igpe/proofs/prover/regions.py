@@ -443,22 +443,23 @@ def certify_region(
     """Prove a region that contains all parameters that fit the data well enough.
 
     The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
-    minimum within the bounds. Its extent along one unknown is that unknown's profile likelihood
-    interval. The proof encloses the region from outside (no parameters elsewhere belong to it) and
-    from inside (by points that belong to it). This proves or refutes practical identifiability
-    within the bounds (Raue et al., Bioinformatics 25 (2009) 1923).
+    minimum within the bounds. The extent of the region along one unknown is the profile likelihood
+    interval of this unknown. The proof encloses the region from outside (no parameters elsewhere
+    belong to it) and from inside (by points that belong to it). The result proves or refutes
+    practical identifiability within the bounds (Raue et al., Bioinformatics 25 (2009) 1923).
 
     problem       the problem, with bounds for all unknowns
-    estimate      a Result, an Estimate, or unknown -> value: the best parameters known. The search
-                  continues with better parameters if it finds any. None: igpe searches for them
+    estimate      a Result, an Estimate, or unknown -> value: the best parameters known. If the
+                  search finds better parameters, it continues with these. If `estimate` is None,
+                  igpe searches for the best parameters first
     level         confidence level, between 0 and 1
     precision     largest difference between outer and inner end of an interval, as a share of its
                   width
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
                   True: for all of them together. `rise` follows from chi squared if standard
                   deviations are given, else from F, as in `igpe.profile`
-    time_limit    seconds for the proof itself, after compilation; igpe then returns what is proved
-                  so far, also after Ctrl-C
+    time_limit    seconds for the proof itself, after compilation. At the limit, or after Ctrl-C,
+                  igpe returns what is proved so far
     progress      a function called with each message; True, False, None: as for
                   `igpe.estimate`
     raises        ProblemError if neither standard deviations nor residuals determine the size of

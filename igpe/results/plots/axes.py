@@ -44,7 +44,7 @@ FEW = 20  # boxes that are counted on a linear scale
 
 
 class Plot:
-    """A figure with its axes. A notebook shows it; `save` writes it to a file.
+    """A figure with its axes. Notebooks show the figure; `save` writes it to a file.
 
     axes    array of matplotlib axes; `plot[0]` is the first of them
     figure  matplotlib's figure of all axes

@@ -43,7 +43,7 @@ def explore(
     method   estimator for the button "Estimate from here"
     raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), ProblemError if a
              value of `start` belongs to no unknown, EstimationFailed if the model cannot be
-             integrated there
+             integrated at the start values
     """
     try:
         import ipywidgets  # noqa: PLC0415 - for notebooks alone

@@ -265,7 +265,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
 
 
 def plot_parity(result: ResultData, axes: Any = None) -> Plot:
-    """Measured against fitted values of each quantity: a correct model scatters around the line.
+    """Measured against fitted values of each quantity; points of a good fit lie near the line.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes, one per quantity; None: draw in a new figure
@@ -296,7 +296,8 @@ def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
     """Share of each quantity of each experiment in the sum of squares and in the information.
 
     The share in the information is the share of the leverages: the contribution of these
-    measurements to the determination of the unknowns. It is omitted if leverages are unknown.
+    measurements to the determination of the unknowns. The plot omits this share if leverages are
+    unknown.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes; None: draw in a new figure

@@ -27,7 +27,8 @@ def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None
     """Rates of reaction over time, and slopes of the measured quantities.
 
     A line shows the slopes of the model. A dotted line shows the slopes of the smoothed
-    measurements, which step 3 fits. Both are computed as differences of the curves on a fine grid.
+    measurements, which step 3 fits. igpe computes both from the differences between neighbouring
+    points of each curve on a fine grid.
 
     result   a result of `igpe.estimate`
     problem  the estimated problem
@@ -103,7 +104,7 @@ def plot_arrhenius(
     table: pd.DataFrame | None = None,
     axes: Any = None,
 ) -> Plot:
-    """Logarithms of rate constants over the reciprocal temperature, with their linearised bands.
+    """Plot the logarithms of rate constants against 1/T, with linearised confidence bands.
 
     result        a result of `igpe.estimate`
     problem       problem whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants

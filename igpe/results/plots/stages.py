@@ -174,10 +174,10 @@ def horizon_table(estimate: Estimate) -> str:
 
 
 def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> Plot:
-    """The fit of every horizon, with its measurements (filled) and later ones (hollow).
+    """The fit of every horizon, with its measurements (filled) and later measurements (hollow).
 
-    Curves extend to the last measurement if the model can be integrated this far. There is one row
-    of axes for each quantity of each experiment, and one column for each horizon.
+    Curves extend to the last measurement if the model can be integrated up to its time. There is
+    one row of axes for each quantity of each experiment, and one column for each horizon.
 
     problem   the estimated problem;  estimate: an estimate by `IncrementalShooting`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
@@ -242,8 +242,9 @@ def plot_pieces(
 def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """The largest gap and the objective after every iteration, one line for each stage.
 
-    Gaps are relative to the size of their state, and the objective is in standard deviations; its
-    definition may differ between stages (for example, a robust loss only in the last one).
+    Gaps are relative to the size of their state, and the objective is in standard deviations; the
+    definition of the objective may differ between stages (for example, a robust loss only in the
+    last one).
 
     estimate  an estimate by `MultipleShooting(record=True)`
     axes      two matplotlib axes; None: draw in a new figure

@@ -122,7 +122,7 @@ class IncrementalShooting(Checked):
         )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedIncremental":
-        """Translate and compile once, to estimate from many starts; `profiles` are not used.
+        """Translate and compile the model once, for many starts; `profiles` are not used.
 
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """

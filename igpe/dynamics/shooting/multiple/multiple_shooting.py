@@ -103,8 +103,8 @@ class MultipleShooting(Checked):
     """Least squares, or a robust loss, on a trajectory that is divided into intervals.
 
     The intervals join at the end of the search (exact matching). The method tolerates bad start
-    values of parameters, because the states start near their measurements. This also applies to
-    estimated start values of measured states, regardless of `start`.
+    values of parameters, because the states start near their measurements. The same holds for
+    estimated start values of measured states, whatever `start` contains.
 
     Exact matching satisfies constraints of the model; the continuation before it does not.
     Constraints are equations and inequalities between unknowns and states at any of the model's
@@ -114,19 +114,20 @@ class MultipleShooting(Checked):
 
     integrator  integrates all intervals with their derivatives, for exact matching
     rough       integrator for the continuation, which needs less accuracy
-    intervals   largest number of intervals in each experiment; they begin at measured times
+    intervals   largest number of intervals in each experiment; intervals begin at measured times
     finer       factor by which another attempt multiplies the number of intervals, if the errors do
                 not explain the fit; 1: no such attempt
     unobserved  start values of states that are not measured: a number, or state -> number; by
-                default igpe simulates these states, driven by the others
+                default igpe simulates these states, with the given states interpolated
     links       continuations from free nodes, tried in this order until the errors explain the fit,
-                or two fits agree if errors are unknown; (): exact matching from the start
+                or, if errors are unknown, until two fits agree; (): only exact matching
     search      the search with exact matching; `BackwardLifting()` for very many unknowns
     restarts    further starts if a fit is bad
-    time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. igpe
-                then returns the best estimate so far, integrated once. Its status is TIME_LIMIT, or
-                that of the search if the search finished. It is FAILED if the intervals did not
-                join yet and there are constraints or a robust loss. None: no limit
+    time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. At
+                the limit, igpe returns the best estimate so far, integrated once. The status of
+                this estimate is TIME_LIMIT, or the status of the search if the search finished. The
+                status is FAILED if the intervals did not join yet and there are constraints or a
+                robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
                 `igpe.plots.plot_pieces`
     """
@@ -156,7 +157,7 @@ class MultipleShooting(Checked):
         )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedMultiple":
-        """Translate and compile once, to estimate from many starts.
+        """Translate and compile the model once, for many starts.
 
         raises Unsupported for constraints on undetermined variables, ProblemError for
                `unobserved` states that the model does not have

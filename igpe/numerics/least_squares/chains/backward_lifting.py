@@ -76,16 +76,16 @@ class _Now(NamedTuple):
 class BackwardLifting(Checked):
     """Search of multiple shooting by gradients and BFGS updates, in place of Gauss-Newton.
 
-    It suits problems with hundreds of unknowns, as `MultipleShooting(search=...)`. An iteration
-    needs a few directional derivatives for any number of unknowns, while a Gauss-Newton iteration
-    needs one for each unknown. The search takes more iterations than Gauss-Newton. It computes all
-    derivatives at the start, periodically, and when it seems to have converged. The continuation
-    from free nodes needs all derivatives; `links=()` omits this continuation.
+    Pass this search as `MultipleShooting(search=...)` for problems with hundreds of unknowns. An
+    iteration needs a few directional derivatives for any number of unknowns, while a Gauss-Newton
+    iteration needs one for each unknown. The search takes more iterations than Gauss-Newton. The
+    search computes all derivatives at the start, periodically, and when it seems to have converged.
+    The continuation from free nodes needs all derivatives; `links=()` omits this continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
-    and a C compiler. It refuses robust losses and constraints of the model. Nodes that violate
-    bounds of states are moved back inside. If this is not enough because the fit lies on a bound,
-    Gauss-Newton finishes the search, with all derivatives in each iteration.
+    and a C compiler. The method refuses robust losses and constraints of the model. Nodes that
+    violate bounds of states are moved back inside. If these moves do not suffice because the fit
+    lies on a bound, Gauss-Newton finishes the search, with all derivatives in each iteration.
 
     tolerance, decrease, max_iterations  as for `GeneralisedGaussNewton`
     renewed     number of iterations after which all derivatives and the Gauss-Newton curvature are
@@ -100,9 +100,9 @@ class BackwardLifting(Checked):
     def fit(
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
-        """Search from `start`, clipped into the space. The status of the Outcome reports failure.
+        """Search from `start`, clipped to the bounds. The status of the outcome reports failure.
 
-        evaluate  gives the chains at a point, all of which are `Lifted`
+        evaluate  function that returns the chains at a point; all chains are `Lifted`
         """
         evaluate, point = tame(evaluate), space.clip(start)
         at = evaluate(point)
