@@ -80,8 +80,8 @@ def test_nothing_but_failures_can_be_drawn(ax):
 def test_the_words():
     assert words(series([np.inf] * 2)) == "None of the 2 starts returned an objective."
     assert words(series(ENDS)) == (
-        "Objectives of 7 starts in ascending order, from 2 to 50; 3 of them at the best one, in "
-        "3 steps."
+        "Objectives of 7 starts in ascending order, from 2 to 50. 3 of them reached the best "
+        "objective; the objectives form 3 groups of equal values."
     )
 
 

@@ -212,7 +212,7 @@ def new(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            "--column", help="Name of a column in the model, for example 'educt / (mol/L)=A'."
+            "--column", help="Model name of a table's column, for example 'reactant / (mol/L)=A'."
         ),
     ] = None,
     role: Annotated[

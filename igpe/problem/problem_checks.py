@@ -107,9 +107,9 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
             )
         if before := [e.name for e in experiments if name in (e.steady or {})]:
             raise DataError(
-                f"The input '{name}' is known with an error, and has another value before the "
-                f"steady start of {listed(before)}. igpe does not support both: give it as a "
-                "number."
+                f"The input '{name}' has an error (NormalPrior) and a different value before the "
+                f"steady start of {listed(before)}. igpe does not support both. Give the input as "
+                "a number."
             )
     return names
 

@@ -117,7 +117,8 @@ def words(one: Series) -> str:
     first, *others = _steps(good)
     return (
         f"Objectives of {len(one.objectives)} starts in ascending order, from {good[0]:.5g} to "
-        f"{good[-1]:.5g}; {len(first)} of them at the best one, in {1 + len(others)} steps."
+        f"{good[-1]:.5g}. {len(first)} of them reached the best objective; the objectives form "
+        f"{1 + len(others)} groups of equal values."
     )
 
 

@@ -155,7 +155,7 @@ def test_the_map_and_the_waterfall_are_drawn_and_told(ordinary):
     """With every name of the map, and every candidate."""
     found = {i.get("alt"): i for i in ordinary.iter("img")}
     (waterfall,) = [alt for alt in found if alt.startswith("Objectives of 2 starts")]
-    assert "1 of them at the best one" in waterfall
+    assert "1 of them reached the best" in waterfall
     source = found[MAP.words].get("src").partition(",")[2]
     picture = ElementTree.fromstring(b64decode(source))
     texts = {said(t) for t in picture.iter(f"{SVG}text")}

@@ -256,8 +256,8 @@ def _require_lifting(problem: Problem, chains: Chains) -> None:
         refused = [type(problem.loss).__name__]
     if refused:
         raise Unsupported(
-            "BackwardLifting minimises a sum of squares without constraints of the model; the "
-            f"problem has {refused}. Use MultipleShooting's own search, GeneralisedGaussNewton()."
+            "BackwardLifting minimises only sums of squares and supports no model constraints; "
+            f"the problem has {refused}. Use MultipleShooting's own search, GeneralisedGaussNewton()."
         )
     for intervals in (s.intervals for s in chains.shootings):
         if not intervals.sweeps:
