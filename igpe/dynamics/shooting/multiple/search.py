@@ -257,7 +257,8 @@ def _require_lifting(problem: Problem, chains: Chains) -> None:
     if refused:
         raise Unsupported(
             "BackwardLifting minimises only sums of squares and supports no model constraints; "
-            f"the problem has {refused}. Use MultipleShooting's own search, GeneralisedGaussNewton()."
+            f"the problem has {refused}. Use MultipleShooting's own search, "
+            "GeneralisedGaussNewton()."
         )
     for intervals in (s.intervals for s in chains.shootings):
         if not intervals.sweeps:
