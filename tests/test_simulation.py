@@ -60,9 +60,8 @@ def test_a_break_down_says_when():
     assert caught.value.status is igpe.Status.INTEGRATION_BROKE
 
 
-@pytest.mark.parametrize("order", [0.5, 0.7])
-def test_a_slope_that_loses_its_value_is_named_with_the_place(order):
-    """What is used up at a rate below first order is gone at a finite time."""
+def used_up(power):
+    """x is used up at a finite time by dx/dt = -k power(x)."""
 
     def build(times):
         m = pyo.ConcreteModel()
@@ -72,12 +71,24 @@ def test_a_slope_that_loses_its_value_is_named_with_the_place(order):
             m.add_component(n, pyo.Var(m.t))
             m.add_component(f"d{n}", dae.DerivativeVar(getattr(m, n)))
         m.feed = pyo.Constraint(m.t, rule=lambda m, t: m.dfed[t] == m.k)
-        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * m.x[t] ** order)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dx[t] == -m.k * power(m.x[t]))
         return m
 
     data = pd.DataFrame({"time": [0.5, 9.0], "x": [0.8, 0.0]})
     run = igpe.Experiment(data, start={"x": 1.0, "fed": 0.0}, start_time=0.0)
-    problem = igpe.Problem(build, parameters=["k"], experiments=[run])
+    return igpe.Problem(build, parameters=["k"], experiments=[run])
+
+
+@pytest.mark.parametrize("order", [0.5, 0.7])
+def test_powers_rest_where_their_base_is_used_up(order):
+    x = igpe.simulate(used_up(lambda x: x**order), {"k": 1.0}).set_index("time")["x"]
+    assert x[0.5] == pytest.approx((1 - 0.5 * (1 - order)) ** (1 / (1 - order)), rel=1e-6)
+    assert x[9.0] == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("order", [0.5, 0.7])
+def test_a_slope_that_loses_its_value_is_named_with_the_place(order):
+    problem = used_up(lambda x: pyo.exp(order * pyo.log(x)))
     words = r"the states reach x = -\S+ by time \S+, where the slope of 'x' has no finite value"
     with pytest.raises(igpe.errors.EstimationFailed, match=words):
         igpe.simulate(problem, {"k": 1.0})

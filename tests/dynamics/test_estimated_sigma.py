@@ -196,7 +196,7 @@ REFUSED = [
     (
         lambda: igpe.estimate(posed_with({"A": SD}, tied)),
         igpe.errors.Unsupported,
-        r"\['end'\] where standard deviations",
+        r"\['end'\] if standard deviations",
     ),
     (
         lambda: posed_with(igpe.EstimatedSigma("error"), parameters=("k",)),

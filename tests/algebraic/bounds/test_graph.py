@@ -175,5 +175,5 @@ def test_long_expressions():
     total = X
     for i in range(600):
         total = ca.sin(total + A + i)
-    with pytest.raises(UnknownOperation, match="in a row"):
+    with pytest.raises(UnknownOperation, match="nested operations"):
         TaylorGraph(total, K, P)
