@@ -202,7 +202,7 @@ def test_what_it_cannot_do_is_refused():
     search, problem = BackwardLifting(), case.problem()
     runs = problem.experiments
     robust = Problem(case.builder, parameters=list(case.truth), experiments=runs, loss=Huber(1.0))
-    with pytest.raises(Unsupported, match=r"without constraints of the model.*'Huber'"):
+    with pytest.raises(Unsupported, match=r"supports no model constraints.*'Huber'"):
         direct(search).prepare(robust)
     with pytest.raises(Unsupported, match=r"needs RungeKutta\(\) or Automatic\(\)"):
         direct(search, integrator=LockStep()).prepare(problem)
