@@ -14,7 +14,6 @@ import numpy as np
 from igpe.core.box import is_reached
 from igpe.core.deadline import if_in_time, stopped
 from igpe.core.errors import IgpeError
-from igpe.core.markup import listed
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.base import is_plain
@@ -27,6 +26,7 @@ from igpe.estimation.summary import summarise
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import strongly_correlated
 from igpe.problem.problem import Problem
+from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
 from igpe.uncertainty.path import End
@@ -44,7 +44,6 @@ WITHOUT_PROFILE = (
     "within the limits of work and time."
 )
 TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
-MOST_NAMED = 6  # in that sentence
 LOST = "not determined by the data"
 TURNS = 2  # times that they are made: an optimum met on the way may not be the end of it
 
@@ -190,11 +189,10 @@ def _without_profile(result: Result, names: Sequence[str]) -> Result:
     names = [n for n in names if n not in lost]
     if not names:
         return result
-    what = listed(names) if len(names) <= MOST_NAMED else f"{len(names)} unknowns"
     return replace(
         result,
         notes=(*result.notes, WITHOUT_PROFILE.format(", ".join(names))),
-        actions=(*result.actions, TOO_SHORT.format(what)),
+        actions=(*result.actions, TOO_SHORT.format(named_or_counted(names))),
     )
 
 

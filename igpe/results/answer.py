@@ -256,6 +256,11 @@ def _is_discretised(result: ResultData) -> bool:
     return bool(result.points["fitted"].isna().any())
 
 
+def named_or_counted(names: Sequence[str]) -> str:
+    """The unknowns as in a sentence: their names, or of many their number."""
+    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} unknowns"
+
+
 def _named(names: Sequence[str], count: int, what: str) -> str:
     if len(names) == count > 1:
         return f"{({2: 'both'}).get(count, f'all {count}')} {what}"
@@ -431,7 +436,7 @@ def actions(result: ResultData) -> list[str]:
     lines += _measure(result)
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
-        what = listed(held) if len(held) <= MOST_NAMED else f"{len(held)} unknowns"
+        what = named_or_counted(held)
         lines.append(f"At a bound: {what}. Widen bounds that are only a guess.")
     return [*lines, *result.actions]
 
@@ -446,6 +451,6 @@ def _measure(result: ResultData) -> Iterator[str]:
             yield f"Measure {which} as well to determine {what}."
             lost = [n for n in lost if n not in one.unknowns]
     if lost:
-        what = listed(lost) if len(lost) <= MOST_NAMED else f"{len(lost)} unknowns"
+        what = named_or_counted(lost)
         fix = "Fix some of them" if len(lost) > 1 else "Fix it"
         yield f"Not determined: {what}. {fix}, or measure more (see igpe.check and igpe.design)."

@@ -215,7 +215,6 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
 
 
 INCREMENTS = 4  # of the sum of squares, on each side
-ROUGH = 1e-7  # rtol of integrations, if that is accurate enough
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
 BETTER = 1e-2  # of the rise: an optimum so much lower is another one
 WIDER = 0.01  # of an interval: what another profile shows beyond its ends is more than rounding
@@ -314,7 +313,7 @@ def _set_up(job: ProfileJob, values: dict[str, float]) -> _Setup:
 
 def _rougher(base: Likelihood, inexact: float) -> Likelihood:
     """With integrations of less accuracy, if they change the sum of squares by less than that."""
-    residuals = base.residuals.rougher(ROUGH)
+    residuals = base.residuals.rougher()
     at = residuals(base.x)
     if at is None or not abs(at.cost - base.at.cost) <= inexact:
         return base
@@ -508,8 +507,9 @@ def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
             i = job.problem.box.names.index(name)
             path, first = setup.path(i), setup.first(i)
             steps = WalkSteps(setup.base.rise, INCREMENTS, first)
-            lowest = path.origin.cost - margin
-            walks = _walks(path, steps if is_last else steps._replace(lowest=lowest))
+            origin = path.origin
+            lowest = origin.cost - margin
+            walks = _walks(path, origin, steps if is_last else steps._replace(lowest=lowest))
             best = min((p for w in walks for p in w.points), key=lambda p: p.cost, default=None)
             if best is not None and best.cost < lowest:
                 setup.limit(np.inf)
@@ -517,9 +517,9 @@ def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
                 better = [x.tolist(), cost] if cost < lowest else None
                 setup.limit(share - (setup.work() - work))
             if better is None and walks[-1].end is End.LOWER:  # only a linear step promised it
-                walks = _walks(path, steps)
+                walks = _walks(path, origin, steps)
             if walks[-1].end is not End.LOWER:
-                made = (_profile_of(job.problem, i, path.origin, *walks),)
+                made = (_profile_of(job.problem, i, origin, *walks),)
         spent = setup.integrations() - begin
         return {
             "profiles": replace(setup.base, profiles=made, integrations=spent).to_dict(),
@@ -531,10 +531,10 @@ def _prepared(values: dict[str, float], job: ProfileJob) -> Function:
     return one
 
 
-def _walks(path: LikelihoodPath, steps: WalkSteps) -> list[Walk]:
+def _walks(path: LikelihoodPath, origin: PathPoint, steps: WalkSteps) -> list[Walk]:
     """To both sides, or to the first if that meets a better optimum."""
-    below = walk(path, path.origin, -1, steps)
-    return [below] if below.end is End.LOWER else [below, walk(path, path.origin, 1, steps)]
+    below = walk(path, origin, -1, steps)
+    return [below] if below.end is End.LOWER else [below, walk(path, origin, 1, steps)]
 
 
 def _profile_of(

@@ -33,7 +33,6 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
-ROUGH = 1e-7  # rtol of the first search
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
@@ -99,7 +98,7 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
 
 def _fitted(residuals: Residuals, x: FloatArray, at: Linearised, box: Box) -> Fit:
     """The optimum next to x (n,). Integrations of less accuracy bring the search near to it."""
-    rough = residuals.rougher(ROUGH)
+    rough = residuals.rougher()
     near = SEARCH.fit(rough, x, box)
     residuals.calls, residuals.work = rough.calls, rough.work
     there = residuals(near.x)

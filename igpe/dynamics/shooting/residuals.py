@@ -276,6 +276,9 @@ class Best:
         self.x = self.at = None
 
 
+ROUGH = 1e-7  # rtol near enough to an optimum, and for the shape of a likelihood
+
+
 class ExhaustedError(Exception):
     """The residuals were computed as often as they may be."""
 
@@ -334,7 +337,7 @@ class Residuals:
         fewer.runs = tuple(run for run in runs if run is not None)
         return fewer
 
-    def rougher(self, rtol: float) -> "Residuals":
+    def rougher(self, rtol: float = ROUGH) -> "Residuals":
         """The same by integrations of a larger tolerance, where the model is compiled."""
         other = copy(self)
         other.runs = tuple(
