@@ -382,7 +382,7 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
 def _compared(steps: Steps, estimate: Estimate, settings: Settings) -> tuple[Steps, str]:
     """The steps with what a further search met, if it is better."""
     problem, best, box = steps.problem, steps.best, steps.problem.box
-    # Horizons on the way to an optimum are none.
+    # A horizon is a stage on the way, not an optimum of the problem.
     optima = [estimate, *(e for e in estimate.trail if not isinstance(e, Horizon))]
     ends = [e.parameters for e in optima]
     exact = list(_refined(problem, [box.vector(end) for end in ends], settings, BY_FURTHER))
