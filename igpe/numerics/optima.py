@@ -104,17 +104,10 @@ def distinct_estimates(estimates: Iterable[Estimate], box: Box) -> list[Estimate
     return first_of_each(usable, is_same)
 
 
-def match(
-    landscape: Landscape, optima: Sequence[Fit], fit: Fit, *, level: bool = False
-) -> int | None:
-    """The index of the first of the optima that is the same as a fit; None if it is a new one.
-
-    level  whether their objectives must be the same too
-    """
+def match(landscape: Landscape, optima: Sequence[Fit], fit: Fit) -> int | None:
+    """The index of the first of the optima that is the same as a fit; None if it is a new one."""
     for k, one in enumerate(optima):
         better, worse = sorted((one, fit), key=lambda f: f.cost)
-        if level and not landscape.is_level(one, fit):
-            continue
         if is_same_optimum(landscape, better, worse):
             return k
     return None

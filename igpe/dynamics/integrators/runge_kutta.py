@@ -173,7 +173,7 @@ class _Clock:
     def heard(self, ended: IntArray) -> None:
         """Note how intervals ended."""
         self.out_of_steps = bool((ended == OUT_OF_STEPS).any())
-        self.no_number = bool(np.isin(ended, NO_NUMBER).any())
+        self.no_number = any(code in NO_NUMBER for code in ended.tolist())
 
     @property
     def late(self) -> bool:

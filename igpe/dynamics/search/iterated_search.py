@@ -28,12 +28,13 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.engine import best_of
+from igpe.dynamics.search.other_optima import most_apart
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_start
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import ONCE, PreparedShooting, SingleShooting
 from igpe.numerics.least_squares.base import Fit, Logarithms
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.optima import Landscape, is_same_objective, match
+from igpe.numerics.optima import Landscape, first_of_each, is_same_objective
 from igpe.problem.problem import Problem
 
 ROUGH, RATHER = 1e-4, 1e-7  # rtol of the search, and of the way to what is integrated exactly
@@ -169,7 +170,8 @@ class _Search:
     def __init__(self, method: IteratedSearch, rough: PreparedShooting) -> None:
         self.method, self.rough = method, rough
         self.pool: list[Fit] = []
-        self.landscape = Landscape(rough.residuals, rough.problem.box)
+        most = most_apart(rough.problem)
+        self.landscape = Landscape(rough.residuals, rough.problem.box, most=most)
         self.reached: list[float] = []
 
     def run(self, given: Sequence[FloatArray]) -> None:
@@ -181,7 +183,9 @@ class _Search:
             self._search(x)
             if self._is_worked_out:
                 return
-        agreeing = sum(not _below(self.pool[0].cost, cost) for cost in self.reached if self.pool)
+        agreeing = sum(
+            not self._below(self.pool[0].cost, cost) for cost in self.reached if self.pool
+        )
         if not self.pool or agreeing >= max(method.agreeing, SHARE * self._ended):
             return
         others = box.sobol(method.most, method.seed + 1) if method.most else ()
@@ -194,7 +198,7 @@ class _Search:
             else:
                 child = _redrawn(first, other, random, self.rough.searched)
             self._search(child)
-            idle = 0 if _below(self.pool[0].cost, best) else idle + 1
+            idle = 0 if self._below(self.pool[0].cost, best) else idle + 1
             if idle >= method.patience or self._is_worked_out:
                 return
 
@@ -207,26 +211,21 @@ class _Search:
     def _is_worked_out(self) -> bool:
         return bool(self.pool) and self.rough.residuals.work >= self.method.work
 
+    def _below(self, one: float, other: float) -> bool:
+        """Whether a rough objective is better than another, and not the same."""
+        return one < other and not is_same_objective(one, other, most=self.landscape.most)
+
     def _search(self, start: FloatArray) -> None:
-        """Keep where it ends, if it is among the best and none of them is the same."""
+        """Keep where it ends, if it is among the best; of ends of one objective, one is kept."""
         fit = self.rough.fit(self.rough.problem.box.mapping(start))
         has_room = len(self.pool) < self.method.pool
-        if fit.at is not None and (has_room or _below(fit.cost, self.pool[-1].cost)):
+        if fit.at is not None and (has_room or self._below(fit.cost, self.pool[-1].cost)):
             fit = _continued(self.rough, fit, LONGER - 1)
         self.reached.append(fit.cost)
         if fit.at is None:
             return
-        same = match(self.landscape, self.pool, fit, level=True)
-        if same is None:
-            self.pool.append(fit)
-        elif fit.cost < self.pool[same].cost:
-            self.pool[same] = fit
-        self.pool = sorted(self.pool, key=lambda one: one.cost)[: self.method.pool]
-
-
-def _below(one: float, other: float) -> bool:
-    """Whether a rough objective is better than another, and not the same."""
-    return one < other and not is_same_objective(one, other)
+        pool = sorted([*self.pool, fit], key=lambda one: one.cost)
+        self.pool = first_of_each(pool, self.landscape.is_level)[: self.method.pool]
 
 
 def _redrawn(

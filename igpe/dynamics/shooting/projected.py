@@ -39,7 +39,7 @@ from igpe.numerics.least_squares.base import Fit, Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
-INNER = GaussNewton(tolerance=1e-13, max_iterations=200)
+INNER = GaussNewton(tolerance=1e-8, max_iterations=200)
 STEP = 15_000  # of `Residuals.work`: an evaluation of the outputs, and a step of what is eliminated
 SAME = 1e-8  # of the largest: what is measured, evaluated from the states, is what was integrated
 RANK = 1e-10  # of the largest: a direction of the eliminated unknowns that moves no residual
@@ -231,6 +231,7 @@ class Eliminated:
 
     def _clear(self, x: FloatArray) -> None:
         self._begin, self._least = self.own.clip(x[self.inner]), np.inf
+        self._best: tuple[FloatArray, Linearised] | None = None
         self._solved: dict[bytes, FloatArray] = {}
         self._checked = False
 
@@ -294,15 +295,29 @@ class Eliminated:
     def __call__(self, a: FloatArray) -> Linearised | None:
         """Residuals and projected derivative at a (n_a,), or None; raises as `Residuals`."""
         x = np.empty(len(self.full))
-        x[self.outer], x[self.inner] = a, self._begin
+        x[self.outer], x[self.inner] = a, self._expected(a)
         found = self.solved(x)
         if found is None:
             return None
         best, at = found
         self._solved[a.tobytes()] = best
         if at.cost < self._least:
-            self._least, self._begin = at.cost, best[self.inner]
+            self._least, self._best = at.cost, (best, at)
         return self._reduced(best, at, self.inner, self.outer)
+
+    def _expected(self, a: FloatArray) -> FloatArray:
+        """(n_b,) where what is eliminated is best at a, by the linear model of the best point."""
+        if self._best is None:
+            return self._begin
+        x, at = self._best
+        moved = at.jacobian[:, self.outer] @ (a - x[self.outer])
+        own, b = at.jacobian[:, self.inner], x[self.inner]
+        size = np.where(b == 0, 1.0, np.abs(b))
+        step = np.linalg.lstsq(own * size, -moved, rcond=RANK)[0]
+        is_log = self.own.in_logarithms
+        return self.own.clip(
+            np.where(is_log, b * np.exp(np.clip(step, -1.0, 1.0)), b + size * step)
+        )
 
     def _reduced(self, x: FloatArray, at: Linearised, gone: IntArray, kept: IntArray) -> Linearised:
         """The residuals by the unknowns `kept` alone, those `gone` being at their best."""

@@ -46,6 +46,7 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import losses_of
+from igpe.dynamics.shooting.likelihood import Piece, joined, stack
 from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
@@ -58,30 +59,6 @@ from igpe.problem.problem import Problem
 
 OVERHEAD = 30_000  # numbers that could be moved, 25 ns each, in the least time of an integration
 MORE_STEPS, LEAST_STEPS = 30, 10_000  # times as many as at a good point, and at least so many
-FAR = 5.0  # standard deviations from a measurement
-
-
-def likelihood_residuals(
-    plain: Linearised, spread: FloatArray, slope: FloatArray, estimated: BoolArray
-) -> Linearised:
-    """(m + k,) residuals with (m + k, n) derivative, k measurements having an estimated deviation.
-
-    plain      residuals and derivative, divided by what is known of the deviations
-    spread     (m,) s;  slope (m, n) its derivative;  both count only where `estimated`
-    NaN where some s is not positive
-    """
-    s, by_unknown = spread[estimated], slope[estimated]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.ones(len(spread))
-        factor[estimated] = np.where(s > 0, 1 / s, np.nan)
-        z = plain.residual * factor
-        logarithms = 2 * float(np.log(s).sum())
-        root = np.sqrt(2.0) * np.maximum(np.abs(z[estimated]) / FAR, 1.0)
-        own = (1 - z[estimated] ** 2) / root
-        relative = by_unknown * factor[estimated][:, None]
-    residual = np.concatenate([z, own])
-    jacobian = np.vstack([plain.jacobian * factor[:, None], root[:, None] * relative])
-    return Linearised(residual, jacobian, plain.offset + logarithms - float(own @ own))
 
 
 class Unmeasured(NamedTuple):
@@ -211,28 +188,33 @@ class Run:
         """(m, ...) rows in standard deviations, of independent errors."""
         return rows if self._whitening is None else np.asarray(self._whitening @ rows)
 
-    def linearised(self, trajectory: Trajectory, size: int) -> Linearised:
+    def linearised(self, trajectory: Trajectory, size: int) -> "Piece":
         """(m,) residuals and (m, size) derivative, from the run's trajectory.
 
         size  0 if the trajectory has no derivatives
         """
-        m, n = self.measurements, len(self.index)
+        m = self.measurements
         by_unknown = self.by_unknown(trajectory, m.column)
         jacobian = self.whitened(by_unknown * self._weight[:, None])
-        found = Linearised(self.weighted(trajectory), jacobian)
+        found = Linearised(self.weighted(trajectory), self._placed(jacobian, size))
         if m.censored is not None:
             residual, slope = below(found.residual[m.censored])
             found.residual[m.censored] = residual
             found.jacobian[m.censored] *= slope[:, None]
-        if self.deviation is not None:
-            spread = trajectory.measured[m.row, self.deviation]
-            slope = self.by_unknown(trajectory, self.deviation)
-            found = likelihood_residuals(found, spread, slope, self.deviation >= 0)
+        if self.deviation is None:
+            return Piece(found)
+        spread = trajectory.measured[m.row, self.deviation]
+        slope = self._placed(self.by_unknown(trajectory, self.deviation), size)
+        return Piece(found, spread, slope, self.deviation >= 0)
+
+    def _placed(self, jacobian: FloatArray, size: int) -> FloatArray:
+        """(m, size) a derivative by the run's unknowns, where the problem has them."""
+        n = len(self.index)
         if n == size or not size:  # the problem's order is the run's, or there are no derivatives
-            return found._replace(jacobian=found.jacobian[:, :size])
-        jacobian = np.zeros((len(found.residual), size))
-        jacobian[:, self.index] = found.jacobian
-        return found._replace(jacobian=jacobian)
+            return jacobian[:, :size]
+        placed = np.zeros((len(jacobian), size))
+        placed[:, self.index] = jacobian
+        return placed
 
     def weighted(self, trajectory: Trajectory) -> FloatArray:
         """(m,) residuals, divided by what is known of the deviations; censored ones by limits."""
@@ -406,27 +388,27 @@ class Residuals:
         self, x: FloatArray, trajectories: Sequence[Trajectory], *, derivatives: bool = True
     ) -> Linearised | None:
         """Residuals and derivative at x (n,) from each run's trajectory, or None."""
-        pieces = []
-        for run, trajectory in zip(self.runs, trajectories, strict=True):
-            piece = run.linearised(trajectory, len(x) if derivatives else 0)
-            if not have_squares(*piece):
-                self.broken = Broken(run.name, Status.INTEGRATION_BROKE, NO_NUMBER)
-                return None
-            pieces.append(self._losses[-1].reweighted(piece))
+        size = len(x) if derivatives else 0
+        runs = zip(self.runs, trajectories, strict=True)
+        pieces = [run.linearised(trajectory, size) for run, trajectory in runs]
+        parts = [joined(pieces)]
+        if not have_squares(*parts[0]):
+            lost = (not have_squares(*joined([piece])) for piece in pieces)
+            self._without_number(next((k for k, is_lost in enumerate(lost) if is_lost), 0))
+            return None
+        parts[0] = self._losses[-1].reweighted(parts[0])
         for block in self.spectral:
-            piece = block.linearised(trajectories, len(x))
-            if not have_squares(*piece):
-                self.broken = Broken(self.experiments[0], Status.INTEGRATION_BROKE, NO_NUMBER)
+            parts.append(block.linearised(trajectories, len(x)))
+            if not have_squares(*parts[-1]):
+                self._without_number(0)
                 return None
-            pieces.append(piece)
         if self.unmeasured.size:
             known = self.unmeasured(x)
-            pieces.append(known if derivatives else known._replace(jacobian=known.jacobian[:, :0]))
-        if len(pieces) == 1:
-            return pieces[0]
-        residual = np.concatenate([p.residual for p in pieces])
-        jacobian = np.vstack([p.jacobian for p in pieces])
-        return Linearised(residual, jacobian, sum(p.offset for p in pieces))
+            parts.append(known if derivatives else known._replace(jacobian=known.jacobian[:, :0]))
+        return stack(parts)
+
+    def _without_number(self, run: int) -> None:
+        self.broken = Broken(self.experiments[run], Status.INTEGRATION_BROKE, NO_NUMBER)
 
     def best_of(self, points: Iterable[FloatArray], seconds: float | None = None) -> Fit:
         """The best of points (n,), and of those before, for a user who waits for an answer.

@@ -36,7 +36,7 @@ LARGEST = 1e150  # what is not below it has no square
 
 def have_squares(*numbers: FloatArray | float) -> bool:
     """Whether all of them are numbers, and small enough to be squared."""
-    return all(bool(np.max(np.abs(part), initial=0.0) < LARGEST) for part in numbers)
+    return all(np.vdot(part, part) < LARGEST**2 for part in numbers)  # NaN is not
 
 
 class Linearised(NamedTuple):
