@@ -61,7 +61,7 @@ TABLES: Cases = {
     "not a table": (lambda: Experiment({"time": [0.0]}), "dict | DataFrame | .csv"),  # type: ignore[arg-type]
     "only unknown": (lambda: run(only=["Z"]), "['Z'] are not in the table | ['time', 'A']"),
     "only text": (lambda: run(only="A"), "only='A' | only=['A']"),
-    "only the time": (lambda: run(only=["time"]), "only=['time'] | without the time"),
+    "only the time": (lambda: run(only=["time"]), "only=['time'] | leave out the time"),
     "only twice": (lambda: run(only=["A", "A"]), "only=['A', 'A'] | once"),
     "dates": (
         lambda: run(table(pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"]))),

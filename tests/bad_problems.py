@@ -130,7 +130,7 @@ MODELS: Cases = {
     ),
     "several ContinuousSets": (
         lambda: pose(spoilt(bad.second_time)),
-        "['t', 'z'] | over one, the time | space={'z': 50} | apply_to(m, wrt=m.z, ",
+        "['t', 'z'] | over only one of them, time | space={'z': 50} | apply_to(m, wrt=m.z, ",
     ),
     "second derivative": (
         lambda: pose(spoilt(bad.second_derivative)),

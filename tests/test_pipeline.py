@@ -75,7 +75,7 @@ def test_what_nothing_measured_depends_on_is_held_and_said():
     result = igpe.estimate(six_species())
     assert result.parameters["k1"] == pytest.approx(0.8, rel=1e-5)
     held = next(p for p in result.estimates if p.name == "k2")
-    assert held.remark == "nothing measured depends on it"
+    assert held.remark == "no measured quantity depends on it"
     assert any("k2 not identifiable" in note for note in result.notes)
     assert "k2" in str(result)
 

@@ -222,7 +222,7 @@ def test_a_discretised_model_is_warned_about():
 
     problem = Problem(discretised, parameters=["k"], experiments=run())
     structure = igpe.check(problem, identifiability=False)
-    assert any("The builder discretises the time 't'" in line for line in structure.warnings)
+    assert any("The builder discretises time ('t')" in line for line in structure.warnings)
 
 
 def pickled(thing):

@@ -348,7 +348,7 @@ def test_what_is_no_balance_is_refused(balances, said):
 @pytest.mark.parametrize(
     ("arguments", "settings", "said"),
     [
-        ({"sigma": None}, {}, r"no standard deviations that are numbers.*sigma=0\.1"),
+        ({"sigma": None}, {}, r"no numeric standard deviations.*sigma=0\.1"),
         ({"correlation": igpe.losses.AR1(0.5)}, {}, r"needs independent errors"),
         ({"sigma": "equal"}, {}, r"no standard deviations"),
         ({}, {"level": 1.0}, r"level is 1; reconcile needs 0 < level < 1"),

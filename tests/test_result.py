@@ -384,7 +384,7 @@ def test_a_parameter_on_its_bound(on_bound):
 def test_an_unreachable_parameter_is_held_and_named(unreachable):
     q = unreachable.to_frame().loc["q"]
     assert (q["estimate"], q["found_by"]) == (2.0, "held")
-    assert q["remark"] == "nothing measured depends on it"
+    assert q["remark"] == "no measured quantity depends on it"
     assert any(n.startswith("q not identifiable") for n in unreachable.notes)
     assert "Parameters  k1 determined; q not determined" in str(unreachable)
     assert "No measured quantity depends on q, which was held fixed. Measure D as well" in str(

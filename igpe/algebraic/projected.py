@@ -176,7 +176,7 @@ class Projected:
                 squares; a relative gap is not defined for exact data
     time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
                 returned
-    samples     largest number of points at which the best linear parameters are computed to find
+    samples     maximum number of points at which the best linear parameters are computed to find
                 starts
     starts      number of local searches from these points; at most one more than the number of
                 nonlinear parameters

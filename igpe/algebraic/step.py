@@ -166,7 +166,7 @@ class RouteSelection:
             values above 10 act like 10. The value 2 corresponds to the 95 % region of two
             parameters and about twelve independent values in the smoothed slopes (Beale 1960:
             1 + p / (n - p) F)
-    most    largest number of these further candidates; the candidates with the smallest objectives,
+    most    maximum number of these further candidates; the candidates with the smallest objectives,
             relative to the best one, come first
     """
 

@@ -164,7 +164,7 @@ def verify(
     *,
     seconds: Annotated[
         float,
-        typer.Option(help="Time limit in seconds; what remains is reported as not confirmed."),
+        typer.Option(help="Time limit in seconds; unchecked boxes are reported as not confirmed."),
     ] = 600.0,
     arb: Annotated[
         bool, typer.Option("--arb", help="Also check the objective and some leaves with Arb.")

@@ -154,7 +154,7 @@ def compare(
         ),
     ] = None,
     starts: Annotated[
-        int, typer.Option(min=1, help="Number of starts, spread over the bounds.")
+        int, typer.Option(min=1, help="Number of starts, spread within the bounds.")
     ] = 10,
     between: Annotated[
         tuple[float, float],
@@ -195,7 +195,7 @@ def compare(
 def _starts(
     problem: "Problem", count: int, seed: int, between: tuple[float, float]
 ) -> tuple[list[dict[str, float]], list[str]]:
-    """Starts spread over the bounds, and notes on unknowns without bounds."""
+    """Starts spread within the bounds, and notes on unknowns without bounds."""
     import numpy as np
 
     from igpe.core.box import Box

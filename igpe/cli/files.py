@@ -89,9 +89,9 @@ def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
 
     if source.suffix.lower() != ".py":
         raise ProblemError(
-            f"'{folder}' has no file ending, so igpe treats it as a folder for PEtab files, which "
-            f"need a Python problem file; '{source}' is not one. Give a target that ends in .csv, "
-            ".xlsx, .parquet, .tsv or .html."
+            f"'{folder}' has no file extension, so igpe treats it as a folder for PEtab files, "
+            f"which need a Python problem file; '{source}' is not one. Give a target that ends in "
+            ".csv, .xlsx, .parquet, .tsv or .html."
         )
     return to_petab(load_problem(source), folder, force=force)
 

@@ -34,7 +34,7 @@ class ModelError(IgpeError):
 
 
 class DataError(IgpeError):
-    """The measurements do not fit the model."""
+    """The measurements are invalid or do not match the model."""
 
 
 class ProblemError(IgpeError):

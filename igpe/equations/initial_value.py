@@ -101,7 +101,9 @@ class InitialValueProblem:
         raises ValueError beyond `until`
         """
         if last > self.until:
-            raise ValueError(f"Conditions on time are known up to {self.until:g}, not {last:g}.")
+            raise ValueError(
+                f"Conditions on time are known up to {self.until:g}, not up to {last:g}."
+            )
         inside = {float(t) for table in self.tables for t in table.times}
         return sorted(t for t in inside if self.t0 < t < last)
 
@@ -150,7 +152,8 @@ class InitialValueProblem:
         if (time := here.differs(clock.segments, times)) is not None:
             raise Unsupported(
                 f"A measured expression contains a condition on time that changes at t = {time:g}, "
-                "where it is measured. Move the time of the switch or of the measurement."
+                "at which the expression is measured. Move the time of the switch or of the "
+                "measurement."
             )
         tables = (*self.tables, *here.tables)
         u = ca.vertcat(self.u, *here.switches)

@@ -329,7 +329,7 @@ def switched(function: Any, segments: Segments) -> Table:
     if not decided.any():
         raise ModelError(
             f"{name} cannot be decided at any time, because both sides are equal up to "
-            "rounding. Compare the time with a number, as in t >= 0.4."
+            "rounding. Compare time with a number, as in t >= 0.4."
         )
     low, high, label = (part[decided] for part in pieces)
     changes = np.flatnonzero(label[1:] != label[:-1])

@@ -189,7 +189,7 @@ class _Reduced:
         if name in self.problem.time_varying:
             if len(self.problem.pieces(name, self.experiment)) == 1:
                 return ca.SX(0)
-            raise self._jumps(name, "is estimated piece by piece, and jumps between them")
+            raise self._jumps(name, "is estimated as a piecewise constant function, so it jumps")
         given = self.experiment.inputs[name]
         if isinstance(given, Table):
             return self._table_slope(name, given, order)

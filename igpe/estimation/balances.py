@@ -81,8 +81,8 @@ def _terms(text: str, side: str, known: list[str]) -> dict[str, float]:
             rest = side[place:].strip()
             word = next(iter(re.findall(r"[^\W\d][\w.\[\],]*", rest)), rest)
             raise ProblemError(
-                f"The balance '{text}' cannot be read at '{rest}'. A balance adds quantities with "
-                f"numbers as factors; the quantities are {listed(known)}."
+                f"The balance '{text}' cannot be read at '{rest}'. A balance is a sum of "
+                f"quantities with numbers as factors; the quantities are {listed(known)}."
                 f"{closest(word, known)} Name quantities without measurements: "
                 f"unmeasured=['{word}']."
             )

@@ -82,7 +82,7 @@ class Comparison(Shown):
               (reason for a missing estimate), and the unknowns
     best      the best objective known
     complete  False if the run was interrupted
-    rounding  largest difference of objectives that counts as a rounding error (perfect fits)
+    rounding  largest difference between objectives that counts as rounding error (perfect fits)
     """
 
     runs: pd.DataFrame
@@ -154,7 +154,7 @@ def compare(
     problem   the problem, the same for all methods
     methods   name -> estimator, or a list of estimators, which are named after their classes
     starts    list of starts, each with a value for every free unknown; or a number of starts,
-              spread over the bounds by a seeded Sobol sequence
+              spread within the bounds by a seeded Sobol sequence
     seed      seed of the Sobol sequence
     optimum   the best objective known from other sources, defined as in these methods; the methods
               may find a better one
@@ -314,7 +314,7 @@ def campaign(
 
     problem    the problem, the same for all starts; each process translates and compiles it once
     estimator  method that runs from each start
-    starts     number of starts, spread over the bounds by a seeded Sobol sequence; or a list of
+    starts     number of starts, spread within the bounds by a seeded Sobol sequence; or a list of
                starts, each with a value for every free unknown
     seed       seed of the starts: the same seed gives the same numbers, for any executor and order
     executor   None: in this process, one after the other; a number: as many igpe processes; or an
@@ -327,14 +327,14 @@ def campaign(
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the finished starts if the call is interrupted (Ctrl-C)
     raises     ProblemError for invalid arguments, for a problem that no process can receive or
-               prepare, or for an executor that accepts no work; DataError if `store` is not a store
-               of igpe; Unsupported if the estimator does not support the problem
+               prepare, or for an executor that accepts no work; DataError if `store` is not an igpe
+               store; Unsupported if the estimator does not support the problem
 
     If the process of a start dies, igpe tries this start three more times, and then records it as
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose
     worker could not build the model while others could. With a store, igpe repeats these starts
     after a change of igpe, the estimator or one of your modules. If a Dask cluster has no worker
-    for 30 s, processes of this machine do its work, and a note says so.
+    for 30 s, processes on this machine do its work, and a note says so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

@@ -175,8 +175,8 @@ def _runs(given: Any) -> list[Experiment]:
     for e in runs:
         if not e.sigma_known or e.spectra is not None:
             raise DataError(
-                f"The measurements of experiment '{e.name}' have no standard deviations that are "
-                "numbers, so balances cannot check them. Pass igpe.Experiment(..., sigma=0.1)."
+                f"The measurements of experiment '{e.name}' have no numeric standard "
+                "deviations, so balances cannot check them. Pass igpe.Experiment(..., sigma=0.1)."
             )
         if e.measurements.correlation is not None:
             raise DataError(
@@ -238,8 +238,9 @@ class _Tables:
         kept, wrong = independent(found)
         if wrong:
             raise ProblemError(
-                f"The balances {[own[b].name for b in wrong]} contradict others: one sum has two "
-                "totals. Correct one of them, or give it a standard deviation with soft={...}."
+                f"The balances {[own[b].name for b in wrong]} contradict others: the same sum has "
+                "two different totals. Correct one of them, or give it a standard deviation with "
+                "soft={...}."
             )
         return found._replace(
             matrix=found.matrix[kept], total=found.total[kept], soft=found.soft[kept]
@@ -330,8 +331,8 @@ class _Tables:
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
             yield (
-                f"{lost} of the measurements with gross errors have no reconciled value: nothing "
-                "else determines it."
+                f"{lost} of the measurements with gross errors have no reconciled value: no other "
+                "measurement determines them."
             )
 
 

@@ -182,7 +182,8 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     if len(kept) >= one.number:
         return ""
     several = "sets of " * (len(one.unknowns) > 1)
-    alike = f" Equal in all of them: {', '.join(one.functions)}." * bool(one.functions)
+    shared = ", ".join(one.functions)
+    alike = f" The following are equal in all of them: {shared}." * bool(shared)
     return (
         f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} "
         f"{several}values (igpe.check), including complex values and values outside the bounds. "
@@ -396,7 +397,7 @@ def _held(problem: Problem, structure: Structure) -> list[Parameter]:
             unit=problem.unit(name),
             bounds=_bounds(box.select([name])),
             found_by="held",
-            remark="nothing measured depends on it" if name in lost else "given",
+            remark="no measured quantity depends on it" if name in lost else "given",
         )
         for name, value in problem.fixed.items()
     ]

@@ -86,8 +86,8 @@ def model(times):
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times){time}
 
-    # Quantities that change with time, and their slopes. Declare quantities that are not
-    # measured in the same way, and give their start values in START.
+    # Quantities that change with time, and their slopes. Declare unmeasured
+    # quantities in the same way, and give their start values in START.
 {states}
 
     # Parameters to estimate, with their bounds.
@@ -209,7 +209,7 @@ def draft(
         sentence = f"The model: {', '.join(reactions)}, by mass action{thermal}."
     else:
         fields, starts = _by_equations(book, begin, fastest)
-        sentence = "The equations are placeholders: write yours into the function model()."
+        sentence = "The equations are placeholders: write yours in the function model()."
     read = _call("igpe.read_workbook", _reading(book, options), "    ")
     given = _call("experiments", _arguments(book, begin, fields["builder"]), "    ")
     fields |= {"begin": begin, "experiments": f"{read}.{given}"}

@@ -250,7 +250,7 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
         parts.sort()
         moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
         lines.append(
-            f"Not estimable: no measurement depends on a change of {' together with '.join(moves)}."
+            f"Not estimable: no measurement depends on a change in {' together with '.join(moves)}."
         )
     return lines
 

@@ -193,7 +193,7 @@ def _unmeasured(
     if not isinstance(given, ProblemWithoutData):
         raise ProblemError(
             f"igpe.design got a {type(given).__name__}; expected an igpe.Problem, or "
-            "igpe.planning.ProblemWithoutData(model, ...) if nothing is measured yet."
+            "igpe.planning.ProblemWithoutData(model, ...) if there are no measurements yet."
         )
     variables = {n: f for n, f in free.items() if isinstance(f, DesignVariable)}
     middle = {n: (f.lower + f.upper) / 2 for n, f in variables.items()}
@@ -211,7 +211,7 @@ def _values(problem: Problem, parameters: Any) -> dict[str, float]:
     unknown_names = [n for n in given if n not in problem.unknowns.names]
     if missing or unknown_names:
         raise ProblemError(
-            f"A design needs a finite value of every unknown, {list(problem.box.names)}"
+            f"A design needs a finite value for every unknown, {list(problem.box.names)}"
             + f"; none is given for {missing}" * bool(missing)
             + f"; {unknown_names} are not unknowns" * bool(unknown_names)
             + ". Give the result of igpe.estimate, or your best guess."
@@ -229,7 +229,7 @@ def require_inside(box: Box, values: Mapping[str, float], role: str) -> None:
     for i in np.flatnonzero(outside)[:1]:
         raise ProblemError(
             f"{role} has {box.names[i]} = {x[i]:g}, outside its bounds [{box.lower[i]:g}, "
-            f"{box.upper[i]:g}]. Give a value inside, or other bounds."
+            f"{box.upper[i]:g}]. Give a value inside the bounds, or other bounds."
         )
 
 

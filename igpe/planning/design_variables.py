@@ -104,7 +104,7 @@ class Levels(DesignVariable):
     fewest: ClassVar[int] = 1
 
     def setting(self, numbers: Sequence[float] | FloatArray) -> Table:
-        """Return the levels as an input of steps."""
+        """Return the levels as a piecewise constant input."""
         return step_input(self.breaks, numbers)
 
 
@@ -127,7 +127,7 @@ class Ramps(DesignVariable):
     late: ClassVar[int] = 2
 
     def setting(self, numbers: Sequence[float] | FloatArray) -> Table:
-        """Return the values as an input of straight lines."""
+        """Return the values as a piecewise linear input."""
         return linear_input(self.breaks, numbers)
 
 
@@ -136,9 +136,9 @@ class Sampling(Checked):
     """Possible times of samples, and their number.
 
     candidates  times at which a sample may be taken; a time listed twice may be sampled twice
-    at_most     largest number of samples in each experiment; None: all candidates
-    spacing     least time between two samples
-    quantities  largest number of measured quantities, the same quantities in all planned
+    at_most     maximum number of samples in each experiment; None: all candidates
+    spacing     minimum time between two samples
+    quantities  maximum number of measured quantities, the same quantities in all planned
                 experiments; None: all
     raises      ProblemError for times that are not finite numbers, or invalid counts
     """

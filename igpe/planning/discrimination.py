@@ -42,11 +42,11 @@ class RivalPlan(LaboratoryPlan, Shown):
 
     experiments  the planned experiments, as in `Plan`;  bounds: setting -> its bounds
     power        table with the index (right, rival): delta_before (current AICc of the rival minus
-                 AICc of the right model), expected (increase of the rival's sum of squares after
+                 AICc of the right model), expected (increase in the rival's sum of squares after
                  the planned experiments and a new fit), power (probability that the rival's AICc is
                  then worse by 10, so that it has no support)
     criterion    the requested criterion
-    efficiency   proved lower bound for the criterion of the chosen samples, as a share of the best
+    efficiency   proved lower bound on the criterion of the chosen samples, as a share of the best
                  choice with the same settings; NaN without a proof
     courses      table of the predictions: rival, experiment, name, time, predicted, error
                  (standard error of the prediction), sigma (of a measurement), on a fine grid

@@ -400,8 +400,8 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
             )
         if name not in names:
             raise ProblemError(
-                f"free= contains '{name}', which the model does not have. Start values are chosen "
-                f"by the name of their state, {list(instance.states)}; inputs and operating "
+                f"free= contains '{name}', which the model does not have. For a start value, "
+                f"use the name of its state, {list(instance.states)}; inputs and operating "
                 f"parameters are {sorted([*instance.series, *instance.scalars])}."
             )
         if name not in instance.series and not isinstance(variable, Between):

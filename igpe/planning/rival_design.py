@@ -65,9 +65,9 @@ class Discriminating:
 
 @dataclass(frozen=True)
 class HunterReiner(Discriminating):
-    """Sum of squared differences of the predictions, with parameters treated as known."""
+    """Sum of squared differences between the predictions, with parameters treated as known."""
 
-    meaning = "squared differences of the predictions"
+    meaning = "squared differences between the predictions"
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
         """See `Discriminating`."""
@@ -87,10 +87,10 @@ class BuzziFerraris(Discriminating):
 
 @dataclass(frozen=True)
 class BoxHill(Discriminating):
-    """Mean expected increase of a wrong model's sum of squares, weighted by model probabilities."""
+    """Mean expected increase in a wrong model's sum of squares, weighted by model probabilities."""
 
     meaning = (
-        "increase of the wrong model's sum of squares, weighted by the probabilities of the models"
+        "increase in the wrong model's sum of squares, weighted by the probabilities of the models"
     )
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:

@@ -67,8 +67,8 @@ class Event(Suggesting):
 
     def _check_trigger(self) -> None:
         if (self.at is None) == (self.when is None):
-            both = "neither of" if self.at is None else "both"
-            raise DataError(f"An event has {both} at= and when=. Give one of them: {EXAMPLE}.")
+            both = "neither at= nor" if self.at is None else "both at= and"
+            raise DataError(f"An event has {both} when=. Give one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
                 f"when is {shown(self.when)}; expected a rule that returns a comparison: "

@@ -80,7 +80,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
     if not is_finite(begin) or begin > first:
         raise DataError(
             f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
-            "finite number that is not above it."
+            "finite number, at most this time."
         )
     if begin == last:
         raise DataError(
@@ -114,7 +114,7 @@ class Unknown(Suggesting):
         if g is not None and not (is_finite(g) and self.lower <= g <= self.upper):
             raise DataError(
                 f"The guess {shown(g)} of an unknown start value lies outside its bounds "
-                f"[{self.lower:g}, {self.upper:g}]. Give a number inside, or leave it out."
+                f"[{self.lower:g}, {self.upper:g}]. Give a number inside the bounds, or omit it."
             )
 
 

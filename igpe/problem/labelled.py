@@ -52,8 +52,9 @@ def read_labelled(
         names = [v.name for v in model.unknown_parameters]
         if parameters and names != parameters:
             raise ModelError(
-                f"Experiment {number} has the unknown parameters {names}, the first experiment "
-                f"{parameters}. All experiments must have the same unknown parameters."
+                f"Experiment {number} has the unknown parameters {names}, but the first "
+                f"experiment has {parameters}. All experiments must have the same unknown "
+                "parameters."
             )
         parameters = names
         controls = inputs | _held_controls(instance)

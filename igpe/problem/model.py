@@ -167,8 +167,8 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
     derivatives = [d for d in derivatives if time in d.get_continuousset_list()]
     if not derivatives:
         raise ModelError(
-            f"The model has no derivative by its time '{time.name}', so it has no differential "
-            "equation in time. Declare one: m.dc = DerivativeVar(m.c, wrt=m.t)."
+            f"The model has no derivative with respect to its time '{time.name}', so it has no "
+            "differential equation in time. Declare one: m.dc = DerivativeVar(m.c, wrt=m.t)."
         )
     scalars, variables = along_time(model, time, pyo.Var, used=used)
     added = {id(d.parent_block().component(f"{d.local_name}_disc_eq")) for d in derivatives}
@@ -207,7 +207,7 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
     sets = list(model.component_objects(ContinuousSet))
     if not sets:
         raise ModelError(
-            "The model has no pyomo.dae ContinuousSet, so it is not dynamic. Declare one for the "
+            "The model has no pyomo.dae ContinuousSet, so it is not dynamic. Declare one for "
             "time: m.t = ContinuousSet(initialize=times)."
         )
     if not derivatives:
@@ -224,7 +224,7 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
             first = (others or [s.name for s in candidates])[0]
             raise ModelError(
                 f"The model has several ContinuousSets: {[s.name for s in sets]}. igpe integrates "
-                "over one, the time. Pass a grid for each of the others, for example "
+                "over only one of them, time. Pass a grid for each of the others, for example "
                 f"igpe.Problem(..., space={{'{first}': 50}}), or discretise them in the builder: "
                 f"pyo.TransformationFactory('dae.finite_difference').apply_to(m, wrt=m.{first}, "
                 "nfe=50)."
@@ -232,7 +232,7 @@ def _time(model: Any, derivatives: list[Any], times: Set[float]) -> Any:
         if len(holding) != 1:
             raise ModelError(
                 f"The ContinuousSets {[s.name for s in sets]} are all discretised, so igpe "
-                "cannot recognise the time. Do not discretise the time: apply_to(m, wrt=m.x, "
+                "cannot tell which of them is time. Do not discretise time: apply_to(m, wrt=m.x, "
                 "...)."
             )
         candidates = holding

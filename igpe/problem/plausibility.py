@@ -59,7 +59,7 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
     time = problem.instance.time
     if time.get_changed() and not is_labelled(problem.model):
         warnings[""] = (
-            f"The builder discretises the time '{time.name}'. igpe integrates the differential "
+            f"The builder discretises time ('{time.name}'). igpe integrates the differential "
             "equations; only igpe.Collocation uses this discretisation. Remove "
             "TransformationFactory('dae....') from the builder if you do not need it."
         )

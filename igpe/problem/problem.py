@@ -173,12 +173,12 @@ class Problem(Suggesting):
 
     @property
     def has_spectra(self) -> bool:
-        """Return True if spectra were measured in some experiment."""
+        """Return True if spectra were measured in any experiment."""
         return any(e.spectra is not None for e in self.experiments)
 
     @property
     def has_noise_level(self) -> bool:
-        """Return True if igpe estimates the noise level of some spectra from these spectra."""
+        """Return True if igpe estimates the noise level of any spectra."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":
@@ -236,7 +236,7 @@ class Problem(Suggesting):
 
     @property
     def is_correlated(self) -> bool:
-        """Return True if errors of some experiment are correlated."""
+        """Return True if the errors of any experiment are correlated."""
         return any(e.measurements.correlation is not None for e in self.experiments)
 
     @property

@@ -102,8 +102,8 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
             raise DataError(
                 f"The input '{name}' is known with an error in some experiments, but not in "
                 f"{listed(lacking)}. Give the error in all experiments: inputs={{'{name}': "
-                "igpe.losses.NormalPrior(mean, deviation)}; where it is exact, a small "
-                "deviation."
+                "igpe.losses.NormalPrior(mean, deviation)}; use a small deviation where "
+                "the input is exact."
             )
         if before := [e.name for e in experiments if name in (e.steady or {})]:
             raise DataError(
@@ -121,15 +121,15 @@ def check_uncertain(
     for name in names:
         if name in parameters:
             raise ProblemError(
-                f"'{name}' is an input known with an error, and among the parameters; leave it out "
-                "of the parameters."
+                f"'{name}' is an input known with an error, but it is also among the parameters; "
+                "leave it out of the parameters."
             )
         if any(name not in i.scalars for i in instances):
             raise ProblemError(
                 f"'{name}' is an input known with an error, but the model has no scalar of "
                 "that name. Inputs that change with time must be exact. For a constant input "
-                f"write m.{name} = pyo.Param(mutable=True, initialize=1.0), without the time "
-                "as its index."
+                f"write m.{name} = pyo.Param(mutable=True, initialize=1.0), without time as "
+                "its index."
             )
 
 
@@ -148,7 +148,8 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     rows = zip(inside.names, inside.lower, inside.upper, strict=True)
     if loose := [n for n, low, high in rows if not (low > 0 and np.isfinite(high))]:
         raise ProblemError(
-            f"{loose} are searched in logarithms, which needs positive, finite bounds. Pass them: "
+            f"igpe searches {loose} on a logarithmic scale, which needs positive, finite bounds. "
+            "Pass them: "
             f"parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
     return replace(box, logarithmic=chosen)
@@ -370,7 +371,8 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         raise DataError(
             f"The model has no quantities over time named {unknown}. It has "
             f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
-            "add an Expression over time for what is measured, or leave them out with only=[...]."
+            "add an Expression over time for the measured quantity, or leave them out with "
+            "only=[...]."
         )
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:

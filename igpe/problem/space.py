@@ -92,12 +92,12 @@ class FiniteDifference:
 
     intervals  number of intervals, of about equal length. igpe keeps the points that the model's
                ContinuousSet already has, and adds points between them
-    scheme     formula of first derivatives. "backward": upwind where the flow is towards larger x,
+    scheme     formula for first derivatives. "backward": upwind where the flow is towards larger x,
                first order and robust, but it smears fronts like dispersion with the coefficient
                speed*(interval length)/2; "backward2": upwind with three points, second order, may
                overshoot at fronts; "forward" and "forward2": upwind where the flow is towards
-               smaller x; "central": second order, for diffusion. Formulas of second derivatives are
-               central and of second order
+               smaller x; "central": second order, for diffusion. Formulas for second derivatives
+               are central and of second order
     raises     ProblemError for fewer than two intervals, or an unknown scheme
 
     If the scheme has no formula for a first derivative in a boundary condition, igpe uses the slope

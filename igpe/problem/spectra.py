@@ -214,7 +214,7 @@ class Spectra(Suggesting):
             kept[np.setdiff1d(np.flatnonzero(kept), np.flatnonzero(kept)[order])] = False
         if kept.sum() < FEWEST:
             raise DataError(
-                f"{int(kept.sum())} wavelengths are left of {len(w)} from {w[0]:g} to {w[-1]:g}; "
+                f"Of {len(w)} wavelengths from {w[0]:g} to {w[-1]:g}, {int(kept.sum())} are left; "
                 f"at least {FEWEST} are needed. Give wider ranges: select((400, 500))."
             )
         return self._at(kept)
@@ -246,7 +246,7 @@ class Spectra(Suggesting):
 
         "snv" subtracts the mean of each spectrum and divides it by its standard deviation; "msc"
         fits offset and scale to the mean spectrum and removes them. In addition, both
-        remove changes of the total absorbance that the reaction causes: use them only if these
+        remove changes in the total absorbance that the reaction causes: use them only if these
         changes are small. Spectra may then be negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):

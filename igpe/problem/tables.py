@@ -118,11 +118,12 @@ class _Sheets:
         if self.cells > MOST_CELLS:
             raise DataError(
                 f"'{self.path}' has more than {MOST_CELLS:,} cells, which take minutes to read. "
-                "Save the sheet that is needed as CSV."
+                "Save the sheet you need as CSV."
             )
         if self.row > LAST_ROW or self.column > LAST_COLUMN:
             raise DataError(
-                f"'{self.path}' has cells beyond row {LAST_ROW}, which no workbook has."
+                f"'{self.path}' has cells beyond row {LAST_ROW} or column {LAST_COLUMN}, the last "
+                "of any workbook."
             )
         self.rows = max(self.rows, self.last_row)
 
@@ -158,7 +159,7 @@ def last_row(path: Path) -> int:
         if size > MOST:
             raise DataError(
                 f"'{path}' would unpack to {size / 2**20:.3g} MiB; igpe reads workbooks of up to "
-                f"{MOST / 2**20:.3g} MiB. Save the sheet that is needed as CSV."
+                f"{MOST / 2**20:.3g} MiB. Save the sheet you need as CSV."
             )
         for part in archive.infolist():
             if part.filename.lower().endswith((".xml", ".rels")):
@@ -226,7 +227,7 @@ def read_table(data: Data) -> pd.DataFrame:
     table = with_index(table, ROLES)
     if nameless := [c for c in table.columns if not isinstance(c, str)]:
         raise DataError(
-            f"The names of the columns {nameless} are not strings. Name them as the model does."
+            f"The names of the columns {nameless} are not strings. Use the names in the model."
         )
     if twice := sorted(c for c, count in Counter(table.columns).items() if count > 1):
         raise DataError(f"Columns {twice} occur more than once. Give each its own name.")
@@ -386,7 +387,8 @@ def select_columns(
             raise DataError(f"Columns {unknown} are not in the table, which has {columns}.")
         if len(set(chosen)) < len(chosen) or "time" in chosen:
             raise DataError(
-                f"only={chosen} is not valid. Name each measured column once, without the time."
+                f"only={chosen} is not valid. Name each measured column once, and leave out "
+                "the time."
             )
     if not chosen:
         raise DataError(f"The table has no measured column, only {columns}. Add one.")

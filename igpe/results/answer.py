@@ -42,7 +42,7 @@ MARKS = {
     "on its lower bound": AT_BOUND,
     "on its upper bound": AT_BOUND,
     "not determined by the data": NOT_DETERMINED,
-    "nothing measured depends on it": NOT_DETERMINED,
+    "no measured quantity depends on it": NOT_DETERMINED,
     "given": FIXED,
 }
 """Remark of a `Parameter` -> its mark in the table."""

@@ -21,7 +21,7 @@ LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"
 
 @dataclass(frozen=True)
 class SeparateRegion:
-    """One of the boxes outside of which no parameters explain the measurements well enough.
+    """One of the boxes outside which no parameters explain the measurements well enough.
 
     lower, upper  (n,) of the box
     parameters    (n,) the best point known in it;  objective: proven upper bound there
@@ -58,7 +58,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     simultaneous  whether the region is for all unknowns together; otherwise for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
-    rise          allowed rise of the sum of squares above `objective`
+    rise          allowed rise in the sum of squares above `objective`
     precision     requested precision, as a share of each interval's width
     regions       separate boxes that contain the region
     undecided     (lower, upper) of the smallest box around all boxes that are not decided and
@@ -175,7 +175,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         if many == 1:
             return "one region; there is no second region outside its box (proved)"
         nth = {2: "third", 3: "fourth", 4: "fifth"}.get(many, "further one")
-        return f"{_words(many)} separate regions; outside of their boxes there is no {nth} (proved)"
+        return f"{_words(many)} separate regions; outside their boxes there is no {nth} (proved)"
 
     def _verdicts(self) -> list[str]:
         by = self.intervals["identifiable"]

@@ -128,8 +128,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     unknowns      names of the n unknowns; lower, upper: their bounds (n,)
     parameters    (n,) the best parameters found
-    objective     proven upper bound of the sum of squares at `parameters`
-    lower_bound   lower bound of the sum of squares, proven for all parameters within the bounds
+    objective     proven upper bound on the sum of squares at `parameters`
+    lower_bound   lower bound on the sum of squares, proven for all parameters within the bounds
     cut           value that the sum of squares provably exceeds in every decided box; equals
                   lower_bound if no box is open
     gap_wanted    requested relative gap
@@ -222,7 +222,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """Plot the boxes in the plane of two unknowns; else the lower bound against the boxes."""
+        """Plot the boxes in the plane of two unknowns; else the lower bound during the search."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 

@@ -277,7 +277,7 @@ def rivals(
                measurement of the same quantities under the same conditions could distinguish them
     nested     smaller rival -> larger rival that contains it; None: igpe compares the unknowns'
                names
-    executor, store, timeout   where fits are computed and stored, one rival per item, as for
+    executor, store, timeout   where fits are computed and stored, one task for each rival, as for
                `igpe.campaign`
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the rivals fitted so far if the call is interrupted (Ctrl-C)
@@ -327,7 +327,7 @@ def _gathered(
             else:
                 failures[name] = why
             count, all_of_them = len(rows) + len(failures), len(job.problems)
-            tell(Share(f"Rivals: {count} of {all_of_them} are fitted", count / all_of_them))
+            tell(Share(f"Rivals: {count} of {all_of_them} fitted", count / all_of_them))
             if stopped():
                 raise KeyboardInterrupt
     except KeyboardInterrupt:

@@ -194,7 +194,7 @@ class Ipopt:
     """Local optimisation by an interior point method, with exact second derivatives.
 
     tolerance       tolerance of the scaled optimality conditions
-    max_iterations  largest number of iterations
+    max_iterations  maximum number of iterations
     options         further options of IPOPT: (("mu_strategy", "adaptive"), ...)
     """
 

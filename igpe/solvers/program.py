@@ -405,7 +405,7 @@ IDAES = (
 def Couenne(
     gap: float = 1e-4, feasibility: float = 1e-7, absolute: float | None = None
 ) -> AmplProgram:
-    """Couenne: spatial branch and bound, as a program.
+    """Couenne: spatial branch and bound, as an external program.
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints

@@ -51,7 +51,7 @@ NOTHING_LEFT = (
     "There are no more measurements than unknowns, so the residuals say nothing about the model."
 )
 NO_OPTIMUM = (
-    "A change of the unknowns would still lower the sum of squares: the search stopped early, "
+    "A change in the unknowns would still lower the sum of squares: the search stopped early, "
     "or a constraint is active."
 )
 TOO_FEW = "No measured quantity has enough measurements, and standard deviations are unknown."

@@ -406,7 +406,7 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
          f"{failed} of {made} refits did not converge and are not in the intervals; if there "
          "are many, the intervals are too short."),
         (made < requested, f"Interrupted: {made} of {requested} replications were finished."),
-        (made < FEW, f"{made} replications give only rough intervals; use some hundreds."),
+        (made < FEW, f"{made} replications give only rough intervals; use several hundred."),
         (on_bound,
          f"{', '.join(on_bound)} {'lie' if len(on_bound) > 1 else 'lies'} on a bound. The "
          "bootstrap is not exact there; use igpe.profile."),

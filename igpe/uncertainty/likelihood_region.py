@@ -42,7 +42,7 @@ class Region(Shown):
     edge        closed curve, columns of the two names, and `end`: "" where the likelihood ratio
                 limits the region, else "bound reached", "open" or "no solution beyond"
     linearised  columns of the two names: the ellipse (empty if an error is not defined)
-    confidence  confidence level of the region;  rise: increase of the sum of squares on its edge
+    confidence  confidence level of the region;  rise: increase in the sum of squares on its edge
     integrations  number of integrations of the full model with derivatives
     """
 

@@ -105,7 +105,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     names         names of all unknowns that were free
     parameters    the optimum of the profiles; objective: the sum of squares at the optimum, or with
                   estimated standard deviations -2 log-likelihood up to a constant
-    rise          increase of the objective at the ends of the intervals: from chi squared, or from
+    rise          increase in the objective at the ends of the intervals: from chi squared, or from
                   F if sigma is unknown
     confidence    confidence level of each interval
     profiles      one for each requested unknown
@@ -169,7 +169,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Rise of the sum of squares against each unknown, with threshold and linearised rise."""
+        """Rise in the sum of squares against each unknown, with threshold and linearised rise."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
@@ -348,7 +348,7 @@ def profile(
     names       names of the unknowns; None: all free unknowns
     confidence  confidence level of each interval
     method      `SingleShooting` (fast, exact derivatives) or `Collocation` (supports constraints)
-    most_integrations  largest number of integrations for all profiles together; an integration with
+    most_integrations  maximum number of integrations for all profiles together; an integration with
                 twice as many steps as one at the estimate counts twice. A profile that exceeds its
                 share of this number ends without a result. Only for `SingleShooting`
     executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a

@@ -64,7 +64,7 @@ def test_without_reactions_the_equations_stand_in(folder):
     tank["lambda"] += TIMES
     tank.to_csv("tank.csv", index=False)
     said = made("--data", "tank.csv")
-    assert "write yours into the function model()" in said
+    assert "write yours in the function model()" in said
     assert "level" in said
     estimated(("level_made", "level_lost"), (0.2, 0.1))
     assert "m.lambda_ = pyo.Var(m.t)" in (folder / "model.py").read_text()
@@ -223,7 +223,7 @@ TABLES = {
     "not sorted": ("time,A\n0,1\n2,3\n1,2\n", ["not sorted", "--experiment 'COLUMN'"]),
     "text": ("time,A\n0,1\n1,spilled\n2,3\n", ["Cell B3", "'spilled'", "--role 'A=ignore'"]),
     "one time": ("time,A\n1,1\n", ["only one time"]),
-    "constant": ("time,A\n0,1\n1,1\n", ["No column except the time contains numbers that change"]),
+    "constant": ("time,A\n0,1\n1,1\n", ["Only the time column contains numbers that change"]),
     "no time": ("time,A\n,1\n1,2\n", ["Row 2", "finite time"]),
 }
 

@@ -54,7 +54,7 @@ def test_without_time_it_is_not_confirmed(proof):
 
 def test_what_cannot_be_verified_is_refused(proof, tmp_path):
     refused(run("verify", tmp_path / "nowhere.json", CHAIN), "could not be read")
-    refused(run("verify", proof, BELLMAN), "about the box")
+    refused(run("verify", proof, BELLMAN), "for the box")
 
 
 def test_certify_begins_at_a_stored_result(tmp_path):

@@ -286,7 +286,7 @@ def test_sliding_is_said():
 
 
 REFUSED = {
-    "no trigger": (lambda: Event(add={"A": 1}), DataError, "neither of at= and when="),
+    "no trigger": (lambda: Event(add={"A": 1}), DataError, "neither at= nor when="),
     "two triggers": (lambda: Event(at=1, when=max, add={"A": 1}), DataError, "both at= and when="),
     "a number as condition": (lambda: Event(when=2.0, add={"A": 1}), DataError, "write at=2.0"),
     "nothing jumps": (lambda: Event(at=1.0), DataError, "changes no state"),

@@ -334,5 +334,5 @@ def test_numbers_over_time_are_refused_by_name(add):
 
     table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "x": 1.0})
     problem = Problem(build, parameters=["k"], experiments=Experiment(table, start={"x": 1.0}))
-    with pytest.raises(ModelError, match=r"'rate' .*depend on the time, .* 'feed'\. Write"):
+    with pytest.raises(ModelError, match=r"'rate' .*depend on time, .* 'feed'\. Write"):
         compiled(problem)

@@ -376,7 +376,7 @@ def test_replicates_count_and_optima_have_them():
     [
         (
             ("k", "c", "A0"),
-            r"no measurement depends on a change of 'k' by \+1 together with 'c' by -1.6",
+            r"no measurement depends on a change in 'k' by \+1 together with 'c' by -1.6",
         ),
         (("k", "rest", "A0"), "no measurement depends on 'rest'"),
     ],

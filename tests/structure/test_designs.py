@@ -81,7 +81,7 @@ def test_a_fit_with_an_unknown_that_nothing_depends_on_is_told_its_rank():
     problem = case.problem()
     result = igpe.estimate(problem, seed=1)
     remarks = {p.name: p.remark for p in result.estimates}
-    assert remarks["idle"] == "nothing measured depends on it"
+    assert remarks["idle"] == "no measured quantity depends on it"
     note = next(n for n in result.notes if "not structurally identifiable" in n)
     assert note.startswith("k and c:")
 

@@ -78,7 +78,7 @@ class Collocation(Checked):
     tolerance        largest change of an unknown between two meshes at which the refinement stops,
                      relative to max(|value|, 1e-3 times the width of the bounds). A mesh is not
                      refined if its own error estimate is below a tenth of the tolerance
-    max_refinements  largest number of meshes after the first
+    max_refinements  maximum number of meshes after the first
     time_limit       limit of each call in s, or of each fit if weights depend on the model; None:
                      no limit
     """

@@ -29,7 +29,7 @@ class Automatic(Integrator):
     - Without compiled code, `Sundials` integrates a single trajectory, and NumPy integrates many
       intervals together; `slow` gives the reason. If an interval fails, `Sundials` integrates it.
 
-    slack    as for `RungeKutta`: factor by which errors of derivatives may exceed those of states
+    slack    as for `RungeKutta`: factor by which errors in derivatives may exceed errors in states
     seconds  wall time allowed for each method's attempt
     """
 

@@ -83,7 +83,7 @@ class RungeKutta(Integrator):
     q. igpe checks the size of the states after each step, and the time limit and Ctrl-C every few
     hundred steps.
 
-    slack      factor by which errors of derivatives may exceed those of states: Gauss-Newton steps
+    slack      factor by which errors in derivatives may exceed errors in states: Gauss-Newton steps
                need few digits, but without error control the derivatives of stiff equations are
                wrong by orders of magnitude
     pair       BY_STIFFNESS starts every interval with the explicit pair and changes to the implicit

@@ -251,7 +251,7 @@ class Attempt(NamedTuple):
 class Restarts(Checked):
     """Conditions for restarts of a search, and their start points.
 
-    count     largest number of further starts
+    count     maximum number of further starts
     chance    probability that a correct fit is rejected
     agreeing  number of agreeing estimates that end the search although the errors do not explain
               them; two if the errors are unknown, or the integration is not accurate

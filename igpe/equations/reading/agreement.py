@@ -408,6 +408,6 @@ def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) 
     return ModelError(
         f"igpe reads '{name}' differently from Pyomo: at {', '.join(where[:MOST])} Pyomo "
         f"computes {values[0]:.10g}, igpe {values[1]:.10g}. Write it with Pyomo's functions as "
-        "a rule over the time, and quantities that change with time as inputs: "
+        "a rule indexed by time, and quantities that change with time as inputs: "
         "Experiment(inputs=...)."
     )

@@ -18,11 +18,11 @@ from pyomo.core.expr.numvalue import NumericValue
 from igpe.problem.model import position_in
 
 OUTSIDE = (
-    "it computes with the time outside Pyomo (math.exp, np.interp); use pyo.exp and other "
+    "it uses time in computations outside Pyomo (math.exp, np.interp); use pyo.exp and other "
     "functions of Pyomo"
 )
 UNDECIDED = (
-    "it uses `if` with a nonlinear function of the time; pyo.Expr_if(t % 24 < 12, a, b) or "
+    "it uses `if` with a nonlinear function of time; pyo.Expr_if(t % 24 < 12, a, b) or "
     "pyo.Expr_if(pyo.sin(t) > 0.5, a, b) is supported"
 )
 COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
@@ -274,13 +274,13 @@ def said(data: Any, time: Any, instant: Any) -> Any:
     """What the rule behind a component's member says when asked with `instant` for its time.
 
     time   the model's ContinuousSet of the time
-    raises ValueError if there is no rule over the time, and whatever the rule raises
+    raises ValueError if there is no rule indexed by time, and whatever the rule raises
     """
     component, index = data.parent_component(), data.index()
     rule = getattr(component, "rule", None) or getattr(component, "_rule", None)
     place = position_in(component, time) if component.is_indexed() else None
     if place is None or rule is None:
-        raise ValueError("it is not written as a rule over the time")
+        raise ValueError("it is not written as a rule indexed by time")
     is_tuple = isinstance(index, tuple)
     key = (*index[:place], instant, *index[place + 1 :]) if is_tuple else instant
     return plain(rule(data.parent_block(), key))

@@ -58,7 +58,7 @@ def read_jumps(
             ) from error
         if instant.seen:
             raise ModelError(
-                f"A rule of event {number} uses Python's `if` on the time. Write "
+                f"A rule of event {number} uses Python's `if` with a condition on time. Write "
                 "pyo.Expr_if(t < 0.4, a, b), or give two events."
             )
         return found
@@ -215,8 +215,8 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     for name, constraint in instance.conditions.items():
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
             raise ModelError(
-                f"The constraint '{name}' contains a derivative but is not indexed by the "
-                "time, so it does not apply at other times. Write it as a rule over the "
+                f"The constraint '{name}' contains a derivative but is not indexed by "
+                "time, so it does not apply at other times. Write it as a rule indexed by "
                 "time: m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in "
                 "a ConstraintList or as single constraints."
             )

@@ -170,7 +170,7 @@ class _Reader:
             if len({_number(data.get(t)) for t in self.times}) > 1
         )
         named = f", for example those of {', '.join(varying)}" if varying else ""
-        return f"it uses numbers that depend on the time{named}"
+        return f"it uses numbers that depend on time{named}"
 
 
 def _number(data: Any) -> float | None:

@@ -25,7 +25,7 @@ class MichaelisMenten(RateLaw):
     """vmax*S/(km*(1 + sum of I/Kc) + S*(1 + sum of I/Ku + S/Ks)).
 
     vmax           largest rate
-    km             substrate concentration at which the rate is half the largest
+    km             substrate concentration at which the rate is half its maximum
     substrate      S; may be omitted if the left side has one species only
     inhibitors     species that compete with S (also the product) -> their constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
@@ -87,7 +87,7 @@ class Hill(RateLaw):
     """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) if S represses.
 
     vmax        largest rate
-    half        concentration at which the rate is half the largest
+    half        concentration at which the rate is half its maximum
     exponent    n
     regulator   S; may be omitted if the left side has one species only
     repressing  whether S slows the reaction
@@ -142,7 +142,7 @@ FURTHER = {"limits": CONCENTRATION, "inhibitors": CONCENTRATION}
 class Monod(_Growth):
     """growth*S/(half + S)*X: the rate at which biomass X grows on S, for "S -> X".
 
-    growth              largest specific rate of growth, 1/time
+    growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is growth/2
     substrate, biomass  S and X; may be omitted if each is the only species on its side
     limits, inhibitors  further species -> constant K. Growth needs the species in `limits`, such as
@@ -196,7 +196,7 @@ class Haldane(_Growth):
 class Contois(_Growth):
     """growth*S/(crowding*X + S)*X: growth that slows at high cell concentration.
 
-    growth    largest specific rate of growth, 1/time
+    growth    maximum specific growth rate, 1/time
     crowding  ratio S/X at which the specific rate is growth/2; unit of S divided by unit of X
     substrate, biomass, limits, inhibitors  as for `Monod`
 

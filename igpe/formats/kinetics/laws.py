@@ -364,7 +364,7 @@ class Reaction:
 
     text    "A + 2 B -> C"; "<->" for a reversible reaction
     rate    rate law; by default mass action with the constant k1, or k1f and k1r; 1 stands for the
-            reaction's place in the list
+            reaction's number in the list
     yields  species -> its yield, a number or the name of a parameter, where the stoichiometry is
             not known. The rate of a species on the left is divided by its yield: "S -> X" with
             {"S": "Y"} consumes rate/Y of S (Y is biomass made per substrate used). The rate of a

@@ -344,9 +344,9 @@ class Reactor:
         if not given or min(given) < COLDEST:
             said = f"temperatures T from {min(given):g} K" if given else "no temperature T"
             raise ModelError(
-                f"No reference temperature can be chosen: the experiments have {said} "
-                f"(measured, an input or a start value). Give T in kelvin, {COLDEST:g} or more, or "
-                "give the reactor reference=350.0."
+                f"igpe cannot choose a reference temperature: the experiments have {said}. Give T "
+                f"in kelvin, {COLDEST:g} or more, as a measurement, an input or a start value, or "
+                "pass reference=350.0 to the reactor."
             )
         return replace(self, reference=round(1 / float(np.mean([1 / t for t in given]))))
 

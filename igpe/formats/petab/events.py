@@ -20,7 +20,7 @@ from igpe.problem.events import Event
 
 def unread(event: SbmlEvent, why: str) -> ModelError:
     return ModelError(
-        f"igpe does not read the event '{event.name}' of the SBML model: {why}. Rewrite the "
+        f"igpe does not support the event '{event.name}' of the SBML model: {why}. Rewrite the "
         "model without it, or write it in Pyomo."
     )
 

@@ -314,7 +314,7 @@ def _operation(expression: Any) -> Callable[..., Any]:
             return lambda value: function(1 / value)
         return lambda value: 1 / function(value)
     raise ModelError(
-        f"The model uses '{kind}' in {expression}, which igpe does not read; write it with "
+        f"The model uses '{kind}' in {expression}, which igpe does not support; write it with "
         f"{', '.join(sorted(FUNCTIONS))}, powers and piecewise."
     )
 
@@ -362,7 +362,7 @@ def _chosen(condition: Any, then: Any, otherwise: Any, leaves: Callable[[str], A
     compare = SIDES.get(getattr(condition, "rel_op", ""))
     if compare is None:
         raise ModelError(
-            f"The model contains the condition {condition}, which igpe does not read; write it "
+            f"The model contains the condition {condition}, which igpe does not support; write it "
             "with <, <=, >, >=, and, or, not."
         )
     left, right = (to_pyomo(side, leaves) for side in condition.args)
@@ -479,7 +479,8 @@ def _require_xml(file: Path) -> None:
         depth += down
         if depth > DEEPEST_XML:
             raise DataError(
-                f"'{file}' is nested more than {DEEPEST_XML} levels deep, which igpe does not read."
+                f"'{file}' is nested more than {DEEPEST_XML} levels deep, which igpe does not "
+                "support."
             )
 
     def refuse(*_: object) -> None:

@@ -64,7 +64,7 @@ def read_petab(path: str | Path) -> Problem:
     span three decades.
 
     path    path of the YAML file, which contains the paths of the tables and the model
-    raises  DataError for invalid tables, ModelError for SBML features that igpe does not read,
+    raises  DataError for invalid tables, ModelError for SBML features that igpe does not support,
             ProblemError if the file does not exist, SolverMissing without the extra igpe[petab]
     """
     for name in LIBRARIES:
@@ -205,7 +205,7 @@ def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> Non
     strange = sorted(laws - {"normal", ""})
     if strange:
         raise DataError(
-            f"igpe does not read the noise distributions {strange}; it supports `normal`, also "
+            f"igpe does not support the noise distributions {strange}; it supports `normal`, also "
             "for logarithms (observableTransformation)."
         )
 

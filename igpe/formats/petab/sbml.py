@@ -85,15 +85,15 @@ def read_sbml(document: Any) -> Sbml:
         code = copy.convert(conversion)
         if code != library("libsbml").LIBSBML_OPERATION_SUCCESS:
             raise ModelError(
-                f"libSBML could not do '{option}' (code {code}); check the model with "
+                f"The libSBML conversion '{option}' failed (code {code}); check the model with "
                 "`petablint` or an SBML validator."
             )
     model = copy.getModel()
     refused = list(_refused(model))
     if refused:
         raise ModelError(
-            f"The SBML model has {'; '.join(refused)}, which igpe does not read. Write these as "
-            "reactions, rules or events, or the model in Pyomo."
+            f"The SBML model has {'; '.join(refused)}, which igpe does not support. Write these as "
+            "reactions, rules or events, or write the model in Pyomo."
         )
     return _Reader(model).sbml()
 
@@ -397,7 +397,7 @@ def _formula(element: Any, where: str, *, may_ask_rates: bool = True) -> Any:
     undefined -= {RATE} if may_ask_rates else set()
     if unread or undefined:
         raise ModelError(
-            f"The {where} uses {[*unread, *sorted(undefined)]}, which igpe does not read. "
+            f"The {where} uses {[*unread, *sorted(undefined)]}, which igpe does not support. "
             f"Rewrite it without them, for example with additional species, or with rules that "
             f"depend on {TIME}."
         )

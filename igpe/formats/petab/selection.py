@@ -124,7 +124,8 @@ def _compared(candidates: list[RivalModel], criterion: str) -> ModelSelection:
     if not usable:
         why = " ".join(dict.fromkeys(c.failed for c in candidates if c.failed))
         raise EstimationFailed(
-            f"None of the {len(candidates)} models has a value of {criterion}. {why}".rstrip(),
+            f"{criterion} could not be computed for any of the {len(candidates)} models. "
+            f"{why}".rstrip(),
             Status.FAILED,
         )
     sign = -1.0 if criterion in UPWARDS else 1.0

@@ -86,7 +86,7 @@ def _at_rest(tables: Tables) -> Tables:
         if len(main) > 1 or (timeline.is_steady and main and main[0].changes):
             raise DataError(
                 f"The experiment '{name}' has a steady-state measurement (time inf) after a "
-                "change of conditions, which igpe does not read. Give a finite time at which "
+                "change of conditions, which igpe does not support. Give a finite time at which "
                 "the steady state is reached."
             )
         rested = f"{name}{AT_REST}"
@@ -348,15 +348,16 @@ def _refuse_version2(petab: Any) -> None:
         )
     if len(petab.models) != 1:
         raise DataError(
-            f"The problem has {len(petab.models)} models; igpe reads one. Write a problem for each."
+            f"The problem has {len(petab.models)} models; igpe reads one. Write one problem for "
+            "each model."
         )
     if not hasattr(petab.model, "sbml_document"):
         raise DataError("The problem's model is not in SBML; igpe reads only SBML.")
     aliases = [m.petab_id for m in petab.mappings if m.model_id and m.model_id != m.petab_id]
     if aliases:
         raise DataError(
-            f"The mapping table renames {aliases}, which igpe does not read; use the model's own "
-            "names in the tables, and remove the mapping."
+            f"The mapping table renames {aliases}, which igpe does not support; use the model's "
+            "own names in the tables, and remove the mapping."
         )
 
 

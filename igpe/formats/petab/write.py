@@ -113,8 +113,8 @@ class _Writer:
                 names = [system.unknown_names[i] for i in system.solved.implicit]
                 raise Unsupported(
                     f"The equations determine {names} only implicitly, and few programs that "
-                    "read SBML can solve implicit equations. Write them as explicit formulas, to "
-                    "write PEtab."
+                    "read SBML can solve implicit equations. To write PEtab, make them explicit "
+                    "formulas."
                 )
             if e.steady is not None:
                 self.phases.append(_Phase(e.at_rest(), system, is_rest=True))
@@ -124,9 +124,9 @@ class _Writer:
         for e, system, _ in self.phases:
             if (system.symbols.states, system.symbols.algebraics) != (self.states, self.algebraics):
                 raise Unsupported(
-                    f"Experiment '{e.name}' has other states or algebraic variables than "
-                    f"'{self.phases[0].experiment.name}'; PEtab has one model. Write one problem "
-                    "for each."
+                    f"Experiment '{e.name}' has different states or algebraic variables from "
+                    f"'{self.phases[0].experiment.name}', but a PEtab problem has only one model. "
+                    "Write one problem for each experiment."
                 )
         inputs = [n for phase in self.phases for n in phase.system.symbols.inputs]
         for name in (*first.parameters, *self.states, *self.algebraics, *inputs):

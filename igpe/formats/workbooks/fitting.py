@@ -158,8 +158,8 @@ def concentration(
         )
     if q.unit != "%" and run.table[q.name].abs().max() > 1.5:  # noqa: PLR2004 - no fraction
         raise DataError(
-            f"'{q.header}' has no unit, but values above 1. Pass units={{'{q.header}': '%'}} in "
-            "read_workbook(...)."
+            f"'{q.header}' has no unit, but has values above 1. Pass units={{'{q.header}': '%'}} "
+            "in read_workbook(...)."
         )
     most = float(begin) * factor / other
     scale = most / (PER_CENT if q.unit == "%" else 1.0)
@@ -172,7 +172,7 @@ def no_response_factor(area: Quantity) -> str:
         f"'{area.header}' is an area, which a model of concentrations does not contain. Add a "
         "response factor to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
         f"expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
-        "convert the areas to concentrations by your calibration."
+        "convert the areas to concentrations with your calibration."
     )
 
 

@@ -148,7 +148,7 @@ def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
             "no time since the start",
         ),
         (bool(column.of), "sd", ""),
-        (is_index and not column.unit, "ignore", "a running number or name"),
+        (is_index and not column.unit, "ignore", "a row number or name"),
         (True, "measured", ""),
     )
     role, column.note = next((r, note) for holds, r, note in cases if holds)

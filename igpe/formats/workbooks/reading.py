@@ -240,7 +240,7 @@ def _workbook(
     """The runs in common names and units."""
     unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
     nothing = (
-        "No column except the time contains numbers that change in "
+        "Only the time column contains numbers that change in "
         f"'{raw[0].block.grid.file.name}'.{f' Not used: {unused}.' if unused else ''} Give a "
         "table with one column for each measured quantity."
     )

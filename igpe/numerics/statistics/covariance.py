@@ -347,7 +347,7 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
     groups = strongly_correlated(covariance)
     sentences = [
         f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the "
-        "data determine a combination of them better than the single values."
+        "data determine a combination of them better than each of them."
         for members, strongest in groups[:MOST]
     ]
     if len(groups) > MOST:

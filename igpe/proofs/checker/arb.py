@@ -359,7 +359,7 @@ class ArbCheck:
         value = f" {self.objective}" if self.objective else ""
         return (
             f"Arb {verb} the objective{value}. Of {self.confirmed + self.undecided} leaves drawn "
-            f"from {self.leaves} it confirms {self.confirmed} and leaves {self.undecided} "
+            f"from {self.leaves} it confirms {self.confirmed}; {self.undecided} remain "
             "undecided."
         )
 
@@ -399,10 +399,10 @@ class ThirdCheck:
         finally:
             flint.ctx.prec, flint.ctx.cap = old
         if value is not None and value > objective:
-            shown = f"{value.str(DIGITS)} by Arb, not {objective:.17g}"
+            shown = f"{value.str(DIGITS)} according to Arb, not {objective:.17g}"
             refuted.append((point, f"the sum of squares of these parameters is {shown}"))
         for leaf, better in (v for v in verdicts if not isinstance(v, bool)):
-            why = f"these parameters have a sum of squares below {leaf.level:.9g} by Arb"
+            why = f"these parameters have a sum of squares below {leaf.level:.9g} according to Arb"
             refuted.append((better, why))
         return ArbCheck(
             objective="" if value is None else value.str(DIGITS),

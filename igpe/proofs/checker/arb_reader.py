@@ -102,7 +102,7 @@ class Equations:
         self.experiment, i = problem.experiments[k], problem.instances[k]
         self.instance, self.states = i, tuple(i.states)
         if self.experiment.events or self.experiment.steady is not None:
-            raise Unsupported("The check with Arb does not support events and steady starts.")
+            raise Unsupported("The check with Arb does not support events or steady starts.")
         times = [float(t) for t in i.time]
         self.usual = times[max(1, len(times) // 2)]
         self.names = self._names(self.usual)

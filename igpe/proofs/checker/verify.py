@@ -75,7 +75,7 @@ class Verified(Shown):
                  it integrated
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
-    arb          what the third check showed (`with_="arb"`); None if it was not made
+    arb          what the third check showed (`with_="arb"`); None if it was not requested
     """
 
     verdict: Verdict
@@ -372,7 +372,7 @@ def verify(
     independent.
 
     certificate  a certificate by `igpe.certify`, its JSON text, or the path of its file
-    problem      the problem that the certificate is about
+    problem      the problem for which the certificate was computed
     seconds      time limit; igpe reports boxes that it could not check by then as not confirmed
     effort       effort of the integration; it affects how much is confirmed, but not the
                  correctness of the verdict
@@ -515,7 +515,7 @@ def _require_same(tree: Tree, problem: Problem) -> None:
     box = problem.box
     if tree.unknowns != box.names:
         raise ProblemError(
-            f"The certificate is about the unknowns {', '.join(tree.unknowns)}, the problem has "
+            f"The certificate is for the unknowns {', '.join(tree.unknowns)}, but the problem has "
             f"{', '.join(box.names)}; give the problem that was certified."
         )
     own, other = (
@@ -524,7 +524,7 @@ def _require_same(tree: Tree, problem: Problem) -> None:
     )
     if own != other:
         raise ProblemError(
-            f"The certificate is about the box {own}, the problem has {other}; give the problem "
+            f"The certificate is for the box {own}, but the problem has {other}; give the problem "
             "that was certified."
         )
 

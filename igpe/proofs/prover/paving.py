@@ -74,7 +74,7 @@ class Paving(Shown, Suggesting):
 @takes_problem
 @session()
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
-    """Divide the plane of two unknowns into boxes inside and outside of a certified region.
+    """Divide the plane of two unknowns into boxes inside and outside a certified region.
 
     A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. A
     box is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
@@ -82,7 +82,7 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
 
     problem  the certified problem
     region   a finished region of `igpe.certify_region`
-    boxes    largest number of boxes to examine; boxes outside of all separate regions do not count
+    boxes    maximum number of boxes to examine; boxes outside all separate regions do not count
     raises   ProblemError if there are not exactly two unknowns, or the region is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
@@ -168,7 +168,7 @@ def _kind(
 
 
 def _at_most(enclosure: BoxEnclosure, n: int) -> float:
-    """Upper bound of the sum of squares over the box that was enclosed last.
+    """Upper bound on the sum of squares over the box that was enclosed last.
 
     With residuals c + G d + e, |d_j| <= 1, it is |c|^2 + 2 c'G d + d'G'G d + terms in e; sums over
     the residuals come before absolute values.

@@ -354,7 +354,7 @@ class Incumbent:
 
 
 def proved_objective(dynamic: Dynamic, point: FloatArray) -> float:
-    """Proven upper bound of the sum of squares at one point; infinite if there is none."""
+    """Proven upper bound on the sum of squares at one point; infinite if there is none."""
     for order in ORDERS:
         enclosure = BoxEnclosure(dynamic, degree=1, order=order, tolerance=0.0)
         bounds = enclosure.examine(point, point, np.inf, most=STEPS_AT_A_POINT)

@@ -47,7 +47,7 @@ class Plot:
     """A figure with its axes. Notebooks show the figure; `save` writes it to a file.
 
     axes    array of matplotlib axes; `plot[0]` is the first of them
-    figure  matplotlib's figure of all axes
+    figure  matplotlib's figure that contains all axes
     """
 
     def __init__(self, axes: Any) -> None:
@@ -61,10 +61,10 @@ class Plot:
         return len(self.axes)
 
     def save(self, path: str | Path) -> None:
-        """Write the picture; the ending of the path selects the format: .png, .pdf or .svg.
+        """Write the picture; the file extension selects the format: .png, .pdf or .svg.
 
         raises  DataError if igpe did not write the existing file at `path`, ValueError for a path
-                with another ending
+                with another extension
         """
         write(path, self._drawn(Path(path).suffix.lower()[1:] or "png"))
 

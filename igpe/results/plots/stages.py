@@ -167,7 +167,7 @@ def horizon_table(estimate: Estimate) -> str:
     rows |= {n: [f"{h.parameters[n]:.5g}" for h in horizons] for n in estimate.parameters}
     lines = pd.DataFrame.from_dict(rows, orient="index").to_string(header=False)
     return (
-        f"{lines}\nequivalent iterations on the whole horizon: "
+        f"{lines}\nequivalent iterations on the full horizon: "
         f"{equivalent_iterations(horizons):.3g}; with all further starts "
         f"{estimate.equivalent_iterations:.3g} (integrations: "
         f"{estimate.equivalent_integrations:.3g})"
@@ -210,7 +210,7 @@ def plot_pieces(
 
     problem   the estimated problem;  estimate: an estimate by `MultipleShooting(record=True)`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
-    iterates  largest number of iterates drawn: the first, the last, and others between them
+    iterates  maximum number of iterates drawn: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
     stages = _recorded(estimate)

@@ -112,7 +112,7 @@ def plot_profiles(profiles: Any, axes: Any = None) -> Plot:
         ax.axhline(1.0, color="black", linestyle=":", linewidth=1, label=level)
         ax.plot(one.estimate, 0.0, "k*")
         ax.set(xlabel=labelled(one.name, one.unit), ylim=(min(-0.05, 1.1 * rise.min()), 1.3))
-    drawn[0].set_ylabel("rise of sum of squares / allowed rise")
+    drawn[0].set_ylabel("rise in sum of squares / allowed rise")
     legend_above(drawn, axes)
     return Plot(drawn)
 

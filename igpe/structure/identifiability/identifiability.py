@@ -213,8 +213,8 @@ REASONS: dict[type[Exception], str] = {
 }
 """Why an exact test cannot be made."""
 SWITCHES = (
-    "the exact test does not support events, steady starts and conditions that unknowns or states "
-    "switch"
+    "the exact test does not support events, steady starts, or conditions that depend on unknowns "
+    "or states"
 )
 
 

@@ -166,7 +166,7 @@ def _deepened(
 def _most(
     experiments: Sequence[SeriesExpansion], n: int, random: np.random.Generator
 ) -> int | None:
-    """An upper bound of the rank: of every piece, at states and times drawn at random.
+    """An upper bound on the rank: of every piece, at states and times drawn at random.
 
     States and their derivatives by the unknowns are drawn where the inputs may lead them, so that
     what holds along the trajectories holds here as well; a piece knows nothing of the one before.

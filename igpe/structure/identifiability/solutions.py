@@ -102,7 +102,7 @@ def solutions(
     most_work  see `Ideal`, for each of the points
     """
     if not any(output.continuous for e in experiments for output in e.outputs):
-        return Solutions(why="nothing is measured over time")
+        return Solutions(why="no quantity is measured over time")
     few = any(o.since and not o.continuous for e in experiments for o in e.outputs)
     broken = any(len(e.dynamics.pieces) > 1 for e in experiments)
     try:

@@ -76,7 +76,7 @@ def test_a_true_certificate_is_confirmed() -> None:
     assert found.arb.is_objective_confirmed
     assert found.arb.confirmed == found.arb.leaves == 6
     assert "Arb confirms the objective [1.185844860085968" in str(found)
-    assert "Of 6 leaves drawn from 6 it confirms 6 and leaves 0 undecided." in str(found)
+    assert "Of 6 leaves drawn from 6 it confirms 6; 0 remain undecided." in str(found)
 
 
 def test_what_no_time_is_left_for_is_undecided() -> None:
@@ -116,7 +116,8 @@ class TestForged:
         _, better = third.leaf(leaf)  # type: ignore[misc]
         assert float(third.objective(better)) < 1.5e-6
         forged = certificate() | {"point": [5.05, 1.0], "objective": 1e-3, "lower_bound": 1.5e-6}
-        assert any("below 1.5e-06 by Arb" in why for _, why in checked(forged, problem).refuted)
+        reasons = [why for _, why in checked(forged, problem).refuted]
+        assert any("below 1.5e-06 according to Arb" in why for why in reasons)
 
     def test_equations_that_both_others_read_wrongly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Prover and checker share the translation; a mistake in it convinces both."""
@@ -137,7 +138,7 @@ class TestForged:
         assert igpe.verify(proof, consecutive.problem())
         found = igpe.verify(proof, consecutive.problem(), with_="arb")
         assert found.verdict is igpe.proofs.Verdict.REFUTED
-        assert "by Arb" in found.sentence
+        assert "according to Arb" in found.sentence
 
 
 def _made(times: Iterable[float]) -> Any:

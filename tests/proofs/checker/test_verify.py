@@ -178,12 +178,12 @@ def test_what_is_no_certificate_is_said(change: Any, says: str, problem: igpe.Pr
 
 
 def test_another_problem_is_told() -> None:
-    with pytest.raises(igpe.errors.ProblemError, match="about the unknowns p1, p2"):
+    with pytest.raises(igpe.errors.ProblemError, match="for the unknowns p1, p2"):
         igpe.verify(certificate(), consecutive.problem().fixing({"p1": 5.0}))
     run = consecutive.problem().experiments[0]
     bounds = {"p1": (0, 11), "p2": (0, 10)}
     other = igpe.Problem(consecutive.model, parameters=bounds, experiments=[run])
-    with pytest.raises(igpe.errors.ProblemError, match="about the box"):
+    with pytest.raises(igpe.errors.ProblemError, match="for the box"):
         igpe.verify(certificate(), other)
 
 

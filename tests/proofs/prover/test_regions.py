@@ -48,7 +48,7 @@ def test_mirror_regions_are_both_found_and_no_third_is_there(two: CertifiedRegio
     assert len(two.regions) == two.known == 2
     first, second = (np.array([r.lower, r.upper]) for r in two.regions)
     assert first[:, ::-1] == pytest.approx(second, rel=2e-2)
-    assert "two separate regions; outside of their boxes there is no third (proved)" in str(two)
+    assert "two separate regions; outside their boxes there is no third (proved)" in str(two)
     assert "Practically identifiable within the bounds in each region (proved): k1, k2" in str(two)
 
 

@@ -114,19 +114,20 @@ class MultipleShooting(Checked):
 
     integrator  integrates all intervals with their derivatives, for exact matching
     rough       integrator for the continuation, which needs less accuracy
-    intervals   largest number of intervals in each experiment; intervals begin at measured times
-    finer       factor by which another attempt multiplies the number of intervals, if the errors do
-                not explain the fit; 1: no such attempt
+    intervals   maximum number of intervals in each experiment; intervals begin at measured times
+    finer       factor by which another attempt multiplies the number of intervals, if measurement
+                errors do not explain the residuals; 1: no such attempt
     unobserved  start values of states that are not measured: a number, or state -> number; by
                 default igpe simulates these states, with the given states interpolated
-    links       continuations from free nodes, tried in this order until the errors explain the fit,
-                or, if errors are unknown, until two fits agree; (): only exact matching
+    links       continuations from free nodes, tried in this order until measurement errors
+                explain the residuals, or, if errors are unknown, until two fits agree; (): only
+                exact matching
     search      the search with exact matching; `BackwardLifting()` for very many unknowns
     restarts    further starts if a fit is bad
     time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. At
                 the limit, igpe returns the best estimate so far, integrated once. The status of
                 this estimate is TIME_LIMIT, or the status of the search if the search finished. The
-                status is FAILED if the intervals did not join yet and there are constraints or a
+                status is FAILED if the intervals have not joined yet and there are constraints or a
                 robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
                 `igpe.plots.plot_pieces`
