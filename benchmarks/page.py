@@ -70,7 +70,7 @@ OVERHEAD = """
 ## Overhead
 
 Processor seconds of `igpe.estimate` in a new process with an empty cache of compiled models, and
-the shares of its steps in per cent (`benchmarks/overhead.py`).
+the percentages of its steps (`benchmarks/overhead.py`).
 
 """
 SMOOTHING = """

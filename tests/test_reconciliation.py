@@ -350,7 +350,7 @@ def test_what_is_no_balance_is_refused(balances, said):
     [
         ({"sigma": None}, {}, r"no numeric standard deviations.*sigma=0\.1"),
         ({"correlation": igpe.losses.AR1(0.5)}, {}, r"needs independent errors"),
-        ({"sigma": "equal"}, {}, r"no standard deviations"),
+        ({"sigma": "equal"}, {}, r"no numeric standard deviations"),
         ({}, {"level": 1.0}, r"level is 1; reconcile needs 0 < level < 1"),
         ({}, {"soft": {"carbon": 1.0}}, r"soft has \{'carbon': 1.0\}; expected positive"),
         ({}, {"soft": {NODES[0]: 0.0}}, r"expected positive standard deviations"),

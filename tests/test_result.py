@@ -446,7 +446,7 @@ def test_a_ratio_that_intervals_by_profile_contradict_is_not_said(chain, ends, s
     assert "Intervals: 95 %, by profile likelihood" in str(result.details)
     one = replace(result, notes=(BY_PROFILE.format(95, "k2"),))
     words = " ".join(str(one.details).split())
-    assert "Intervals: 95 %, linearised, except for those by profile likelihood" in words
+    assert "Intervals: 95 %, linearised, except for those from profile likelihood" in words
 
 
 def test_no_combination_is_named_where_events_move_what_is_measured():

@@ -278,7 +278,7 @@ class StateErrors:
 class SlopeErrors:
     """The reciprocal standard error of each slope (suggested by Michalik et al. 2009, section 5).
 
-    least  smallest error, as a share of the state's typical error
+    least  smallest error, as a fraction of the state's typical error
     """
 
     least: float = 0.1

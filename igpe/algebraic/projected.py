@@ -172,7 +172,7 @@ class Projected:
     were computed.
 
     gap         (objective - lower bound) / objective at which the search stops
-    absolute    gap at which the search stops, as a share of the weighted targets' sum of
+    absolute    gap at which the search stops, as a fraction of the weighted targets' sum of
                 squares; a relative gap is not defined for exact data
     time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
                 returned

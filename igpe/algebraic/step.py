@@ -163,7 +163,7 @@ class RouteSelection:
     proven  route for nonlinear problems of the first candidate
     quick   route for nonlinear problems of all further candidates
     factor  local optima with an objective of at most `factor` times the best become candidates too;
-            values above 10 act like 10. The value 2 corresponds to the 95 % region of two
+            values above 10 act like 10. The value 2 corresponds to the 95 % region for two
             parameters and about twelve independent values in the smoothed slopes (Beale 1960:
             1 + p / (n - p) F)
     most    maximum number of these further candidates; the candidates with the smallest objectives,

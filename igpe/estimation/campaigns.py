@@ -92,11 +92,11 @@ class Comparison(Shown):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row for each method: number of runs, shares of them in per cent, and medians.
+        """One row for each method: number of runs, percentages of runs, and medians.
 
-        `arrived %` is the share of runs that reached an optimum, `best %` the share that reached
-        the best optimum (objective within 1e-3), and `broke %` the share whose model could not be
-        integrated.
+        `arrived %` is the percentage of runs that reached an optimum, `best %` the percentage that
+        reached the best optimum (objective within 1e-3), and `broke %` the percentage whose
+        model could not be integrated.
         """
         is_best = partial(is_same_objective, self.best, rounding=self.rounding)
         rows = {
@@ -319,8 +319,8 @@ def campaign(
     seed       seed of the starts: the same seed gives the same numbers, for any executor and order
     executor   None: in this process, one after the other; a number: as many igpe processes; or an
                executor of concurrent.futures, or `dask_client.get_executor()`
-    store      SQLite file that receives each finished start at once; igpe does not repeat starts of
-               the same problem and estimator that the file contains
+    store      SQLite file that receives each finished start immediately; igpe does not repeat
+               starts of the same problem and estimator that the file contains
     timeout    seconds for each start; igpe stops a start that takes longer, records it as
                TIMED_OUT, and repeats it only with a longer timeout. Each start then runs in a
                separate process
@@ -333,7 +333,7 @@ def campaign(
     If the process of a start dies, igpe tries this start three more times, and then records it as
     WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose
     worker could not build the model while others could. With a store, igpe repeats these starts
-    after a change of igpe, the estimator or one of your modules. If a Dask cluster has no worker
+    after a change to igpe, the estimator or one of your modules. If a Dask cluster has no worker
     for 30 s, processes on this machine do its work, and a note says so.
     """
     expected = "an estimator: igpe.SingleShooting()"

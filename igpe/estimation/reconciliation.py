@@ -41,8 +41,8 @@ class Suspect:
     name        name of the quantity
     experiment  name of the experiment; None: in all experiments
     time        time of the measurement; None if all times are wrong
-    size        measured minus true value, in the quantity's unit; for a factor, as a share of the
-                true value
+    size        measured minus true value, in the quantity's unit; for a factor, as a fraction of
+                the true value
     deviation   standard deviation of `size`
     """
 

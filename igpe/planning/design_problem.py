@@ -150,8 +150,8 @@ def read_design(
     sampling = _sampling(times, template)
     if isinstance(problem, ProblemWithoutData) and sampling.times[-1] > problem.until:
         raise ProblemError(
-            f"The candidate times run to {sampling.times[-1]:g}, but until={problem.until:g} ends "
-            "the experiment. Give earlier times, or a later end."
+            f"The candidate times run to {sampling.times[-1]:g}, but the experiment ends at "
+            f"until={problem.until:g}. Give earlier times, or a later end."
         )
     plan = planned(full, template, free, _conditions(full, template, conditions, sampling), noise)
     _require_effect(free, plan.conditions)

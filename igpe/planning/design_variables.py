@@ -337,8 +337,8 @@ def read_noise(
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
-                f"measure= contains '{name}', which is not a quantity over time. The model has "
-                f"{[*i.states, *i.series, *i.expressions]}."
+                f"measure= contains '{name}', which is not a time-dependent quantity. The model "
+                f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):
             noises[name] = one

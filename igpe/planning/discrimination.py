@@ -46,7 +46,7 @@ class RivalPlan(LaboratoryPlan, Shown):
                  the planned experiments and a new fit), power (probability that the rival's AICc is
                  then worse by 10, so that it has no support)
     criterion    the requested criterion
-    efficiency   proved lower bound on the criterion of the chosen samples, as a share of the best
+    efficiency   proved lower bound on the criterion of the chosen samples, relative to the best
                  choice with the same settings; NaN without a proof
     courses      table of the predictions: rival, experiment, name, time, predicted, error
                  (standard error of the prediction), sigma (of a measurement), on a fine grid

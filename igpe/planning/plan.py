@@ -204,7 +204,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
                        unknowns
     criterion    the requested criterion; before, after: its values exp(-Φ/2), relative errors,
                  before and after the planned experiments
-    efficiency   proved lower bound on the information of the chosen samples, as a share of the
+    efficiency   proved lower bound on the information of the chosen samples, relative to the
                  best choice with the same settings; 1 if there was no choice, NaN without a proof
     courses      table of the predictions on a fine grid: experiment, name, time, predicted, sigma
     sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,

@@ -122,9 +122,9 @@ def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
     first, end = float(table.times[0]), float(table.times[-1])
     if len(table.times) > 1 and (end < begin or first > last):
         raise DataError(
-            f"The Series of input '{name}' runs from time {first:g} to {end:g}, the experiment "
-            f"from {begin:g} to {last:g}. The index of the Series must hold the times, in the "
-            "unit of the model's time. If these times are correct, use "
+            f"The Series of input '{name}' runs from time {first:g} to {end:g}, but the "
+            f"experiment runs from {begin:g} to {last:g}. The index of the Series must hold the "
+            "times, in the unit of the model's time. If these times are correct, use "
             "igpe.linear_input(times, values)."
         )
 

@@ -78,7 +78,7 @@ class Problem(Suggesting):
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
     its next break, separately for each experiment. Extra constraints of the model (without time, or
     inequalities over time) belong to the problem. Collocation and MultipleShooting satisfy these
-    constraints; other methods refuse them.
+    constraints; other methods do not support them.
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class Problem(Suggesting):
     def reporting(self, names: Sequence[str]) -> "Problem":
         """Return the problem with further quantities that simulations report, without measurements.
 
-        names  names of quantities of the model over time
+        names  names of time-dependent quantities of the model
         """
         copy = self._copied()
         copy.experiments = tuple(e.reporting(names) for e in self.experiments)

@@ -310,8 +310,8 @@ def check_problem(problem: Any) -> None:
             _check_parameter(problem, place, name, instance)
         if unknown := [n for n in problem.time_varying if n not in instance.series]:
             raise ProblemError(
-                f"{place}time_varying= contains {unknown}; the model's variables over time that "
-                f"are not states are {sorted(instance.series)}."
+                f"{place}time_varying= contains {unknown}; the model's time-dependent variables "
+                f"that are not states are {sorted(instance.series)}."
             )
     times = {e.units.get("time", "") for e in problem.experiments}
     if len(times) > 1 and not time_unit(problem.instances[0]):
@@ -336,7 +336,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
-        everywhere = " The models of all experiments need all parameters; declare it there too."
+        everywhere = " Every experiment's model needs all parameters; declare this one there too."
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
             f"{closest(name, instance.scalars)} Parameters must be Var or mutable Param, without "
@@ -369,16 +369,16 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
     if unknown := [n for n in experiment.measured if instance.over_time(n) is None]:
         known = [*instance.states, *instance.series, *instance.expressions]
         raise DataError(
-            f"The model has no quantities over time named {unknown}. It has "
+            f"The model has no time-dependent quantities named {unknown}. It has "
             f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
-            "add an Expression over time for the measured quantity, or leave them out with "
+            "add an Expression indexed by time for the measured quantity, or leave them out with "
             "only=[...]."
         )
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:
             raise DataError(
                 f"The standard deviation of '{column}' is igpe.EstimatedSigma({name!r}), but the "
-                "model has no such Var, Param or Expression over time; its parameters are "
+                "model has no such Var, Param or Expression indexed by time; its parameters are "
                 f"{sorted(instance.scalars)}."
             )
         if column in experiment.units:

@@ -68,8 +68,8 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
         if name == "time" and not wanted:  # Pyomo's ContinuousSet has no unit
             mend = "give a derivative its unit: m.dA = DerivativeVar(m.A, units=units.mol/units.s)"
         raise DataError(
-            f"The data give '{name}' in '{given}', the model in '{wanted or 'no unit'}': {error}. "
-            f"Give a unit that can be converted, or {mend}."
+            f"The data give '{name}' in '{given}', but the model uses '{wanted or 'no unit'}': "
+            f"{error}. Give a unit that can be converted, or {mend}."
         ) from None
     return one - offset, offset
 

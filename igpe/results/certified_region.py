@@ -59,7 +59,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
     rise          allowed rise in the sum of squares above `objective`
-    precision     requested precision, as a share of each interval's width
+    precision     requested precision, as a fraction of each interval's width
     regions       separate boxes that contain the region
     undecided     (lower, upper) of the smallest box around all boxes that are not decided and
                   belong to none of the regions; empty if there are none

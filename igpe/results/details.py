@@ -173,7 +173,9 @@ def intervals(result: ResultData) -> Iterator[str]:
     words = ["cut at the bounds"] * cut + ["one-sided on a bound"] * one_sided
     more = f", {' and '.join(words)}" if words else ""
     names = {p.name for p in result.estimates if math.isfinite(p.lower)}
-    how = "linearised, except for those by profile likelihood" if result.profiled else "linearised"
+    how = (
+        "linearised, except for those from profile likelihood" if result.profiled else "linearised"
+    )
     how = "by profile likelihood" if names <= result.profiled else how
     contradicted = result.adequacy is not None and result.adequacy.lacks
     warning = " They assume that the model is correct, which the residuals contradict."

@@ -136,7 +136,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     status        how the search ended
     seconds       wall time
     examined      number of boxes whose solutions were enclosed
-    open_share    share of the full box's volume that is not decided
+    open_share    fraction of the full box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; priors have no experiment
     tree          the boxes; the first is the full box
     relative_sigma  quantity -> assumed relative standard deviation of its residuals, if none was

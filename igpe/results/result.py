@@ -42,7 +42,7 @@ class Result(ResultData, Stored, name="result", number=1):
                   limit of detection (the largest one of the quantity), if values below a limit were
                   left out. For correlated errors: whitened, the residual minus its prediction from
                   the other residuals, divided by the remaining standard deviation; and conditional,
-                  the remaining share of the standard deviation
+                  the remaining fraction of the standard deviation
     curves        columns experiment, name, time, fitted, smoothed, smoothed_error on a fine grid,
                   and lower and upper end of the linearised band of the fitted model, where errors
                   are known
@@ -62,7 +62,7 @@ class Result(ResultData, Stored, name="result", number=1):
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> name of its data file, and the SHA-256 checksum of this file
     combined      unknowns that even perfect measurements determine only in combination
-    unprovable    reason why `igpe.certify` refuses the problem; empty if it does not refuse it
+    unprovable    reason why `igpe.certify` does not support the problem; empty if it does
     spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
     correlations  estimated correlations of errors, by name
     """

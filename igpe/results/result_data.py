@@ -30,7 +30,7 @@ from igpe.results.spectral import SpectralFit
 from igpe.results.structure_map import StructureMap
 
 VARYING = 1e-12  # relative scatter of one measured value is rounding
-BY_PROFILE = "The {:g} % intervals of {} are by profile likelihood (igpe.profile)."
+BY_PROFILE = "The {:g} % intervals of {} come from profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
 
 

@@ -61,7 +61,7 @@ class Region(Shown):
             along = self.edge[name]
             rows.append((name, *(f"{v:.6g}" for v in (value, along.min(), along.max())), unit))
         ends = ", ".join(sorted({str(e) for e in self.edge["end"]} - {""}))
-        words = f"{100 * self.confidence:g} % joint region by the likelihood ratio."
+        words = f"{100 * self.confidence:g} % joint region from the likelihood ratio."
         return [rows], [
             words,
             *[f"The likelihood ratio does not determine a part of the region's edge: {ends}."]
@@ -82,7 +82,7 @@ def region(
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
 ) -> Region:
-    """Compute the joint region of two unknowns by the likelihood ratio.
+    """Compute the joint region of two unknowns from the likelihood ratio.
 
     problem     the estimated problem
     estimate    a Result or Estimate of the problem, or unknown -> value

@@ -106,7 +106,7 @@ class Samples(Shown):
                   likelihood
     chains        (walkers, steps, n);  log_density: (walkers, steps), up to a constant
     autocorrelation  unknown -> autocorrelation time of a walker, in steps
-    acceptance    share of accepted proposals
+    acceptance    fraction of accepted proposals
     burnt         number of discarded steps; seed: seed of all random numbers
     confidence    confidence level of the intervals;  notes: remarks for the user
     """

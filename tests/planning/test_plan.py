@@ -431,7 +431,7 @@ def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"times": [1.0, 7.0]}, "candidate times run to 7, but until=5 ends"),
+        ({"times": [1.0, 7.0]}, "candidate times run to 7, but the experiment ends at until=5"),
         (
             {"values": {"k": 11.0, "A0": 3.0}},
             r"parameters has k = 11, outside its bounds \[0, 10\]",

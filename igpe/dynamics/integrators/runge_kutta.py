@@ -78,7 +78,7 @@ class Pair(enum.IntEnum):
 class RungeKutta(Integrator):
     """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
 
-    The integrator refuses other equations, equations of more than `LONGEST` operations, and all
+    The integrator rejects other equations, equations of more than `LONGEST` operations, and all
     equations if there is no C compiler (NO_SOLVER). Each interval depends only on its own start and
     q. igpe checks the size of the states after each step, and the time limit and Ctrl-C every few
     hundred steps.

@@ -407,7 +407,7 @@ def _sides(data: Any) -> tuple[Any, Any]:
 def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
     return ModelError(
         f"igpe reads '{name}' differently from Pyomo: at {', '.join(where[:MOST])} Pyomo "
-        f"computes {values[0]:.10g}, igpe {values[1]:.10g}. Write it with Pyomo's functions as "
+        f"computes {values[0]:.10g}, and igpe {values[1]:.10g}. Write it with Pyomo's functions as "
         "a rule indexed by time, and quantities that change with time as inputs: "
         "Experiment(inputs=...)."
     )

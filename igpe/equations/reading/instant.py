@@ -19,7 +19,7 @@ from igpe.problem.model import position_in
 
 OUTSIDE = (
     "it uses time in computations outside Pyomo (math.exp, np.interp); use pyo.exp and other "
-    "functions of Pyomo"
+    "Pyomo functions"
 )
 UNDECIDED = (
     "it uses `if` with a nonlinear function of time; pyo.Expr_if(t % 24 < 12, a, b) or "

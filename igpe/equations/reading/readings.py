@@ -209,7 +209,7 @@ def _alike(one: Any, other: Any, roles: Roles, roles_of_other: Roles) -> bool:
 def _unexplained(name: str, why: str) -> ModelError:
     return ModelError(
         f"'{name}' changes with time in a way that igpe cannot follow: {why}. Write it with "
-        "Pyomo's functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)) in an Expression over "
-        "time, or make the changing quantity a mutable Param over time and give its values in "
-        "Experiment(inputs=...)."
+        "Pyomo's functions of t (pyo.exp(-t), pyo.Expr_if(t < 0.4, ...)) in an Expression indexed "
+        "by time, or make the changing quantity a mutable Param indexed by time and give its "
+        "values in Experiment(inputs=...)."
     )

@@ -19,7 +19,7 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 class MolarFeed:
     """A feed of one species, in amount per time.
 
-    flow     name of an input over time, or of a constant input if `algebraic` species need its
+    flow     name of a time-dependent input, or of a constant input if `algebraic` species need its
              integral
     species  name of the species that is fed
     """
@@ -32,7 +32,7 @@ class MolarFeed:
 class Stream:
     """A feed of solution, in volume per time, which increases the volume of the content.
 
-    flow  name of the input over time
+    flow  name of the time-dependent input
     of    species -> concentration in the stream: a number, or the name of a constant input
     """
 
@@ -195,9 +195,9 @@ def _inputs_of(feed: MolarFeed | Stream) -> list[str]:
 class Cstr(Reactor):
     """dc/dt = dilution*(inlet - c) + production by the reactions; the states are concentrations.
 
-    dilution  flow divided by volume, 1/time: name of an input over time, or a number
-    inlet     species -> its concentration in the feed: name of an input over time, or a number; 0
-              for species that are not named
+    dilution  flow divided by volume, 1/time: name of a time-dependent input, or a number
+    inlet     species -> its concentration in the feed: name of a time-dependent input, or a number;
+              0 for species that are not named
 
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.

@@ -29,9 +29,9 @@ class Jacket:
 
     capacity  heat capacity of the jacket's content, J/K; per reactor volume if the exchange is also
               per volume
-    flow      flow through the jacket divided by its volume, 1/time: name of an input over time, or
-              a number
-    inlet     temperature of the fluid that flows in, K: name of an input over time, or a number
+    flow      flow through the jacket divided by its volume, 1/time: name of a time-dependent input,
+              or a number
+    inlet     temperature of the fluid that flows in, K: name of a time-dependent input, or a number
     """
 
     capacity: Constant
@@ -55,8 +55,8 @@ class HeatBalance:
     capacity  heat capacity of the content per volume, J/(volume K)
     exchange  heat transfer coefficient times area (UA), J/(time K); except in `Semibatch`, per
               volume of the reactor
-    jacket    temperature of the jacket, K: name of an input over time, a number, or `Jacket`
-    feed      temperature of the inflow, K: name of an input over time, or a number. This
+    jacket    temperature of the jacket, K: name of a time-dependent input, a number, or `Jacket`
+    feed      temperature of the inflow, K: name of a time-dependent input, or a number. This
               temperature applies to Cstr and to the streams of Semibatch; a MolarFeed adds no heat
 
     Heat capacities do not change with composition and temperature.
@@ -102,7 +102,7 @@ class HeatBalance:
 
     @property
     def inputs(self) -> dict[str, Dimension]:
-        """Names of inputs over time, with their dimensions."""
+        """Names of time-dependent inputs, with their dimensions."""
         temperature, jacket = Dimension(kelvin=1), self.jacket
         given: dict[Any, Dimension] = {self.feed: temperature}
         if isinstance(jacket, Jacket):

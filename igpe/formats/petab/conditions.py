@@ -136,7 +136,7 @@ class Meaning:
             return symbol(name)
         if name in needing:
             raise ModelError(
-                f"The start values of {list(needing)} depend on each other in a circle; "
+                f"The start values of {list(needing)} form a circular dependency; "
                 "correct the model."
             )
         if name not in self._resolved:
@@ -280,8 +280,8 @@ class Conditions:
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             raise ModelError(
-                f"The assignment rules of {sorted(set(error.args[1]))} depend on each other in "
-                "a circle; igpe reads only rules that can be ordered."
+                f"The assignment rules of {sorted(set(error.args[1]))} form a circular "
+                "dependency; igpe reads only rules that can be ordered."
             ) from None
 
     def _course(self, each: Sequence[Any], period: Any) -> Any:

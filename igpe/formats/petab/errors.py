@@ -311,10 +311,10 @@ def _table(problem: Path) -> Path:
     files = names if isinstance(names, list) else [names]
     if len(files) > 1:
         raise ProblemError(
-            f"'{problem}' names {len(files)} parameter tables; put all parameters into one."
+            f"'{problem}' lists {len(files)} parameter tables; put all parameters into one."
         )
     if not files or not isinstance(files[0], str):
-        raise ProblemError(f"'{problem}' names no parameter table; expected a PEtab problem.")
+        raise ProblemError(f"'{problem}' lists no parameter table; expected a PEtab problem.")
     return problem.parent / files[0]
 
 

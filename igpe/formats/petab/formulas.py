@@ -389,7 +389,7 @@ def petab_config(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         raise DataError(f"'{path}' is not a YAML file: {str(error)[:200]}") from error
     if not isinstance(config, dict):
-        raise DataError(f"'{path}' is not a PEtab problem: it names no tables.")
+        raise DataError(f"'{path}' is not a PEtab problem: it lists no tables.")
     problems = config.get("problems")
     for part in (config, *(problems if isinstance(problems, list) else ())):
         if isinstance(part, dict):
@@ -437,7 +437,7 @@ def _require_file(path: Path, key: str, name: Any) -> None:
     file = (folder / name).resolve()
     if "://" in name or not file.is_relative_to(folder):
         raise DataError(
-            f"'{path}' names '{name}', which is not in its own folder. For a PEtab problem, "
+            f"'{path}' refers to '{name}', which is not in its own folder. For a PEtab problem, "
             "igpe downloads nothing and reads no files in other folders; copy the file into "
             "this folder."
         )

@@ -198,8 +198,8 @@ def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> Non
     times, values = (measurements[n].astype(float) for n in ("time", "measurement"))
     if lost := np.flatnonzero(~np.isfinite(values) | np.isnan(times)).tolist():
         raise DataError(
-            f"The measurement table has no number in its rows {[n + 1 for n in lost[:5]]}. Remove "
-            "these rows."
+            f"Rows {[n + 1 for n in lost[:5]]} of the measurement table have no number for the "
+            "time or the measurement. Remove these rows."
         )
     laws = set(observables.get("noiseDistribution", pd.Series(dtype=object)).dropna())
     strange = sorted(laws - {"normal", ""})

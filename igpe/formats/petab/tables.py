@@ -209,7 +209,7 @@ def _without_numbers(path: Path, config: Mapping[str, Any]) -> str:
             lost = table.index[pd.to_numeric(table[column], errors="coerce").isna()]
             if len(lost):
                 rows = [int(n) + 1 for n in lost[:5]]
-                found += f"'{name}' has no number in column '{column}' of its rows {rows}. "
+                found += f"Rows {rows} of '{name}' have no number in the column '{column}'. "
     return found
 
 
@@ -219,8 +219,8 @@ def _overlooked(petab: Any, experiments: Mapping[str, Any]) -> list[str]:
     used = {m.experiment_id for m in petab.measurements if m.experiment_id}
     if lost := sorted(used - experiments.keys()):
         found.append(
-            f"The measurement table names the experiments {lost}, which are not in the experiment "
-            f"table; the experiment table has {sorted(experiments)}."
+            f"The measurement table refers to the experiments {lost}, which are not in the "
+            f"experiment table; the experiment table has {sorted(experiments)}."
         )
     for condition in petab.conditions:
         targets = [c.target_id for c in condition.changes]
@@ -243,8 +243,8 @@ def _given(conditions: pd.DataFrame | None, name: str) -> dict[str, Any]:
     if conditions is None or name not in conditions.index:
         listed = [] if conditions is None else list(conditions.index)
         raise DataError(
-            f"The measurement table names the condition '{name}', which is not in the condition "
-            f"table; the condition table has {listed}."
+            f"The measurement table refers to the condition '{name}', which is not in the "
+            f"condition table; the condition table has {listed}."
         )
     row = conditions.loc[name].drop("conditionName", errors="ignore")
     return {str(k): parsed(v) for k, v in row.items() if pd.notna(v) and str(v).strip()}

@@ -14,8 +14,8 @@ class EstimatedSigma:
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 
-    name    name of s: a parameter, or a variable or an Expression over time, in the unit of the
-            measured column. If only the size of the error is unknown, use a separate Var with a
+    name    name of s: a parameter, or a variable or an Expression indexed by time, in the unit of
+            the measured column. If only the size of the error is unknown, use a separate Var with a
             positive lower bound
     raises  DataError if the name is not a string
     """

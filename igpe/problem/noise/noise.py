@@ -43,7 +43,8 @@ class Noise(NoiseModel):
             raise DataError(
                 f"Noise has absolute={shown(self.absolute)} and relative={shown(self.relative)}. "
                 "Give standard deviations of 0 or more, one of them positive: absolute in the unit "
-                "of the column, relative as a share below 1, so igpe.Noise(relative=0.05) is 5 %."
+                "of the column, relative as a fraction below 1, so igpe.Noise(relative=0.05) is 5 "
+                "%."
             )
 
     def deviation(self, predicted: FloatArray) -> FloatArray:

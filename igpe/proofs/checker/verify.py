@@ -69,7 +69,7 @@ class Verified(Shown):
     lower_bound  as certified
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      boxes where the bound is refuted or not confirmed
-    volume       share of the box that was not confirmed
+    volume       fraction of the box that was not confirmed
     leaves       number of parts of the box in the certificate: leaves, and slabs that were cut off
     subdivided   number of parts that the checker had to divide further; boxes: number of boxes that
                  it integrated
@@ -371,12 +371,12 @@ def verify(
     (`igpe.equations`). The arithmetic, the integration and the bounds of the checker are
     independent.
 
-    certificate  a certificate by `igpe.certify`, its JSON text, or the path of its file
+    certificate  a certificate from `igpe.certify`, its JSON text, or the path of its file
     problem      the problem for which the certificate was computed
     seconds      time limit; igpe reports boxes that it could not check by then as not confirmed
     effort       effort of the integration; it affects how much is confirmed, but not the
                  correctness of the verdict
-    with_        "arb": check, in addition, the objective to 30 digits and a seeded random share of
+    with_        "arb": check, in addition, the objective to 30 digits and a seeded random sample of
                  the leaves, in Arb's arithmetic and from the Pyomo model itself
                  (`pip install 'igpe[arb]'`)
     progress     a function called with each message; True, False, None: as for `igpe.estimate`
@@ -449,7 +449,7 @@ def _third(problem: Problem, with_: str | None) -> "ThirdCheck | None":
 
 
 def _by_arb(third: "ThirdCheck", tree: Tree, end: float) -> "ArbCheck":
-    say("Checking the objective and a share of the leaves with Arb")
+    say("Checking the objective and a sample of the leaves with Arb")
     claims = tree.claims()
     cut = tree.lower_bound if tree.likelihood is None else tree.likelihood.cut
     levels = np.where(tree.above_cut(claims), cut, tree.lower_bound)
@@ -536,8 +536,9 @@ def _weighted(tree: Tree, problem: Problem) -> Problem:
     wanted = names if problem.weights_unknown else set()
     if tree.sizes.keys() != wanted or min(tree.sizes.values(), default=1.0) <= 0:
         raise ProblemError(
-            f"The certificate has relative standard deviations {dict(tree.sizes)}, the problem "
-            f"needs positive ones of {sorted(wanted)}; give the problem that was certified."
+            f"The certificate has relative standard deviations {dict(tree.sizes)}, but the "
+            f"problem needs positive ones for {sorted(wanted)}; give the problem that was "
+            "certified."
         )
     if not tree.sizes:
         return problem

@@ -88,8 +88,9 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
     if len(region.unknowns) != PLANE or region.unknowns != problem.box.names:
         raise ProblemError(
-            f"A paving needs two unknowns; the region has {', '.join(region.unknowns)}, the "
-            f"problem {', '.join(problem.box.names)}. Hold the others: problem.fixing({{...}})."
+            f"A paving needs two unknowns; the region has {', '.join(region.unknowns)}, and "
+            f"the problem has {', '.join(problem.box.names)}. Fix the others: "
+            f"problem.fixing({{...}})."
         )
     bounds = tuple(problem.box.lower.tolist()), tuple(problem.box.upper.tolist())
     if bounds != (region.lower, region.upper):

@@ -453,8 +453,8 @@ def certify_region(
                   search finds better parameters, it continues with these. If `estimate` is None,
                   igpe searches for the best parameters first
     level         confidence level, between 0 and 1
-    precision     largest difference between outer and inner end of an interval, as a share of its
-                  width
+    precision     largest difference between outer and inner end of an interval, as a fraction of
+                  its width
     simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
                   True: for all of them together. `rise` follows from chi squared if standard
                   deviations are given, else from F, as in `igpe.profile`

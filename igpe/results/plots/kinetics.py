@@ -20,7 +20,7 @@ from igpe.results.residual_table import sigma_known
 from igpe.results.result_data import ResultData
 
 TEMPERATURE = "T"  # the reactors' name of it, K
-NO_RATES = "Pass the names of the model's Expressions over time: names=['r1']."
+NO_RATES = "Pass the names of the model's time-dependent Expressions: names=['r1']."
 
 
 def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None = None) -> Plot:
@@ -32,8 +32,8 @@ def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None
 
     result   a result of `igpe.estimate`
     problem  the estimated problem
-    names    names of the model's quantities over time; None: the rates `r1`, `r2`, ... of a reactor
-             of `igpe.kinetics`
+    names    names of time-dependent quantities of the model; None: the rates `r1`, `r2`, ... of a
+             reactor of `igpe.kinetics`
     raises   ProblemError if no names are given and the model is not a reactor
     """
     steps = getattr(problem.model, "steps", ())

@@ -55,7 +55,7 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
 def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
     """The objectives that the starts of a search reached, in ascending order.
 
-    estimate  an estimate by `igpe.search.MultiStart`, or by a method that needed restarts
+    estimate  an estimate from `igpe.search.MultiStart`, or by a method that needed restarts
     axes      matplotlib axes; None: draw in a new figure
     raises    ProblemError if there was only one start
     """
@@ -155,7 +155,7 @@ SMALLEST_GAP = 1e-16  # a gap that is drawn
 def horizon_table(estimate: Estimate) -> str:
     """A table with a column for each horizon, like Table 3 of Michalik et al. (2009), ISS.
 
-    estimate  an estimate by `IncrementalShooting`
+    estimate  an estimate from `IncrementalShooting`
     """
     horizons = [h for h in estimate.trail if isinstance(h, Horizon)]
     if not horizons:
@@ -180,7 +180,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     Curves extend to the last measurement if the model can be integrated up to its time. There is
     one row of axes for each quantity of each experiment, and one column for each horizon.
 
-    problem   the estimated problem;  estimate: an estimate by `IncrementalShooting`
+    problem   the estimated problem;  estimate: an estimate from `IncrementalShooting`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
     raises    ProblemError if the estimate has no horizons
     """
@@ -208,7 +208,7 @@ def plot_pieces(
 
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
-    problem   the estimated problem;  estimate: an estimate by `MultipleShooting(record=True)`
+    problem   the estimated problem;  estimate: an estimate from `MultipleShooting(record=True)`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
     iterates  maximum number of iterates drawn: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
@@ -247,7 +247,7 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     definition of the objective may differ between stages (for example, a robust loss only in the
     last one).
 
-    estimate  an estimate by `MultipleShooting(record=True)`
+    estimate  an estimate from `MultipleShooting(record=True)`
     axes      two matplotlib axes; None: draw in a new figure
     raises    ProblemError if the estimate has no iterates
     """

@@ -397,8 +397,8 @@ def test_what_the_tables_have_beyond_is_refused(tmp_path, table, change, says):
 WRONG = [
     ("measurements", {"measurement": np.nan}, "null.*rows \\[3\\]"),
     ("measurements", {"measurement": "abc"}, "not numeric.*rows \\[3\\]"),
-    ("measurements", {"measurement": np.inf}, "no number in its rows \\[3\\]"),
-    ("measurements", {"time": np.nan}, "no number in its rows \\[3\\]"),
+    ("measurements", {"measurement": np.inf}, "Rows \\[3\\] of the measurement table"),
+    ("measurements", {"time": np.nan}, "Rows \\[3\\] of the measurement table"),
     ("measurements", {"time": -1.0}, "starts at 0, but has measurements at"),
     ("measurements", {"simulationConditionId": "c7"}, "conditions that are not spec.*'c7'"),
     ("measurements", {"observableId": "oC"}, "'oC'.*not defined in observables"),

@@ -179,7 +179,7 @@ class _Symbols(Mapping[int, Any]):
         if lost:
             raise Unsupported(
                 f"The constraint '{name}' contains {lost}, which are not parameters and which "
-                "no equation over time determines. Name them in parameters=[...], fix them, "
+                "no time-dependent equation determines. Name them in parameters=[...], fix them, "
                 "or use igpe.Collocation."
             )
         read = ((v, self._readable.get(id(v))) for v in variables)
