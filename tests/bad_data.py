@@ -80,7 +80,7 @@ TABLES: Cases = {
     ),
     "column unknown to the model": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], Q=[1, 1, 1]))),
-        "['Q'] | no quantities over time | 'A', 'B', 'feed', 'C' | Rename",
+        "['Q'] | no time-dependent quantities | 'A', 'B', 'feed', 'C' | Rename",
     ),
 }
 

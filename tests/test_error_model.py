@@ -54,7 +54,7 @@ def test_the_deviation_is_the_root_of_the_sum_of_both_squares():
 
 def test_parts_that_are_no_deviations_are_refused():
     for share in (0.0, -0.1, 1.0, 5, np.nan, np.inf, "0.05", None):
-        with pytest.raises(igpe.errors.DataError, match=r"relative=.* share below 1"):
+        with pytest.raises(igpe.errors.DataError, match=r"relative=.* fraction below 1"):
             Noise(relative=share)
     for absolute in (-0.1, np.nan, np.inf, "0.1", None):
         with pytest.raises(igpe.errors.DataError, match=r"absolute=.* 0 or more"):

@@ -236,8 +236,8 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
             chosen[header] = one
     if not chosen:
         raise DataError(
-            f"No column is a species of the reactions: the columns are {list(headers)}, the "
-            f"species {list(species)}. Say which is which: --column "
+            f"No column is a species of the reactions: the columns are {list(headers)}, and "
+            f"the species are {list(species)}. Say which is which: --column "
             f"'{[*headers, 'c(A) [mol/L]'][0]}={species[0]}'."
         )
     new = {headers[h]: one for h, one in chosen.items()}

@@ -80,7 +80,7 @@ class Event(Suggesting):
             if not (callable(value) or isinstance(value, str) or is_finite(value)):
                 raise DataError(
                     f"{role} is {shown(value)}; expected a finite number, the name of a "
-                    "parameter, or a rule of model and time: lambda m, t: 0.5 * m.A[t]."
+                    "parameter, or a function of the model and time: lambda m, t: 0.5 * m.A[t]."
                 )
         if is_finite(self.delay) and float(self.delay) < 0:  # type: ignore[arg-type]
             raise DataError(f"delay is {shown(self.delay)}; expected a number, 0 or more.")

@@ -150,7 +150,7 @@ class Experiment(Suggesting):
                 path of a CSV, Excel or Parquet file with such a table; None if only spectra were
                 measured
     start       state -> number (known), parameter name, `Unknown(lower, upper)` (estimated), or
-                `igpe.losses.NormalPrior(mean, deviation)` (known with this error);
+                `igpe.losses.NormalPrior(mean, deviation)` (known up to this error);
                 the model gives the start values of omitted states (a fixed value or an equation).
                 The name of an indexed variable stands for all its members; give a number or a
                 profile over the indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series}
@@ -161,7 +161,7 @@ class Experiment(Suggesting):
                 `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
                 functions, a pandas Series whose index holds the times, or a DataFrame with a column
                 `time`. A column that is an input is not measured. A `NormalPrior` stands for a
-                constant input that is known with an error; each experiment has its own value
+                constant input whose value has an error; each experiment has its own value
     events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
                 when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
     steady      True to start at the steady state that the model reaches from `start` with the

@@ -100,7 +100,7 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
     for name in names:
         if lacking := [e.name for e in experiments if name not in e.uncertain_inputs]:
             raise DataError(
-                f"The input '{name}' is known with an error in some experiments, but not in "
+                f"The input '{name}' has an error (NormalPrior) in some experiments, but not in "
                 f"{listed(lacking)}. Give the error in all experiments: inputs={{'{name}': "
                 "igpe.losses.NormalPrior(mean, deviation)}; use a small deviation where "
                 "the input is exact."
@@ -121,12 +121,12 @@ def check_uncertain(
     for name in names:
         if name in parameters:
             raise ProblemError(
-                f"'{name}' is an input known with an error, but it is also among the parameters; "
-                "leave it out of the parameters."
+                f"'{name}' is an input with an error (NormalPrior), but it is also among the "
+                "parameters; leave it out of the parameters."
             )
         if any(name not in i.scalars for i in instances):
             raise ProblemError(
-                f"'{name}' is an input known with an error, but the model has no scalar of "
+                f"'{name}' is an input with an error (NormalPrior), but the model has no scalar of "
                 "that name. Inputs that change with time must be exact. For a constant input "
                 f"write m.{name} = pyo.Param(mutable=True, initialize=1.0), without time as "
                 "its index."
@@ -282,7 +282,7 @@ def held_sigma(experiments: Sequence[Experiment], sigma: Any) -> tuple[FloatArra
     if not (fits and all((np.isfinite(s) & (s > 0)).all() for s in held)):
         raise ProblemError(
             f"The standard deviations are {shown(sigma)}; expected an array of positive numbers "
-            f"for each experiment, of the lengths {sizes}."
+            f"for each experiment, with the lengths {sizes}."
         )
     return held
 

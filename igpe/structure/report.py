@@ -173,8 +173,8 @@ def _certainty(exact: Identifiability) -> list[str]:
         )
     if set(exact.values) - exact.unique:
         lines.append(
-            "Numbers of values come from Gröbner bases at four random points that agree. They "
-            "are not proved, and they include complex values."
+            "The numbers of values come from Gröbner bases at four random points, which agree. "
+            "They are not proved, and they include complex values."
         )
     several = [n for n in exact.names(Identifiable.YES) if n not in exact.values]
     if several and not exact.numerical:

@@ -339,7 +339,7 @@ def profile(
     """Compute likelihood ratio intervals: all values of an unknown that fit well enough.
 
     Each unknown is held at values further and further from the estimate while all others are
-    estimated again; the interval ends where the sum of squares has risen by a threshold. Unlike
+    re-estimated; the interval ends where the sum of squares has risen by a threshold. Unlike
     linearised errors, these intervals are valid for nonlinear problems and do not depend on the
     parametrisation.
 

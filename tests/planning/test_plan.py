@@ -280,7 +280,7 @@ WRONG = [
     ({"conditions": {"X": 1.0}}, "which the model does not have"),
     ({"times": [-1.0, 2.0]}, "start"),
     ({"times": ["soon"]}, "finite numbers"),
-    ({"measure": {"X": 0.1}}, "not a quantity over time"),
+    ({"measure": {"X": 0.1}}, "not a time-dependent quantity"),
     ({"measure": "A"}, "expected names"),
     ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     ({"experiments": 0}, "1 or more"),

@@ -292,7 +292,9 @@ def test_words():
         "k1 and k2 have up to 2 sets of values that give the same measurements; equal in all of "
         "them: k1 + k2, k1*k2" in text
     )
-    assert "Numbers of values come from Gröbner bases at four random points that agree." in text
+    assert (
+        "The numbers of values come from Gröbner bases at four random points, which agree." in text
+    )
     text = str(checked("Goodwin, rational"))
     assert "Globally undecided are b, c, beta, delta, sigma, x4(t0): the solution" in text
     text = str(checked("Bolie, both"))

@@ -146,7 +146,7 @@ class Monod(_Growth):
     half                substrate concentration at which the specific rate is growth/2
     substrate, biomass  S and X; may be omitted if each is the only species on its side
     limits, inhibitors  further species -> constant K. Growth needs the species in `limits`, such as
-                        oxygen: their factor is c/(K + c). The factor of inhibitors is K/(K + c)
+                        oxygen: their factor is c/(K + c). The factor for inhibitors is K/(K + c)
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """

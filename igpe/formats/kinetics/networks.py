@@ -30,7 +30,7 @@ def networks(
     react are constants. The same experiments therefore fit all networks. The name of a network
     lists its reactions, joined by semicolons.
 
-    reactions  texts ("A -> B"), or `Reaction` with a rate law
+    reactions  strings ("A -> B"), or `Reaction` with a rate law
     at_most, at_least  number of reactions in a network
     present    species that are present from the start or are fed. igpe omits networks with a
                reaction whose reactant is neither present nor made by another reaction

@@ -184,7 +184,7 @@ class Reactor:
     `T` (K) where a constant depends on it. All can be measured, inputs are given by the
     experiment.
 
-    reactions    texts ("A + B -> C"), or `Reaction` with a rate law
+    reactions    strings ("A + B -> C"), or `Reaction` with a rate law
     bounds       parameter -> (lower, upper)
     temperature  K, until an experiment gives the input `T`: a number, or a programme
     algebraic    species computed by conservation laws instead of their own differential equation

@@ -197,7 +197,7 @@ def require_constant(role: str, given: Any, thermal: type | None = Thermal) -> N
     if not (is_name or is_finite(given) or (thermal and isinstance(given, thermal))):
         raise ModelError(
             f"{role} is {shown(given)}; expected the name of a parameter ('k1'), a number, or a "
-            "law of temperature such as Arrhenius('k1', 'Ea1', reference=350.0)."
+            "temperature law such as Arrhenius('k1', 'Ea1', reference=350.0)."
         )
 
 

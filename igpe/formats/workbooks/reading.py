@@ -62,8 +62,8 @@ def read_workbook(
              "yield of B from A", "area"; for times: "clock", "elapsed", "hh:mm", "mm:ss"
     names    header -> name in the model
     units    header, or name of a condition -> unit, if the file does not contain it
-    marked   texts that mark missing values, in addition to "", "-", "NA", "n.a."
-    decimal  "," or ".": the decimal separator in texts
+    marked   strings that mark missing values, in addition to "", "-", "NA", "n.a."
+    decimal  "," or ".": the decimal separator in strings
     dates    "day first" or "month first"
     together  whether tables of different quantities belong to one experiment
     raises   DataError with the cell that cannot be read; `DataError.choices` lists the

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(enum.Enum):
-    """Verdict on a certificate. Printed results contain its value."""
+    """Verdict on a certificate. Printed results contain the value of the member."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"

@@ -41,7 +41,7 @@ def test_catalysts_are_no_net_change():
         ("0 A -> B", "coefficient above 0"),
         ("A + B -> B + A", "changes nothing"),
         ("->", "changes nothing"),
-        (3, "expected a text"),
+        (3, "expected a string"),
     ],
 )
 def test_what_is_no_reaction_is_refused(text, says):
