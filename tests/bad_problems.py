@@ -157,7 +157,7 @@ MODELS: Cases = {
         lambda: read(with_rate(bad.skips_inside)),
         "'rate | does not exist at time | at all times",
     ),
-    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | must not mix several times"),
+    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | must not mix different times"),
     "start nonlinear": (
         lambda: read_without_start(spoilt(bad.start_square)),
         "'begin' | not linear in 'A' | A == expression of parameters",

@@ -113,7 +113,7 @@ def certify(
     gap: Annotated[float, typer.Option(help="Relative gap at which the proof stops.")] = 1e-3,
     region: Annotated[
         float | None,
-        typer.Option(help="Prove the likelihood region of this level (for example 0.95)."),
+        typer.Option(help="Prove the likelihood region at this level (for example 0.95)."),
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     certificate: Annotated[

@@ -60,7 +60,7 @@ def require_consistent(
             f"{run} of {[n for n, v in pairs if np.isnan(v)]} follow from "
             f"{list(reduction.constraints)} and the start values of {free}, but these "
             "equations have no root near the values of the model's variables. Correct the "
-            "start values, or give the variables values near the root."
+            "start values, or initialise the variables near the root."
         )
     for point, row in zip(points, values, strict=True):
         size, known = (

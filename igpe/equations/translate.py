@@ -75,7 +75,7 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
                 f"The equations use the free variable '{child.name}', which is neither a "
                 "state, an algebraic variable, an input nor a parameter at this time. List it "
                 "in `parameters`, fix it, or index it by time. An equation must not mix "
-                "several times."
+                "different times."
             )
         number = value(child, exception=False)
         if number is None:

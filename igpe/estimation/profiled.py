@@ -41,7 +41,7 @@ INTEGRATIONS = 3000  # with derivatives, that profiles may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
     "The intervals of {} are linearised: they need profile likelihoods, which were not computed "
-    "within the limits of work and time."
+    "within the work and time limits."
 )
 TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
 LOST = "not determined by the data"

@@ -305,7 +305,7 @@ class _Tables:
     ) -> Iterator[str]:
         if rest < RARE:
             yield (
-                f"The balances do not close (p = {rest:.1g}), and single errors do not explain it: "
+                f"The balances do not close (p = {rest:.1g}), and no single error explains this: "
                 "standard deviations are too small, a balance is wrong, or several errors overlap."
             )
         inside = {n for own in self.each for b in own for n in b.terms}

@@ -145,5 +145,5 @@ def _reply(folder: Path, time_limit: float | None) -> dict[str, Any] | Answer:
         reply: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     except (OSError, ValueError):  # it died, perhaps while it wrote
         last = (ended.output.strip().splitlines() or [f"exit code {ended.code}"])[-1]
-        return Answer(Status.FAILED, message=f"MAiNGO broke down: {last}")
+        return Answer(Status.FAILED, message=f"MAiNGO failed: {last}")
     return reply

@@ -146,7 +146,7 @@ class _Multistep:
             return self.method.out_of_steps(when)
         code = re.search(r'"((?:CV|IDA)_\w+)"', error)
         name = "IDAS" if self.system.z.numel() else "CVODES"
-        return f"{name} broke down {when} ({code[1]})." if code else no_number(when)
+        return f"{name} failed {when} ({code[1]})." if code else no_number(when)
 
     def _solver(self, places: FloatArray, linear: str) -> InPlace:
         steps = self._most_steps(len(places))

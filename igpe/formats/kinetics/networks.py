@@ -27,8 +27,8 @@ def networks(
     A subset is connected if its reactions cannot be divided into two groups without a species in
     common. Rate constants keep their names from the full list, so that a network is nested in each
     network with additional reactions. Every network contains all species, and species that do not
-    react are constants. The same experiments therefore fit all networks. The name of a network
-    lists its reactions, joined by semicolons.
+    react are constants. The same experiments can therefore be used for all networks. The name of a
+    network lists its reactions, joined by semicolons.
 
     reactions  strings ("A -> B"), or `Reaction` with a rate law
     at_most, at_least  number of reactions in a network

@@ -442,7 +442,7 @@ def _require_file(path: Path, key: str, name: Any) -> None:
             "this folder."
         )
     if not file.is_file():
-        raise DataError(f"The file '{name}', which '{path}' names, is not in its folder.")
+        raise DataError(f"'{path}' refers to the file '{name}', which is not in its folder.")
     (_require_xml if key in ("sbml_files", "model_files") else _require_table)(file)
 
 
