@@ -33,7 +33,7 @@ the best objective of all methods. [All comparisons](benchmarks.md) has every fi
 
 The column "fastest other" has the total time of all starts of the fastest method that reaches the
 optimum: this is the time that a user waits. Only igpe's time includes translation and compilation
-(AMICI takes some 20 s). After it has found the optimum, `igpe.estimate` also searches for other
+(AMICI takes about 20 s). After it has found the optimum, `igpe.estimate` also searches for other
 sets of values that fit equally well, and computes intervals. The other methods return only the
 optimum. igpe does not try a proof here (`certify=False`). The measurements have different dates
 (see below).

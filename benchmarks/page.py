@@ -41,7 +41,7 @@ For methods with several starts, the first number is the average time until a st
 optimum. To stop there, a user would have to know the optimum. The number in brackets is the total
 time of all starts, for which a user has to wait. Some methods were stopped early; with more time,
 these might reach the optimum. igpe's time includes all steps, and comes from its latest
-measurement. Times of the other methods exclude translation and compilation (some 20 s for AMICI)
+measurement. Times of the other methods exclude translation and compilation (about 20 s for AMICI)
 unless stated. No method proves the optimum here. Random starts use one seed. Only two methods ran
 on the PEtab problems.
 

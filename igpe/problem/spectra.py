@@ -244,10 +244,9 @@ class Spectra(Suggesting):
     def scatter_corrected(self, method: Literal["snv", "msc"] = "msc") -> "Spectra":
         """Return the spectra corrected for the offset and scale that light scattering causes.
 
-        "snv" subtracts its mean from each spectrum and divides the result by its standard "
-        "deviation; "msc"
-        fits offset and scale to the mean spectrum and removes them. In addition, both
-        remove changes in the total absorbance that the reaction causes: use them only if these
+        "snv" subtracts its mean from each spectrum and divides the result by its standard
+        deviation; "msc" fits offset and scale to the mean spectrum and removes them. In addition,
+        both remove changes in the total absorbance that the reaction causes: use them only if these
         changes are small. Spectra may then be negative, so `nonnegative` is off.
         """
         if method not in ("snv", "msc"):

@@ -38,7 +38,7 @@ class Automatic(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Choose the integrator by the equations, the compilers and the number of intervals."""
+        """Choose the integrator for the equations, the compilers and the number of intervals."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         given = asdict(self)

@@ -291,7 +291,7 @@ def certify(
     progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
-    """Prove that no parameters within the bounds fit better than the best ones known, up to a gap.
+    """Prove that the best known parameters are optimal within the bounds, up to a gap.
 
     The bound holds for the original problem: the differential equations (not a discretisation), the
     measurements with their weights, priors, and all parameters within the bounds.
