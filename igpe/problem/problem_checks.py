@@ -259,7 +259,7 @@ def check_weights(
     unknown = [e.name for e in experiments if e.name not in known]
     if known and unknown:
         raise ProblemError(
-            f"The experiments {known} have standard deviations, {unknown} have none, so igpe "
+            f"The experiments {known} have standard deviations, but {unknown} have none, so igpe "
             "cannot weight them against each other. Pass sigma=... for all experiments, or for "
             "none."
         )

@@ -49,7 +49,7 @@ def compare_models(
     results  name -> result, all of the same measurements
     nested   smaller model -> larger model that contains it; None: igpe compares the unknowns' names
     raises   DataError if measurements or standard deviations differ, ProblemError if there are
-             fewer than two models, or `nested` names a model that is not among them
+             fewer than two models, or `nested` refers to a model that is not among them
     """
     if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
         raise ProblemError(

@@ -433,7 +433,7 @@ def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 def _require_file(path: Path, key: str, name: Any) -> None:
     folder = path.parent.resolve()
     if not isinstance(name, str) or "\0" in name:
-        raise DataError(f"'{path}' names {name!r:.50} as a file of {key}; give the name of a file.")
+        raise DataError(f"'{path}' gives {name!r:.50} as a file of {key}; give the name of a file.")
     file = (folder / name).resolve()
     if "://" in name or not file.is_relative_to(folder):
         raise DataError(

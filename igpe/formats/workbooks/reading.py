@@ -102,7 +102,7 @@ def _read(
     for role, header in ((role, h) for role, entries in said.items() for h in entries):
         if header not in known:
             raise DataError(
-                f"{role}={{...}} names the column '{header}', but the columns are "
+                f"{role}={{...}} refers to the column '{header}', but the columns are "
                 f"{sorted(headers)}.{closest(header, headers)}"
             )
     return _workbook(raw, both, left_out, together)

@@ -29,7 +29,7 @@ class Noise(NoiseModel):
 
     absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, the size
               of h counts as at least a tenth of the column's smallest nonzero measurement. A note
-              names the points where this rule changes the standard deviation
+              lists the points where this rule changes the standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both parts are 0 or more, one part is positive, and relative < 1
     """

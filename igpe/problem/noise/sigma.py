@@ -213,7 +213,7 @@ def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
     if isinstance(value, str):
         if value not in table.columns:
             raise DataError(
-                f"sigma of '{column}' names the column '{value}', which is not in the table "
+                f"sigma of '{column}' refers to the column '{value}', which is not in the table "
                 f"{list(table.columns)}."
             )
         return numbers(table, value)
