@@ -161,7 +161,7 @@ CONDITIONS: Cases = {
     ),
     "unit not fitting": (
         lambda: pose(experiments=run(units={"A": "kg"})),
-        "'A' in 'kg' | the model in 'mol'",
+        "'A' in 'kg' | the model uses 'mol'",
     ),
     "unit the model lacks": (
         lambda: pose(experiments=run(table(B=[1, 1, 1]), units={"B": "kg"})),

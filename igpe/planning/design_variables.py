@@ -95,7 +95,7 @@ class Levels(DesignVariable):
 
     breaks        increasing times at which a level begins; the first is the start of the experiment
     lower, upper  bounds of the levels
-    raises        ProblemError if bounds are crossed or times do not increase
+    raises        ProblemError if bounds are reversed or times do not increase
     """
 
     breaks: tuple[float, ...]
@@ -115,7 +115,7 @@ class Ramps(DesignVariable):
     breaks        increasing times, two or more
     lower, upper  bounds of the values
     steepest      largest absolute slope, in units of the input per unit of time; None: no limit
-    raises        ProblemError if bounds are crossed, times do not increase, or `steepest` is not
+    raises        ProblemError if bounds are reversed, times do not increase, or `steepest` is not
                   positive
     """
 

@@ -97,7 +97,7 @@ class Unknown(Suggesting):
     lower, upper  bounds, in the unit of the state
     guess         value at which a search may begin; by default from the smoothed data, or the
                   middle of the bounds
-    raises        DataError if the bounds are crossed or not finite, or the guess lies outside
+    raises        DataError if the bounds are reversed or not finite, or the guess lies outside
     """
 
     lower: float

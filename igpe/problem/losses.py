@@ -156,7 +156,7 @@ class PiecewiseConstant:
                   experiment's time have no effect there
     lower, upper  bounds of the values
     penalty       weight of the squared jumps in the objective; 0: no penalty
-    raises        ProblemError if breaks do not increase, bounds are crossed, or the penalty is
+    raises        ProblemError if breaks do not increase, bounds are reversed, or the penalty is
                   negative
     """
 

@@ -77,7 +77,7 @@ class Problem(Suggesting):
     Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
     `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
     its next break, separately for each experiment. Extra constraints of the model (without time, or
-    inequalities over time) belong to the problem. Collocation and MultipleShooting satisfy these
+    inequalities over time) are part of the problem. Collocation and MultipleShooting satisfy these
     constraints; other methods do not support them.
     """
 

@@ -77,8 +77,8 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
         if not low < high:
             raise ProblemError(
                 f"Parameter '{name}' has bounds [{low:g}, {high:g}]; expected lower < upper. Fix "
-                "the variable in the model if its value is known; exchange the bounds if they "
-                "are crossed."
+                "the variable in the model if its value is known; swap the bounds if they are "
+                "reversed."
             )
         first = first or (low, high)
         lowest, highest = max(lowest, low), min(highest, high)

@@ -110,7 +110,7 @@ def remarks(
     superfluous = [
         f"{_named('equation', one.equations)} not needed: all its variables are known"
         if len(one.equations) == 1
-        else f"{one.needless} of the equations {in_words(one.equations)} not needed: they overlap"
+        else f"{one.needless} of the equations {in_words(one.equations)} not needed: redundant"
         for one in surplus
     ]
     lines += dict.fromkeys(superfluous)  # the same in several experiments is said once

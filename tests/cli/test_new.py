@@ -207,7 +207,7 @@ REFUSED = {
     "taken name": (["--reaction", "A -> k1"], ["['k1'] have two meanings", "rename"]),
     "column": (["--column", "A"], ["HEADER=NAME"]),
     "time": (["--time", "Time"], ["'Time'", "Did you mean 'time'?"]),
-    "experiment": (["--experiment", "run"], ["names the column 'run'"]),
+    "experiment": (["--experiment", "run"], ["refers to the column 'run'"]),
 }
 
 

@@ -143,8 +143,8 @@ def concentration(
     is_yield = kind == "yield"
     if not name or (is_yield and not reactant) or not source:
         raise DataError(
-            f"'{q.header}' is a {kind}, but the model does not say of which "
-            f"species. Name the species in read_workbook(...): roles={{'{q.header}': "
+            f"'{q.header}' is a {kind}, but igpe cannot tell of which species. "
+            f"Name the species in read_workbook(...): roles={{'{q.header}': "
             f"'{'yield of B from A' if is_yield else 'conversion of A'}'}}."
         )
     begin = start.get(source)

@@ -249,7 +249,7 @@ def slabs(outer: BoxNode, inner: BoxNode) -> Iterator[tuple[Corner, Corner]]:
 def _fault(node: BoxNode, children: list[BoxNode]) -> str:
     """Fault of a node and its children; empty if there is none."""
     if any(a > b for a, b in zip(node.low, node.high, strict=True)):
-        return "its bounds are crossed"
+        return "its bounds are reversed"
     if node.reason in LEAVES:
         return "it is a leaf with children" if children else ""
     if node.reason == "contracted" and len(children) != 1:

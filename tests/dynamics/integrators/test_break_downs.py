@@ -86,7 +86,7 @@ def test_equations_without_a_value_at_the_start(method):
     problem = one_state(lambda m, t: -pyo.sqrt(m.x[t] - m.k))
     came = simulation(problem, [0.0, 0.5, 1.0], method=method()).run(np.array([3.0]))
     assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
-    sentences = ("The model's equations have no finite value", "CVODES broke")
+    sentences = ("The model's equations have no finite value", "CVODES failed")
     assert came.reason.startswith(sentences)
     assert_nothing_after(came, 1)
 

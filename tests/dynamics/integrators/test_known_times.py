@@ -201,7 +201,9 @@ def test_what_is_measured_at_a_switch_is_what_is_written():
 
 def test_what_switches_when_it_is_measured_has_no_factor():
     ivp, times = measuring(lambda t: t < 0.4, [0.2, 0.4])
-    with pytest.raises(Unsupported, match=r"changes at t = 0.4, where it is measured"):
+    with pytest.raises(
+        Unsupported, match=r"changes at t = 0.4, at which the expression is measured"
+    ):
         ivp.without_conditions(times)
 
 
