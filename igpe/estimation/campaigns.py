@@ -229,7 +229,7 @@ class Campaign(Shown):
               the unknowns
     starts    the starts by number, one column for each unknown
     complete  False if the run was interrupted, or its executor ended
-    notes     remarks on failures of the workers
+    notes     remarks on worker failures
     """
 
     table: pd.DataFrame = field(repr=False)

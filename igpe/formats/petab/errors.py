@@ -97,7 +97,7 @@ def petab_model(problem: Problem) -> PetabModel:
     model = getattr(problem, "model", None)
     if not isinstance(model, PetabModel):
         raise ProblemError(
-            "The problem was not read from PEtab; make it with igpe.petab.read_petab."
+            "The problem was not read from PEtab; create it with igpe.petab.read_petab."
         )
     return model
 
