@@ -53,7 +53,7 @@ def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
     for one in result.estimates:
         assert one.lower == pytest.approx(profiles[one.name].lower, rel=1e-2)
         assert one.upper == pytest.approx(profiles[one.name].upper, rel=1e-2)
-    assert "by profile likelihood" in result.notes[-1]
+    assert "come from profile likelihood" in result.notes[-1]
     assert result.to_frame().loc["K", "upper"] > 1.0
 
 

@@ -395,8 +395,8 @@ def test_what_the_tables_have_beyond_is_refused(tmp_path, table, change, says):
 
 
 WRONG = [
-    ("measurements", {"measurement": np.nan}, "null.*rows \\[3\\]"),
-    ("measurements", {"measurement": "abc"}, "not numeric.*rows \\[3\\]"),
+    ("measurements", {"measurement": np.nan}, "null.*Rows \\[3\\]"),
+    ("measurements", {"measurement": "abc"}, "not numeric.*Rows \\[3\\]"),
     ("measurements", {"measurement": np.inf}, "Rows \\[3\\] of the measurement table"),
     ("measurements", {"time": np.nan}, "Rows \\[3\\] of the measurement table"),
     ("measurements", {"time": -1.0}, "starts at 0, but has measurements at"),
