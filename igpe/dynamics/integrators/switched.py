@@ -286,7 +286,7 @@ class _Course:
                 if time < self.ivp.t0:
                     raise BrokenError(
                         f"An event lies at t = {time:.6g}, before the start at t = "
-                        f"{self.ivp.t0:g}; choose bounds for its time after the start."
+                        f"{self.ivp.t0:g}; choose bounds for its time that lie after the start."
                     )
                 self._plan(Due(time, 1 + j, self._wide(by[0]), jump=j))
         if self.local.watched:

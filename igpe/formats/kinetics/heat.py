@@ -59,7 +59,7 @@ class HeatBalance:
     feed      temperature of the inflow, K: name of a time-dependent input, or a number. This
               temperature applies to Cstr and to the streams of Semibatch; a MolarFeed adds no heat
 
-    Heat capacities do not change with composition and temperature.
+    Heat capacities do not change with composition or temperature.
 
     raises ModelError for invalid constants, and for a jacket without exchange
     """
