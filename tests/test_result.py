@@ -449,6 +449,15 @@ def test_a_ratio_that_intervals_by_profile_contradict_is_not_said(chain, ends, s
     assert "Intervals: 95 %, linearised, except for those from profile likelihood" in words
 
 
+def test_words_of_results_that_were_stored_earlier_are_read(chain, unreachable):
+    note = "The 95 % intervals of k1, k2 are by profile likelihood (igpe.profile)."
+    assert replace(chain, notes=(note,)).profiled == {"k1", "k2"}
+    *others, q = unreachable.estimates
+    assert q.name == "q"
+    stored = replace(q, remark="nothing measured depends on it")
+    assert "q not determined" in str(replace(unreachable, estimates=(*others, stored)))
+
+
 def test_no_combination_is_named_where_events_move_what_is_measured():
     """The exact test knows no events, so it is silent where there are some."""
 

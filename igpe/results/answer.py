@@ -43,6 +43,7 @@ MARKS = {
     "on its upper bound": AT_BOUND,
     "not determined by the data": NOT_DETERMINED,
     "no measured quantity depends on it": NOT_DETERMINED,
+    "nothing measured depends on it": NOT_DETERMINED,  # in results that were stored earlier
     "given": FIXED,
 }
 """Remark of a `Parameter` -> its mark in the table."""

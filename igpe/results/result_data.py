@@ -32,6 +32,7 @@ from igpe.results.structure_map import StructureMap
 VARYING = 1e-12  # relative scatter of one measured value is rounding
 BY_PROFILE = "The {:g} % intervals of {} come from profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")
+PROFILED = PROFILED.replace(r"come\ from", "(?:come from|are by)")  # as results were stored earlier
 
 
 @dataclass(frozen=True)
