@@ -79,7 +79,7 @@ CORRUPTIONS: list[tuple[dict[tuple[Any, ...], Any], str]] = [
     ({("tree", 3, "upper", 0): 5.0}, "node 3"),
     ({("tree", 0, "upper", 0): 9.0}, "not the certificate's box"),
     ({("tree", 2, "children"): []}, "contraction has 0 boxes"),
-    ({("tree", 1, "lower", 1): 11.0}, "crossed"),
+    ({("tree", 1, "lower", 1): 11.0}, "reversed"),
     ({("tree", 1, "children"): [4]}, "leaf with children"),
     ({("lower_bound",): OBJECTIVE * (1 + 1e-6)}, "below its bound"),
     ({("objective",): OBJECTIVE * (1 - 1e-7)}, "of its parameters is 1.1858448"),
