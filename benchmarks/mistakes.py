@@ -97,7 +97,7 @@ MISTAKES = {
     ),
     "crossed bounds": Mistake(
         ESTIMATE,
-        ("'k1'", "[10, 0]", "expected lower < upper", "exchange the bounds"),
+        ("'k1'", "[10, 0]", "expected lower < upper", "swap the bounds"),
         ("m.k1, m.k2 = pyo.Var(bounds=(0, 10))", "m.k1, m.k2 = pyo.Var(bounds=(10, 0))"),
     ),
     "too many equations": Mistake(
