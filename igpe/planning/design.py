@@ -149,8 +149,8 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
     if lost:
         raise ProblemError(
             f"samples={samples} cannot be drawn: the standard errors of {lost} exceed the "
-            "reference sizes (their values, or sizes=). Give a table of the values they may have: "
-            "samples=pd.DataFrame({...})."
+            "reference sizes (their values, or sizes=). Give a table of values that these unknowns "
+            "may have: samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
     drawn = random.multivariate_normal(np.zeros(len(box)), errors, int(samples), method="cholesky")
