@@ -153,7 +153,7 @@ PERIODS = pd.DataFrame({
             "not a valid PEtab problem of version 2",
         ),
         ({"measurement": MEASUREMENTS.assign(experimentId="e7")}, r"experiments \['e7'\], which"),
-        ({"measurement": MEASUREMENTS.assign(measurement=np.nan)}, r"nan\. .* Rows \[1, 2, 3, 4"),
+        ({"measurement": MEASUREMENTS.assign(measurement=np.nan)}, r"nan\. Rows \[1, 2, 3, 4"),
         ({"measurement": MEASUREMENTS.assign(observableId="oC")}, "'oC'.* not defined"),
         ({"measurement": MEASUREMENTS.iloc[:0]}, "has no rows"),
         ({"condition": pd.concat([CONDITIONS] * 2)}, r"'c1' sets \['B'\] more than once"),
