@@ -153,7 +153,7 @@ def test_a_switch_is_exact(method, condition):
 
 def test_beyond_what_is_known_of_its_switches_a_problem_is_not_integrated():
     ivp = posed(lambda t, x, k: ca.if_else(t < 0.4, k, -x))
-    with pytest.raises(ValueError, match="known up to 1, not 2"):
+    with pytest.raises(ValueError, match="known up to 1, not up to 2"):
         ivp.breaks(2.0)
 
 
