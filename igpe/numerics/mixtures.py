@@ -35,6 +35,7 @@ from igpe.numerics.least_squares.base import Linearised
 RANK = 1e-10  # of the largest singular value of C, its columns scaled: below it they are dependent
 PATIENCE = 3  # exchanges of all infeasible variables that may bring no progress (Kim & Park)
 ROUNDS = 200  # of exchanges, after which each column is solved for itself
+REGULAR = 1e12  # largest condition of normal equations that Gauss's algorithm solves
 TINY = 1e-13  # of the largest: signs below it are rounding
 
 
@@ -111,7 +112,7 @@ def separated(c: FloatArray, mixture: Mixture) -> Unmixed:
     patterns, best = [every], unit @ (basis.T @ left)
     signed = free < n
     if mixture.nonnegative and bool((best[signed] < 0).any()):
-        patterns = list(_signed_patterns(columns, left, every, signed))
+        patterns = list(_signed_patterns(columns, left, every, signed, best > 0))
         best = np.zeros(best.shape)
         for one in patterns:
             own = np.searchsorted(free, one.free)
@@ -146,14 +147,21 @@ def _basis(columns: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
 
 
 def _signed_patterns(
-    columns: FloatArray, left: FloatArray, every: SignPattern, signed: BoolArray
+    columns: FloatArray,
+    left: FloatArray,
+    every: SignPattern,
+    signed: BoolArray,
+    positive: BoolArray,
 ) -> Iterator[SignPattern]:
-    """Columns of D by which spectra are free where those that are `signed` are non-negative."""
+    """Columns of D by which spectra are free where those that are `signed` are non-negative.
+
+    positive  (p, M) which coefficients are positive with all signs allowed
+    """
     used = columns[:, every.free]
     size = np.linalg.norm(used, axis=0)
     scaled = used / np.where(size > 0, size, 1.0)
     small = every.basis.T @ scaled
-    passive = nonnegative_sets(small, every.basis.T @ left, signed)
+    passive = nonnegative_sets(small, every.basis.T @ left, signed, positive)
     for chosen, columns_of in _sets(passive):
         basis, unit, _ = _basis(used[:, chosen])
         yield SignPattern(columns_of, basis, unit, every.free[chosen])
@@ -172,22 +180,27 @@ def _sets(passive: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
         yield passive[:, places[0]], places
 
 
-def nonnegative_sets(a: FloatArray, b: FloatArray, signed: BoolArray) -> BoolArray:
+def nonnegative_sets(
+    a: FloatArray, b: FloatArray, signed: BoolArray, first: BoolArray | None = None
+) -> BoolArray:
     """(p, M) which coefficients are positive in min |a x - b| with x >= 0 where `signed`.
 
     Block principal pivoting for all columns at once, with the rule of exchanging a single variable
     where exchanging all brings no progress (Kim & Park, SIAM J. Sci. Comput. 33 (2011), 3261).
 
-    a  (r, p);  b  (r, M)
+    a  (r, p);  b  (r, M);  first  (p, M) a guess, None: no coefficient is positive
     """
     gram, right = a.T @ a, a.T @ b
     p, count = right.shape
+    regular = bool(np.linalg.cond(gram) < REGULAR)  # so are its principal parts
     level = TINY * np.maximum(np.abs(right).max(axis=0, initial=0.0), np.finfo(float).tiny)
     passive = np.repeat(~signed[:, None], count, axis=1)
+    if first is not None:
+        passive |= first
     best, patience = np.full(count, p + 1), np.full(count, PATIENCE)
     open_ = np.arange(count)
     for _ in range(ROUNDS):
-        x = _solved(gram, right[:, open_], passive[:, open_])
+        x = _solved(gram, right[:, open_], passive[:, open_], regular)
         slope = gram @ x - right[:, open_]
         held = passive[:, open_]
         wrong = np.where(held, x < 0, slope < -level[open_]) & signed[:, None]
@@ -209,13 +222,16 @@ def nonnegative_sets(a: FloatArray, b: FloatArray, signed: BoolArray) -> BoolArr
     return passive
 
 
-def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray) -> FloatArray:
+def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray, regular: bool) -> FloatArray:
     """(p, M) solutions of the normal equations of the passive coefficients, the others 0."""
     x = np.zeros(right.shape)
     for chosen, mine in _sets(passive):
         if chosen.any():
             own, place = gram[np.ix_(chosen, chosen)], np.ix_(chosen, mine)
-            x[place] = np.linalg.lstsq(own, right[place], rcond=None)[0]
+            if regular:
+                x[place] = np.linalg.solve(own, right[place])
+            else:
+                x[place] = np.linalg.lstsq(own, right[place], rcond=None)[0]
     return x
 
 
