@@ -30,6 +30,7 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.residuals import Residuals, deviations
+from igpe.dynamics.shooting.reweighting import assumed_sizes
 from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
@@ -558,10 +559,12 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         squares, rows = problem.loss.is_squares, of_measurements(problem, at).residual
         spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
+        assumed = listed(assumed_sizes(problem, rows[: problem.size]))
+        few = f"igpe assumed the size of {assumed}: too few measurements. " * bool(assumed)
         yield (
             "No standard deviations were given, so igpe weights each quantity by the size of "
-            f"its own residuals: {', '.join(each)}. With igpe.Experiment(..., sigma='equal') "
-            "all quantities have the same weight."
+            f"its own residuals: {', '.join(each)}. {few}With igpe.Experiment(..., "
+            "sigma='equal') all quantities have the same weight."
         )
 
 
