@@ -399,10 +399,17 @@ def _agreement(result: ResultData) -> str:
     ends = [c.objective for c in result.candidates]
     same = [e for e in ends if is_same_objective(e, result.objective, rounding(result))]
     if len(ends) == 1 and len(starts := result.candidates[0].reached) > 1 and same:
-        return f"{agreeing(starts)} of {len(starts)} starts agree; "
+        return _counted(agreeing(starts), len(starts), "starts")
     if len(ends) <= 1:
         return "one search only; "
-    return f"{len(same)} of {len(ends)} searches agree; "
+    return _counted(len(same), len(ends), "searches")
+
+
+def _counted(same: int, many: int, searches: str) -> str:
+    """How many of the searches led to the estimate: a single one agrees with no other."""
+    if same == 1:
+        return f"only 1 of {many} {searches} led to it; "
+    return f"{same} of {many} {searches} agree; "
 
 
 def _unproved(result: ResultData, prove: str) -> str:
