@@ -15,7 +15,7 @@ from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
-from igpe.core.markup import Rows, Shown
+from igpe.core.markup import Rows, Shown, counted
 from igpe.core.names import Suggesting
 from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
@@ -205,7 +205,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
             f"{100 * max(self.gap, 0.0):.2g} % below the {self.objective:.8g} found: proved for "
             "the differential equations themselves, including the discretisation error "
-            f"({self.examined} boxes){stopped}{left}.{self._premise}"
+            f"({counted(self.examined, 'box')}){stopped}{left}.{self._premise}"
         )
 
     @property
