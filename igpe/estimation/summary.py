@@ -477,6 +477,7 @@ def _curves(
     smooth = steps.ladder[0].of[k]
     half = if_in_time(lambda: _half_band(steps, k, run, errors, integrator))
     half = np.full(run.measured.shape, np.nan) if half is None else half
+    half = np.where(np.isfinite(run.measured), half, 0.0)  # log 0 has no band
     pieces = [
         pd.DataFrame({
             "experiment": experiment.name,
