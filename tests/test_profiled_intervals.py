@@ -191,3 +191,36 @@ def test_unknowns_that_only_the_first_order_leaves_open_have_profiles():
     for one, other in zip(result.estimates, igpe.profile(posed, result).profiles, strict=True):
         assert (one.lower, one.upper) == pytest.approx((other.lower, other.upper), rel=0.02)
     assert result.to_frame().loc["V", "upper"] < 20
+
+
+def brusselator(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.X, m.Y = pyo.Var(m.t), pyo.Var(m.t)
+    m.dX, m.dY = dae.DerivativeVar(m.X), dae.DerivativeVar(m.Y)
+    m.a, m.b = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.1, 8))
+    m.of_x = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dX[t] == m.a - (m.b + 1) * m.X[t] + m.X[t] ** 2 * m.Y[t]
+    )
+    m.of_y = pyo.Constraint(m.t, rule=lambda m, t: m.dY[t] == m.b * m.X[t] - m.X[t] ** 2 * m.Y[t])
+    return m
+
+
+def test_rounding_errors_need_no_profile():
+    """How much the sum of squares of exact data rises is rounding and errors of integration."""
+    times = np.linspace(0, 30, 1501)
+
+    def rates(_, y):
+        growth = y[0] ** 2 * y[1]
+        return [1 - 3.6 * y[0] + growth, 2.6 * y[0] - growth]
+
+    exact = solve_ivp(
+        rates, (0, 30), [1.2, 3.1], t_eval=times, rtol=1e-10, atol=1e-12, method="LSODA"
+    )
+    free = {"X": igpe.Unknown(0, 6), "Y": igpe.Unknown(0, 6)}
+    run = igpe.Experiment(pd.DataFrame({"time": times, "X": exact.y[0]}), start=free)
+    result = igpe.estimate(igpe.Problem(brusselator, parameters=["a", "b"], experiments=run))
+    assert result.parameters["b"] == pytest.approx(2.6, rel=1e-6)
+    assert result.verdict["fit"].startswith("good: the residuals are rounding errors")
+    assert not result.profiled
+    assert not result.actions

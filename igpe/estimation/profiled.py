@@ -55,7 +55,9 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
     """
     if not _can_profile(steps, result) or stopped():
         return result
-    narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
+    narrow = []
+    if result.objective > rounding(result):  # else a rise of the sum of squares is rounding too
+        narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
     names = list(dict.fromkeys([*narrow, *_doubtful(steps, result)]))[:MOST]
     if not names or stopped():
         return result

@@ -196,10 +196,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                 f"reached {where}; {decided:.3g} % of this box is ruled out."
             )
         if self.lower_bound <= 0:
-            return (
-                f"The sum of squares, {self.objective:.3g}, is 0 up to rounding, so no "
-                f"parameters {where} fit better."
-            )
+            return f"The sum of squares is 0 up to rounding, so no parameters {where} fit better."
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
