@@ -76,6 +76,11 @@ def two_derivatives(m: Any) -> None:
     m.dA_again = dae.DerivativeVar(m.A)
 
 
+def defined_scalar(m: Any) -> None:
+    free_scalar(m)
+    m.half = pyo.Constraint(expr=2 * m.q == m.k)
+
+
 def free_scalar(m: Any) -> None:
     m.q = pyo.Var()
     m.double.deactivate()

@@ -140,6 +140,10 @@ MODELS: Cases = {
         lambda: pose(spoilt(bad.two_derivatives)),
         "`spoilt_model` failed | derivative already defined as dA",
     ),
+    "defined scalar": (
+        lambda: pose(spoilt(bad.defined_scalar)),
+        "'q' | not fixed | Constraint 'half' contains 'q' | m.q = pyo.Expression(expr=...)",
+    ),
     "free scalar": (lambda: pose(spoilt(bad.free_scalar)), "'q' | not fixed | parameters=[...]"),
     "constant without value": (
         lambda: read(spoilt(bad.scalar_without_value)),
