@@ -224,3 +224,29 @@ def test_rounding_errors_need_no_profile():
     assert result.verdict["fit"].startswith("good: the residuals are rounding errors")
     assert not result.profiled
     assert not result.actions
+
+
+def power_law(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k, m.n = pyo.Var(bounds=(1e-4, 100)), pyo.Var(bounds=(0.5, 2))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] ** m.n)
+    return m
+
+
+def test_one_degree_of_freedom_determines_nothing():
+    """Standard errors are small, but intervals are thirteen of them long to each side."""
+    times = np.array([1.0, 2.0, 4.0, 8.0])
+    measured = 5 * np.exp(-0.36 * times) * np.array([1.01, 0.99, 1.02, 0.97])
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "A": measured}), start={"A": igpe.Unknown(0.1, 100)}
+    )
+    result = igpe.estimate(igpe.Problem(power_law, parameters=["k", "n"], experiments=run))
+    k = result.to_frame().loc["k"]
+    assert k["standard_error"] < 0.1 * result.parameters["k"]
+    words = result.verdict["parameters"]
+    assert "k, A(t0) uncertain" in words
+    assert "n not determined" in words
+    assert "leaves 1 degree of freedom" in result.verdict["fit"]

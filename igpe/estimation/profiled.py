@@ -24,7 +24,7 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.optima import is_same_objective
-from igpe.numerics.statistics.covariance import strongly_correlated
+from igpe.numerics.statistics.covariance import allowed_rise, strongly_correlated
 from igpe.problem.problem import Problem
 from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
@@ -32,6 +32,7 @@ from igpe.results.result_data import BY_PROFILE, Parameter, rounding
 from igpe.uncertainty.path import End
 from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
 
+USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
@@ -148,7 +149,10 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
     if at is None:
         return []
     x = problem.box.vector(result.parameters)
-    free = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool)).standard_error
+    errors = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool))
+    rise = allowed_rise(errors, problem.sigma_known, result.confidence) / errors.variance
+    # Few degrees of freedom make intervals long beside standard errors.
+    free = errors.standard_error * max(1.0, np.sqrt(rise) / USUAL)
     every = {p.name: p for p in result.estimates if p.found_by != "held"}
     lost = {n for one in result.combined for n in one.unknowns}  # a profile would say the same
     sizes: dict[str, float] = {}

@@ -281,7 +281,8 @@ def _is_uncertain(p: Parameter) -> bool:
         return True
     if low < 0 < high and math.isfinite(high - low):
         return not math.isfinite(p.lower) or p.upper - p.lower > SURE * (high - low)
-    return not _relative(p) <= SURE
+    is_long = p.upper - p.lower > WIDER * SURE * abs(p.value)  # few degrees of freedom
+    return is_long or not _relative(p) <= SURE
 
 
 def _reaches_a_bound(p: Parameter) -> bool:

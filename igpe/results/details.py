@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from igpe.core.markup import aligned, bullets, filled, number, table, wide
+from igpe.core.markup import aligned, bullets, counted, filled, number, table, wide
 from igpe.results.result_data import Parameter, ResultData
 
 HEADS = ("", "value", "± standard error", "interval", "unit", "bounds", "")
@@ -142,7 +142,7 @@ def fit(result: ResultData) -> Iterator[str]:
     words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
     yield (
         f"{words} {result.objective:.6g} over {result.measurements} measurements, "
-        f"{result.degrees} degrees of freedom."
+        f"{counted(result.degrees, 'degree')} of freedom."
     )
     if math.isfinite(result.probability):
         yield (
