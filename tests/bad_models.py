@@ -150,6 +150,10 @@ def external(m: Any) -> None:
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.f(m.A[t]))
 
 
+def own_grid(times: Iterable[float]) -> Any:
+    return model([0.0, 0.7, 1.7, 2.0])
+
+
 def own_times(times: Iterable[float]) -> Any:
     return model([0.0, 2.0])
 

@@ -182,9 +182,13 @@ MODELS: Cases = {
         lambda: read(spoilt(bad.external)),
         "external function | Pyomo's functions",
     ),
+    "times of its own": (
+        lambda: pose(bad.own_grid),
+        "has the points [0, 0.7, 1.7, 2] | without 1 | ContinuousSet(initialize=times)",
+    ),
     "time not used": (
         lambda: read(bad.own_times),
-        "only the points | ContinuousSet(initialize=times)",
+        "has the points | ContinuousSet(initialize=times)",
     ),
 }
 STARTS: Cases = {
