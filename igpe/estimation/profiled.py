@@ -150,9 +150,10 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
         return []
     x = problem.box.vector(result.parameters)
     errors = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool))
-    rise = allowed_rise(errors, problem.sigma_known, result.confidence) / errors.variance
-    # Few degrees of freedom make intervals long beside standard errors.
-    free = errors.standard_error * max(1.0, np.sqrt(rise) / USUAL)
+    rise = allowed_rise(errors, problem.sigma_known, result.confidence)
+    free = errors.standard_error
+    if rise > USUAL**2 * errors.variance > 0:  # few degrees of freedom: long intervals
+        free = free * np.sqrt(rise / errors.variance) / USUAL
     every = {p.name: p for p in result.estimates if p.found_by != "held"}
     lost = {n for one in result.combined for n in one.unknowns}  # a profile would say the same
     sizes: dict[str, float] = {}

@@ -168,10 +168,13 @@ def _certainty(exact: Identifiability) -> list[str]:
             "sensitivities, not proved."
         )
     if undecided := exact.names(Identifiable.UNDECIDED):
-        lines.append(
-            f"Undecided at these start values and inputs: {in_words(undecided)}. Series of "
-            f"{exact.orders} orders are not enough, and integration gives no clear answer."
-        )
+        why = "Integrations at the points tried do not determine them."
+        if not exact.numerical:
+            why = (
+                f"Series of {exact.orders} orders are not enough, and integration gives no clear "
+                "answer."
+            )
+        lines.append(f"Undecided at these start values and inputs: {in_words(undecided)}. {why}")
     if set(exact.values) - exact.unique:
         lines.append(
             "Numbers of values come from Gröbner bases at four random points that agree. They "
