@@ -53,7 +53,14 @@ def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
     for one in result.estimates:
         assert one.lower == pytest.approx(profiles[one.name].lower, rel=1e-2)
         assert one.upper == pytest.approx(profiles[one.name].upper, rel=1e-2)
-    assert "by profile likelihood" in result.notes[-1]
+    assert any("by profile likelihood" in n for n in result.notes)
+    limited = "The interval of V depends on bounds of K: wider bounds may lengthen it."
+    assert limited in result.notes
+    assert limited in profiles.notes
+    assert profiles["V"].others[-1, 1] == pytest.approx(1000)  # where the interval of V ends
+    roomy = problem(start=20.0, speed=5.0)
+    known = igpe.profile(roomy, igpe.estimate(roomy))
+    assert not any("bounds" in n for n in known.notes)
     assert result.to_frame().loc["K", "upper"] > 1.0
 
 

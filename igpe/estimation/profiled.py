@@ -30,7 +30,7 @@ from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
 from igpe.uncertainty.path import End
-from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
+from igpe.uncertainty.profile import ParameterProfile, Profiles, limited, profile, widened
 
 USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
@@ -75,7 +75,8 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
                 result = summarise(steps, settings)
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
-                return _with_intervals(result, made, names)
+                result = _with_intervals(result, made, names)
+                return replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
     return _without_profile(result, names)
 
 
