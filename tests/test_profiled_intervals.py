@@ -233,6 +233,17 @@ def test_rounding_errors_need_no_profile():
     assert not result.actions
 
 
+def test_an_interval_that_is_long_on_one_side_determines_nothing():
+    posed = problem(start=2.0)
+    result = igpe.estimate(posed, certify=False)
+    k = result.estimates[1]
+    sure = replace(k, standard_error=0.05 * k.value, lower=0.9 * k.value, upper=1.1 * k.value)
+    others = result.estimates[:1]
+    assert "K uncertain" not in replace(result, estimates=(*others, sure)).verdict["parameters"]
+    long = replace(sure, lower=0.5 * k.value)
+    assert "K uncertain" in replace(result, estimates=(*others, long)).verdict["parameters"]
+
+
 def power_law(times):
     m = pyo.ConcreteModel()
     m.t = dae.ContinuousSet(initialize=times)

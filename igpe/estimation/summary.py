@@ -560,12 +560,14 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         squares, rows = problem.loss.is_squares, of_measurements(problem, at).residual
         spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
-        assumed = listed(assumed_sizes(problem, rows[: problem.size]))
-        few = f"igpe assumed the size of {assumed}: too few measurements. " * bool(assumed)
+        assumed = assumed_sizes(problem, rows[: problem.size])
+        how = ", so igpe weights each quantity by the size of its own residuals"
+        few = f"igpe assumed the size of {listed(assumed)}: too few measurements. " * bool(assumed)
+        if len(assumed) == len(sizes):
+            how, few = ", and measurements are too few to tell the errors; igpe assumed these", ""
         yield (
-            "No standard deviations were given, so igpe weights each quantity by the size of "
-            f"its own residuals: {', '.join(each)}. {few}With igpe.Experiment(..., "
-            "sigma='equal') all quantities have the same weight."
+            f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
+            "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
         )
 
 

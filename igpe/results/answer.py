@@ -32,6 +32,7 @@ MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
 WIDER = 8.0  # standard errors that are more than an interval of 95 % has, of some 6 measurements
 SURE = 0.1  # relative standard error up to which an unknown, ratio or product is called determined
+LONG = 0.3  # of a value, from which on one side of its interval it is not determined
 KEPT = 1.25  # factor within which a ratio or product stays along intervals by profile
 UNKNOWN = 0.5  # the same, above which an unknown is not known by itself
 MOST_PERCENT = 1000.0  # a larger relative error is not printed
@@ -281,7 +282,8 @@ def _is_uncertain(p: Parameter) -> bool:
         return True
     if low < 0 < high and math.isfinite(high - low):
         return not math.isfinite(p.lower) or p.upper - p.lower > SURE * (high - low)
-    is_long = p.upper - p.lower > WIDER * SURE * abs(p.value)  # few degrees of freedom
+    # By profile, or with few degrees of freedom, intervals may be long beside standard errors.
+    is_long = max(p.upper - p.value, p.value - p.lower) > LONG * abs(p.value)
     return is_long or not _relative(p) <= SURE
 
 
