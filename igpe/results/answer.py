@@ -304,7 +304,8 @@ def _poor(unknowns: Sequence[Parameter]) -> str:
 
 def _is_wider(p: Parameter) -> bool:
     """Whether an interval ends at a bound or, by profile, is much longer than the error says."""
-    return _reaches_a_bound(p) or p.upper - p.lower > WIDER * p.standard_error
+    is_wider = _reaches_a_bound(p) or p.upper - p.lower > WIDER * p.standard_error
+    return is_wider or _relative(p) <= SURE
 
 
 def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str]]:
