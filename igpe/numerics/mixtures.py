@@ -36,6 +36,7 @@ RANK = 1e-10  # of the largest singular value of C, its columns scaled: below it
 PATIENCE = 3  # exchanges of all infeasible variables that may bring no progress (Kim & Park)
 ROUNDS = 200  # of exchanges, after which each column is solved for itself
 REGULAR = 1e12  # largest condition of normal equations that Gauss's algorithm solves
+WIDE = 8  # times as many columns as species: worth a QR decomposition that leaves as many
 TINY = 1e-13  # of the largest: signs below it are rounding
 
 
@@ -115,8 +116,8 @@ def separated(c: FloatArray, mixture: Mixture) -> Unmixed:
         patterns = list(_signed_patterns(columns, left, every, signed, best > 0))
         best = np.zeros(best.shape)
         for one in patterns:
-            own = np.searchsorted(free, one.free)
-            best[np.ix_(own, one.columns)] = one.unit @ (one.basis.T @ left[:, one.columns])
+            own = np.searchsorted(free, one.free)[:, None]
+            best[own, one.columns] = one.unit @ (one.basis.T @ left[:, one.columns])
         best[signed] = np.maximum(best[signed], 0.0)
     spectra[free] = best
     error = left - columns[:, free] @ best
@@ -159,12 +160,18 @@ def _signed_patterns(
     """
     used = columns[:, every.free]
     size = np.linalg.norm(used, axis=0)
-    scaled = used / np.where(size > 0, size, 1.0)
+    scale = np.where(size > 0, size, 1.0)
+    scaled = used / scale
     small = every.basis.T @ scaled
     passive = nonnegative_sets(small, every.basis.T @ left, signed, positive)
-    for chosen, columns_of in _sets(passive):
-        basis, unit, _ = _basis(used[:, chosen])
-        yield SignPattern(columns_of, basis, unit, every.free[chosen])
+    sets = list(_sets(passive))
+    masks = np.array([chosen for chosen, _ in sets])
+    u, s, v = np.linalg.svd(scaled * masks[:, None], full_matrices=False)
+    kept = s > RANK * s.max(axis=1, keepdims=True, initial=0.0)
+    for k, (chosen, places) in enumerate(sets):
+        some = kept[k]
+        unit = (v[k, some][:, chosen].T / s[k, some]) / scale[chosen, None]
+        yield SignPattern(places, u[k][:, some], unit, every.free[chosen])
 
 
 def _sets(passive: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
@@ -224,19 +231,21 @@ def nonnegative_sets(
 
 def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray, regular: bool) -> FloatArray:
     """(p, M) solutions of the normal equations of the passive coefficients, the others 0."""
+    if regular:  # the equations of the others are x = 0
+        held = ~passive.T
+        both = passive.T[:, :, None] & passive.T[:, None]
+        square = gram * both + held[:, :, None] * np.eye(len(gram))
+        return np.asarray(np.linalg.solve(square, (right * passive).T[..., None])[..., 0].T)
     x = np.zeros(right.shape)
     for chosen, mine in _sets(passive):
         if chosen.any():
             own, place = gram[np.ix_(chosen, chosen)], np.ix_(chosen, mine)
-            if regular:
-                x[place] = np.linalg.solve(own, right[place])
-            else:
-                x[place] = np.linalg.lstsq(own, right[place], rcond=None)[0]
+            x[place] = np.linalg.lstsq(own, right[place], rcond=None)[0]
     return x
 
 
 def moved_rows(one: Unmixed, slopes: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """For each pattern r Q (N, p) and J Q (N, p, n_k) of the top of the file.
+    """For each pattern r Q (N, p) and J Q (N, p, n_k) of the top of the file; Q = 1 for a few.
 
     slopes  (N, n, n_k) derivative of C by the unknowns
     """
@@ -246,11 +255,14 @@ def moved_rows(one: Unmixed, slopes: FloatArray) -> Iterator[tuple[FloatArray, F
         if len(shape):
             g = shape / np.linalg.norm(shape, axis=1)[:, None]
             own = own - (own @ g.T) @ g
-        q, r = np.linalg.qr(own.T)
+        error, r = one.error[:, pattern.columns], own.T
+        if own.shape[1] > WIDE * n:  # few columns span as much
+            q, r = np.linalg.qr(own.T)
+            error = error @ q
         by = np.swapaxes(np.swapaxes(slopes, 1, 2) @ r.T, 1, 2)
         flat = by.reshape(len(by), -1)
         flat = flat - pattern.basis @ (pattern.basis.T @ flat)
-        yield -one.error[:, pattern.columns] @ q, flat.reshape(by.shape)
+        yield -error, flat.reshape(by.shape)
 
 
 def linearised(c: FloatArray, slopes: FloatArray, mixture: Mixture) -> Linearised:
@@ -288,10 +300,11 @@ def _fewer_rows(
 def compressed(one: Unmixed, slopes: FloatArray) -> Linearised:
     """`linearised` where the mixture is separated already."""
     k = slopes.shape[2]
-    rows = [
-        np.hstack([by.reshape(r.size, k), r.reshape(-1, 1)]) for r, by in moved_rows(one, slopes)
-    ]
-    short: FloatArray = np.asarray(np.linalg.qr(np.vstack(rows), mode="r"))
+    parts = list(moved_rows(one, slopes))
+    rows = np.empty((sum(r.size for r, _ in parts), k + 1))
+    rows[:, :k] = np.concatenate([by.reshape(-1, k) for _, by in parts])
+    rows[:, k] = np.concatenate([r.ravel() for r, _ in parts])
+    short: FloatArray = np.asarray(np.linalg.qr(rows, mode="r"))
     jacobian, residual = np.zeros((k, k)), np.zeros(k)
     few = min(k, len(short))
     jacobian[:few], residual[:few] = short[:few, :k], short[:few, k]
