@@ -260,7 +260,7 @@ def _numbers(given: argparse.Namespace) -> range:
 
 def is_named(verdict: dict[str, str]) -> bool:
     """Whether the verdict says that the optimum need not be the best."""
-    agreeing = verdict["optimum"].startswith(("one search only", "1 of "))
+    agreeing = verdict["optimum"].startswith(("one search only", "only 1 of "))
     return agreeing or "lack of fit" in verdict["fit"]
 
 

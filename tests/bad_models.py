@@ -76,6 +76,11 @@ def two_derivatives(m: Any) -> None:
     m.dA_again = dae.DerivativeVar(m.A)
 
 
+def defined_scalar(m: Any) -> None:
+    free_scalar(m)
+    m.half = pyo.Constraint(expr=2 * m.q == m.k)
+
+
 def free_scalar(m: Any) -> None:
     m.q = pyo.Var()
     m.double.deactivate()
@@ -143,6 +148,10 @@ def external(m: Any) -> None:
     m.f = pyo.ExternalFunction(function=lambda x: x)
     m.del_component("rate")
     m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.f(m.A[t]))
+
+
+def own_grid(times: Iterable[float]) -> Any:
+    return model([0.0, 0.7, 1.7, 2.0])
 
 
 def own_times(times: Iterable[float]) -> Any:

@@ -140,6 +140,10 @@ MODELS: Cases = {
         lambda: pose(spoilt(bad.two_derivatives)),
         "`spoilt_model` failed | derivative already defined as dA",
     ),
+    "defined scalar": (
+        lambda: pose(spoilt(bad.defined_scalar)),
+        "'q' | not fixed | Constraint 'half' contains 'q' | m.q = pyo.Expression(expr=...)",
+    ),
     "free scalar": (lambda: pose(spoilt(bad.free_scalar)), "'q' | not fixed | parameters=[...]"),
     "constant without value": (
         lambda: read(spoilt(bad.scalar_without_value)),
@@ -178,9 +182,13 @@ MODELS: Cases = {
         lambda: read(spoilt(bad.external)),
         "external function | Pyomo's functions",
     ),
+    "times of its own": (
+        lambda: pose(bad.own_grid),
+        "has the points [0, 0.7, 1.7, 2] | without 1 | ContinuousSet(initialize=times)",
+    ),
     "time not used": (
         lambda: read(bad.own_times),
-        "only the points | ContinuousSet(initialize=times)",
+        "has the points | ContinuousSet(initialize=times)",
     ),
 }
 STARTS: Cases = {

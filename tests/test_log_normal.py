@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
 
 import igpe
@@ -52,3 +53,27 @@ def test_values_of_zero_are_refused():
     with pytest.raises(DataError, match=r"'A' is 0 in row 3.*log-normal"):
         pose(table)
     pose(table.replace(0.0, np.nan))
+
+
+def test_logarithms_of_what_is_not_there_before_a_lag():
+    """The fitted curve is log 0 until the dose arrives: pytest would raise NumPy's warnings."""
+    table = pd.DataFrame({"time": TIMES, "A": 2 * np.exp(-0.7 * (TIMES - 0.3))})
+
+    def model(times):
+        m = DECAY(times)
+        m.lag = pyo.Var(bounds=(0, 0.45))
+        return m
+
+    run = igpe.Experiment(
+        table,
+        start={"A": 0.0, "B": 0.0},
+        start_time=0.0,
+        events=[igpe.Event(at=0.0, delay="lag", add={"A": 2.0})],
+        sigma={"A": igpe.losses.LogNormal(0.2)},
+    )
+    problem = igpe.Problem(model, parameters=["k1", "lag"], experiments=run)
+    result = igpe.estimate(problem)
+    assert result.parameters["k1"] == pytest.approx(0.7, rel=1e-3)
+    result.plot()
+    bands = igpe.predict(problem, result).table.set_index("time").loc[0.0]
+    assert "ln(A)" in set(bands["name"])

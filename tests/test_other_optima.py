@@ -328,7 +328,7 @@ def test_a_candidate_without_an_answer_is_no_next_best(proved, lost):
     first = proved.candidates[0]
     failed = replace(first, objective=lost, status=igpe.Status.INTEGRATION_BROKE)
     result = replace(proved, proof=None, candidates=(first, failed))
-    assert result.verdict["optimum"].startswith("1 of 2 searches agree")
+    assert result.verdict["optimum"].startswith("only 1 of 2 searches led to it")
     assert [s for s in result.details.sentences if "nan" in s or "inf " in s] == []
 
 

@@ -53,7 +53,14 @@ def test_an_interval_of_a_flat_sum_of_squares_is_by_profile():
     for one in result.estimates:
         assert one.lower == pytest.approx(profiles[one.name].lower, rel=1e-2)
         assert one.upper == pytest.approx(profiles[one.name].upper, rel=1e-2)
-    assert "come from profile likelihood" in result.notes[-1]
+    assert any("come from profile likelihood" in n for n in result.notes)
+    limited = "The interval of V depends on bounds of K: wider bounds may lengthen it."
+    assert limited in result.notes
+    assert limited in profiles.notes
+    assert profiles["V"].others[-1, 1] == pytest.approx(1000)  # where the interval of V ends
+    roomy = problem(start=20.0, speed=5.0)
+    known = igpe.profile(roomy, igpe.estimate(roomy))
+    assert not any("bounds" in n for n in known.notes)
     assert result.to_frame().loc["K", "upper"] > 1.0
 
 
@@ -191,3 +198,73 @@ def test_unknowns_that_only_the_first_order_leaves_open_have_profiles():
     for one, other in zip(result.estimates, igpe.profile(posed, result).profiles, strict=True):
         assert (one.lower, one.upper) == pytest.approx((other.lower, other.upper), rel=0.02)
     assert result.to_frame().loc["V", "upper"] < 20
+
+
+def brusselator(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.X, m.Y = pyo.Var(m.t), pyo.Var(m.t)
+    m.dX, m.dY = dae.DerivativeVar(m.X), dae.DerivativeVar(m.Y)
+    m.a, m.b = pyo.Var(bounds=(0.1, 5)), pyo.Var(bounds=(0.1, 8))
+    m.of_x = pyo.Constraint(
+        m.t, rule=lambda m, t: m.dX[t] == m.a - (m.b + 1) * m.X[t] + m.X[t] ** 2 * m.Y[t]
+    )
+    m.of_y = pyo.Constraint(m.t, rule=lambda m, t: m.dY[t] == m.b * m.X[t] - m.X[t] ** 2 * m.Y[t])
+    return m
+
+
+def test_rounding_errors_need_no_profile():
+    """How much the sum of squares of exact data rises is rounding and errors of integration."""
+    times = np.linspace(0, 30, 1501)
+
+    def rates(_, y):
+        growth = y[0] ** 2 * y[1]
+        return [1 - 3.6 * y[0] + growth, 2.6 * y[0] - growth]
+
+    exact = solve_ivp(
+        rates, (0, 30), [1.2, 3.1], t_eval=times, rtol=1e-10, atol=1e-12, method="LSODA"
+    )
+    free = {"X": igpe.Unknown(0, 6), "Y": igpe.Unknown(0, 6)}
+    run = igpe.Experiment(pd.DataFrame({"time": times, "X": exact.y[0]}), start=free)
+    result = igpe.estimate(igpe.Problem(brusselator, parameters=["a", "b"], experiments=run))
+    assert result.parameters["b"] == pytest.approx(2.6, rel=1e-6)
+    assert result.verdict["fit"].startswith("good: the residuals are rounding errors")
+    assert not result.profiled
+    assert not result.actions
+
+
+def test_an_interval_that_is_long_on_one_side_determines_nothing():
+    posed = problem(start=2.0)
+    result = igpe.estimate(posed, certify=False)
+    k = result.estimates[1]
+    sure = replace(k, standard_error=0.05 * k.value, lower=0.9 * k.value, upper=1.1 * k.value)
+    others = result.estimates[:1]
+    assert "K uncertain" not in replace(result, estimates=(*others, sure)).verdict["parameters"]
+    long = replace(sure, lower=0.5 * k.value)
+    assert "K uncertain" in replace(result, estimates=(*others, long)).verdict["parameters"]
+
+
+def power_law(times):
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k, m.n = pyo.Var(bounds=(1e-4, 100)), pyo.Var(bounds=(0.5, 2))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t] ** m.n)
+    return m
+
+
+def test_one_degree_of_freedom_determines_nothing():
+    """Standard errors are small, but intervals are thirteen of them long to each side."""
+    times = np.array([1.0, 2.0, 4.0, 8.0])
+    measured = 5 * np.exp(-0.36 * times) * np.array([1.01, 0.99, 1.02, 0.97])
+    run = igpe.Experiment(
+        pd.DataFrame({"time": times, "A": measured}), start={"A": igpe.Unknown(0.1, 100)}
+    )
+    result = igpe.estimate(igpe.Problem(power_law, parameters=["k", "n"], experiments=run))
+    k = result.to_frame().loc["k"]
+    assert k["standard_error"] < 0.1 * result.parameters["k"]
+    words = result.verdict["parameters"]
+    assert "k, A(t0) uncertain" in words
+    assert "n not determined" in words
+    assert "leaves 1 degree of freedom" in result.verdict["fit"]

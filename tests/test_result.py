@@ -174,7 +174,7 @@ def test_the_details(chain):
     text = " ".join(str(chain.details).split())
     for words in (
         "k1, k2: first estimated by step 3",
-        "candidates of step 3 ended at these",
+        "searches ended at",
         "Sum of squares",
         "over 60 measurements, 58 degrees of freedom",
         f"Standard deviation of a residual {np.sqrt(chain.variance):.3g}",
@@ -338,6 +338,8 @@ def test_how_many_starts_agree_where_there_is_one_candidate(chain):
     result = replace(chain, candidates=(one,))
     assert result.verdict["optimum"].startswith("2 of 4 starts agree; ")
     assert igpe.Result.from_json(result.to_json()).verdict == result.verdict
+    lonely = replace(chain, candidates=(replace(one, reached=(2.0, 3.0, 9.0, np.inf)),))
+    assert lonely.verdict["optimum"].startswith("only 1 of 4 starts led to it; ")
     left = replace(one, objective=2 * best)  # the result is not where the starts ended
     words = replace(chain, candidates=(left,)).verdict["optimum"]
     assert words.startswith("one search only; ")

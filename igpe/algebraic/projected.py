@@ -36,6 +36,7 @@ from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.errors import ModelError
 from igpe.core.estimates import Estimate
+from igpe.core.markup import counted
 from igpe.core.status import Status
 from igpe.equations.operations import UnknownOperation
 from igpe.equations.translate import to_pyomo
@@ -226,7 +227,10 @@ class Projected:
                 raise
             status, method, bound = Status.INTERRUPTED, "interrupted local searches", -np.inf
         else:
-            status, method = result.status, f"projected branch and bound, {result.boxes} boxes"
+            status, method = (
+                result.status,
+                f"projected branch and bound, {counted(result.boxes, 'box')}",
+            )
             bound = min(result.lower_bound, local.objective)
         outcome = Estimate({}, local.objective, status, method, bound)
         return route_result(regression, distinct(regression, local.fits), outcome, began)

@@ -33,6 +33,12 @@ def number(value: float, error: float = math.nan) -> str:
     return f"{value:#.{min(max(digits, 2), 10)}g}".rstrip(".")  # "#" keeps zeros that are known
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 box", "2 boxes"."""
+    ending = "es" if noun.endswith("x") else "s"
+    return f"{number} {noun}{ending * (number != 1)}"
+
+
 def listed(names: Sequence[str]) -> str:
     """The names as in a sentence: "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -24,14 +24,15 @@ from igpe.estimation.settings import Settings
 from igpe.estimation.steps import Steps
 from igpe.estimation.summary import summarise
 from igpe.numerics.optima import is_same_objective
-from igpe.numerics.statistics.covariance import strongly_correlated
+from igpe.numerics.statistics.covariance import allowed_rise, strongly_correlated
 from igpe.problem.problem import Problem
 from igpe.results.answer import named_or_counted
 from igpe.results.result import Result
 from igpe.results.result_data import BY_PROFILE, Parameter, rounding
 from igpe.uncertainty.path import End
-from igpe.uncertainty.profile import ParameterProfile, Profiles, profile, widened
+from igpe.uncertainty.profile import ParameterProfile, Profiles, limited, profile, widened
 
+USUAL = 2.0  # standard errors from an estimate to an end of its interval, of many measurements
 WIDE = 0.25  # standard error relative to the estimate, from which it is poorly determined
 SMALL = 0.02  # the same, below which an interval is left as it is beside poorly determined ones
 FREED = 3.0  # times as large an error without bounds: with them it says nothing
@@ -55,7 +56,9 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
     """
     if not _can_profile(steps, result) or stopped():
         return result
-    narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
+    narrow = []
+    if result.objective > rounding(result):  # else a rise of the sum of squares is rounding too
+        narrow = if_in_time(lambda: _too_narrow(steps, result, settings)) or []
     names = list(dict.fromkeys([*narrow, *_doubtful(steps, result)]))[:MOST]
     if not names or stopped():
         return result
@@ -72,7 +75,8 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
                 result = summarise(steps, settings)
             values = result.parameters
             if all(p.lower <= values[p.name] <= p.upper for p in made.profiles):
-                return _with_intervals(result, made, names)
+                result = _with_intervals(result, made, names)
+                return replace(result, notes=(*result.notes, *limited(made, steps.problem.box)))
     return _without_profile(result, names)
 
 
@@ -146,7 +150,11 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
     if at is None:
         return []
     x = problem.box.vector(result.parameters)
-    free = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool)).standard_error
+    errors = errors_at(problem, x, at, held=np.zeros(len(x), dtype=bool))
+    rise = allowed_rise(errors, problem.sigma_known, result.confidence)
+    free = errors.standard_error
+    if rise > USUAL**2 * errors.variance > 0:  # few degrees of freedom: long intervals
+        free = free * np.sqrt(rise / errors.variance) / USUAL
     every = {p.name: p for p in result.estimates if p.found_by != "held"}
     lost = {n for one in result.combined for n in one.unknowns}  # a profile would say the same
     sizes: dict[str, float] = {}

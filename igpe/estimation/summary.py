@@ -30,6 +30,7 @@ from igpe.dynamics.shooting.base import (
 from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
 from igpe.dynamics.shooting.residuals import Residuals, deviations
+from igpe.dynamics.shooting.reweighting import assumed_sizes
 from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
@@ -477,6 +478,7 @@ def _curves(
     smooth = steps.ladder[0].of[k]
     half = if_in_time(lambda: _half_band(steps, k, run, errors, integrator))
     half = np.full(run.measured.shape, np.nan) if half is None else half
+    half = np.where(np.isfinite(run.measured), half, 0.0)  # log 0 has no band
     pieces = [
         pd.DataFrame({
             "experiment": experiment.name,
@@ -559,10 +561,14 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         squares, rows = problem.loss.is_squares, of_measurements(problem, at).residual
         spread = np.sqrt(at.cost / left) if squares else typical(rows[: problem.size])
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
+        assumed = assumed_sizes(problem, rows[: problem.size])
+        how = ", so igpe weights each quantity by the size of its own residuals"
+        few = f"igpe assumed the size of {listed(assumed)}: too few measurements. " * bool(assumed)
+        if len(assumed) == len(sizes):
+            how, few = ", and measurements are too few to tell the errors; igpe assumed these", ""
         yield (
-            "No standard deviations were given, so igpe weights each quantity by the size of "
-            f"its own residuals: {', '.join(each)}. With igpe.Experiment(..., sigma='equal') "
-            "all quantities have the same weight."
+            f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
+            "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
         )
 
 

@@ -35,6 +35,8 @@ from igpe.numerics.least_squares.base import Linearised
 RANK = 1e-10  # of the largest singular value of C, its columns scaled: below it they are dependent
 PATIENCE = 3  # exchanges of all infeasible variables that may bring no progress (Kim & Park)
 ROUNDS = 200  # of exchanges, after which each column is solved for itself
+REGULAR = 1e12  # largest condition of normal equations that Gauss's algorithm solves
+WIDE = 8  # times as many columns as species: worth a QR decomposition that leaves as many
 TINY = 1e-13  # of the largest: signs below it are rounding
 
 
@@ -111,11 +113,11 @@ def separated(c: FloatArray, mixture: Mixture) -> Unmixed:
     patterns, best = [every], unit @ (basis.T @ left)
     signed = free < n
     if mixture.nonnegative and bool((best[signed] < 0).any()):
-        patterns = list(_signed_patterns(columns, left, every, signed))
+        patterns = list(_signed_patterns(columns, left, every, signed, best > 0))
         best = np.zeros(best.shape)
         for one in patterns:
-            own = np.searchsorted(free, one.free)
-            best[np.ix_(own, one.columns)] = one.unit @ (one.basis.T @ left[:, one.columns])
+            own = np.searchsorted(free, one.free)[:, None]
+            best[own, one.columns] = one.unit @ (one.basis.T @ left[:, one.columns])
         best[signed] = np.maximum(best[signed], 0.0)
     spectra[free] = best
     error = left - columns[:, free] @ best
@@ -146,17 +148,30 @@ def _basis(columns: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
 
 
 def _signed_patterns(
-    columns: FloatArray, left: FloatArray, every: SignPattern, signed: BoolArray
+    columns: FloatArray,
+    left: FloatArray,
+    every: SignPattern,
+    signed: BoolArray,
+    positive: BoolArray,
 ) -> Iterator[SignPattern]:
-    """Columns of D by which spectra are free where those that are `signed` are non-negative."""
+    """Columns of D by which spectra are free where those that are `signed` are non-negative.
+
+    positive  (p, M) which coefficients are positive with all signs allowed
+    """
     used = columns[:, every.free]
     size = np.linalg.norm(used, axis=0)
-    scaled = used / np.where(size > 0, size, 1.0)
+    scale = np.where(size > 0, size, 1.0)
+    scaled = used / scale
     small = every.basis.T @ scaled
-    passive = nonnegative_sets(small, every.basis.T @ left, signed)
-    for chosen, columns_of in _sets(passive):
-        basis, unit, _ = _basis(used[:, chosen])
-        yield SignPattern(columns_of, basis, unit, every.free[chosen])
+    passive = nonnegative_sets(small, every.basis.T @ left, signed, positive)
+    sets = list(_sets(passive))
+    masks = np.array([chosen for chosen, _ in sets])
+    u, s, v = np.linalg.svd(scaled * masks[:, None], full_matrices=False)
+    kept = s > RANK * s.max(axis=1, keepdims=True, initial=0.0)
+    for k, (chosen, places) in enumerate(sets):
+        some = kept[k]
+        unit = (v[k, some][:, chosen].T / s[k, some]) / scale[chosen, None]
+        yield SignPattern(places, u[k][:, some], unit, every.free[chosen])
 
 
 def _sets(passive: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
@@ -172,22 +187,27 @@ def _sets(passive: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
         yield passive[:, places[0]], places
 
 
-def nonnegative_sets(a: FloatArray, b: FloatArray, signed: BoolArray) -> BoolArray:
+def nonnegative_sets(
+    a: FloatArray, b: FloatArray, signed: BoolArray, first: BoolArray | None = None
+) -> BoolArray:
     """(p, M) which coefficients are positive in min |a x - b| with x >= 0 where `signed`.
 
     Block principal pivoting for all columns at once, with the rule of exchanging a single variable
     where exchanging all brings no progress (Kim & Park, SIAM J. Sci. Comput. 33 (2011), 3261).
 
-    a  (r, p);  b  (r, M)
+    a  (r, p);  b  (r, M);  first  (p, M) a guess, None: no coefficient is positive
     """
     gram, right = a.T @ a, a.T @ b
     p, count = right.shape
+    regular = bool(np.linalg.cond(gram) < REGULAR)  # so are its principal parts
     level = TINY * np.maximum(np.abs(right).max(axis=0, initial=0.0), np.finfo(float).tiny)
     passive = np.repeat(~signed[:, None], count, axis=1)
+    if first is not None:
+        passive |= first
     best, patience = np.full(count, p + 1), np.full(count, PATIENCE)
     open_ = np.arange(count)
     for _ in range(ROUNDS):
-        x = _solved(gram, right[:, open_], passive[:, open_])
+        x = _solved(gram, right[:, open_], passive[:, open_], regular)
         slope = gram @ x - right[:, open_]
         held = passive[:, open_]
         wrong = np.where(held, x < 0, slope < -level[open_]) & signed[:, None]
@@ -209,8 +229,13 @@ def nonnegative_sets(a: FloatArray, b: FloatArray, signed: BoolArray) -> BoolArr
     return passive
 
 
-def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray) -> FloatArray:
+def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray, regular: bool) -> FloatArray:
     """(p, M) solutions of the normal equations of the passive coefficients, the others 0."""
+    if regular:  # the equations of the others are x = 0
+        held = ~passive.T
+        both = passive.T[:, :, None] & passive.T[:, None]
+        square = gram * both + held[:, :, None] * np.eye(len(gram))
+        return np.asarray(np.linalg.solve(square, (right * passive).T[..., None])[..., 0].T)
     x = np.zeros(right.shape)
     for chosen, mine in _sets(passive):
         if chosen.any():
@@ -220,7 +245,7 @@ def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray) -> FloatArr
 
 
 def moved_rows(one: Unmixed, slopes: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """For each pattern r Q (N, p) and J Q (N, p, n_k) of the top of the file.
+    """For each pattern r Q (N, p) and J Q (N, p, n_k) of the top of the file; Q = 1 for a few.
 
     slopes  (N, n, n_k) derivative of C by the unknowns
     """
@@ -230,11 +255,14 @@ def moved_rows(one: Unmixed, slopes: FloatArray) -> Iterator[tuple[FloatArray, F
         if len(shape):
             g = shape / np.linalg.norm(shape, axis=1)[:, None]
             own = own - (own @ g.T) @ g
-        q, r = np.linalg.qr(own.T)
+        error, r = one.error[:, pattern.columns], own.T
+        if own.shape[1] > WIDE * n:  # few columns span as much
+            q, r = np.linalg.qr(own.T)
+            error = error @ q
         by = np.swapaxes(np.swapaxes(slopes, 1, 2) @ r.T, 1, 2)
         flat = by.reshape(len(by), -1)
         flat = flat - pattern.basis @ (pattern.basis.T @ flat)
-        yield -one.error[:, pattern.columns] @ q, flat.reshape(by.shape)
+        yield -error, flat.reshape(by.shape)
 
 
 def linearised(c: FloatArray, slopes: FloatArray, mixture: Mixture) -> Linearised:
@@ -272,10 +300,11 @@ def _fewer_rows(
 def compressed(one: Unmixed, slopes: FloatArray) -> Linearised:
     """`linearised` where the mixture is separated already."""
     k = slopes.shape[2]
-    rows = [
-        np.hstack([by.reshape(r.size, k), r.reshape(-1, 1)]) for r, by in moved_rows(one, slopes)
-    ]
-    short: FloatArray = np.asarray(np.linalg.qr(np.vstack(rows), mode="r"))
+    parts = list(moved_rows(one, slopes))
+    rows = np.empty((sum(r.size for r, _ in parts), k + 1))
+    rows[:, :k] = np.concatenate([by.reshape(-1, k) for _, by in parts])
+    rows[:, k] = np.concatenate([r.ravel() for r, _ in parts])
+    short: FloatArray = np.asarray(np.linalg.qr(rows, mode="r"))
     jacobian, residual = np.zeros((k, k)), np.zeros(k)
     few = min(k, len(short))
     jacobian[:few], residual[:few] = short[:few, :k], short[:few, k]

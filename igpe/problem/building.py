@@ -58,6 +58,19 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
     return with_logarithms(instance, experiment.told)
 
 
+def _require_times(instance: Instance, times: Sequence[float]) -> None:
+    """Raise ModelError if the model has no point at a measured time: collocation needs one."""
+    own = set(map(float, instance.time))
+    if missing := [t for t in times if t not in own]:
+        listed = ", ".join(f"{t:.6g}" for t in sorted(own)[:SHOWN])
+        more = ", ..." * (len(own) > SHOWN)
+        raise ModelError(
+            f"The model's time has the points [{listed}{more}], "
+            f"without {missing[0]:.6g}. The builder must put the times that it receives into its "
+            f"ContinuousSet: m.{instance.time.local_name} = ContinuousSet(initialize=times)."
+        )
+
+
 def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, ...]:
     """The model of each experiment, built at its start and the times of its table.
 
@@ -73,6 +86,7 @@ def build_all(builder: Builder, experiments: Sequence[Any]) -> tuple[Instance, .
             times = [*times[:-1:step], times[-1]]
             seen.add(kind)
         found.append(build(builder, times, e))
+        _require_times(found[-1], times)
     return tuple(found)
 
 

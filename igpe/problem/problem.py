@@ -13,6 +13,7 @@ from igpe.core.arguments import is_finite, require_mapping
 from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.errors import ProblemError
+from igpe.core.markup import counted
 from igpe.core.names import Suggesting
 from igpe.problem.building import Builder, build_all
 from igpe.problem.card import problem_html
@@ -473,8 +474,9 @@ class Problem(Suggesting):
 
     def __repr__(self) -> str:
         return (
-            f"Problem({len(self.unknowns)} unknowns: {', '.join(self.box.names)}; "
-            f"{len(self.experiments)} experiments, {self.size} measurements)"
+            f"Problem({counted(len(self.unknowns), 'unknown')}: {', '.join(self.box.names)}; "
+            f"{counted(len(self.experiments), 'experiment')}, "
+            f"{counted(self.size, 'measurement')})"
         )
 
 

@@ -457,6 +457,17 @@ def _check_starts(
         )
 
 
+def _remedy(name: str, variable: Any, instance: Instance) -> str:
+    """What to do about a scalar variable without a value; a constraint may be meant to give one."""
+    for constraint, data in instance.conditions.items():
+        if any(v is variable for v in identify_variables(data.expr)):
+            return (
+                f"Constraint '{constraint}' contains '{name}'. If it defines '{name}', write it as "
+                f"an Expression instead: m.{name} = pyo.Expression(expr=...)."
+            )
+    return "Name it in parameters=[...], fix it, or give it in Experiment(inputs=...)."
+
+
 def _check_free(problem: Any, experiment: Experiment, instance: Instance) -> None:
     """No scalar variable in the equations is left without a value."""
     known = {*problem.parameters, *experiment.inputs}
@@ -464,10 +475,10 @@ def _check_free(problem: Any, experiment: Experiment, instance: Instance) -> Non
     for equation in instance.equations.values():
         for variable in identify_variables(equation[max(equation)].expr, include_fixed=False):
             if id(variable) in scalars and not variable.fixed:
+                name = scalars[id(variable)]
                 raise ModelError(
-                    f"The equations use '{scalars[id(variable)]}', which is not fixed, not a "
-                    "parameter and not an input. Name it in parameters=[...], fix it, or give it "
-                    "in Experiment(inputs=...)."
+                    f"The equations use '{name}', which is not fixed, not a parameter and not an "
+                    f"input. {_remedy(name, variable, instance)}"
                 )
     for name, series in instance.series.items():
         data = next(iter(series.values()))

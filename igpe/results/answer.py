@@ -32,6 +32,7 @@ MOST_NAMED = 6  # unknowns; of more the number is given
 EXPLAINED = 0.9  # R² above which a fit without lack of fit is called good
 WIDER = 8.0  # standard errors that are more than an interval of 95 % has, of some 6 measurements
 SURE = 0.1  # relative standard error up to which an unknown, ratio or product is called determined
+LONG = 0.3  # of a value, from which on one side of its interval it is not determined
 KEPT = 1.25  # factor within which a ratio or product stays along intervals by profile
 UNKNOWN = 0.5  # the same, above which an unknown is not known by itself
 MOST_PERCENT = 1000.0  # a larger relative error is not printed
@@ -282,7 +283,9 @@ def _is_uncertain(p: Parameter) -> bool:
         return True
     if low < 0 < high and math.isfinite(high - low):
         return not math.isfinite(p.lower) or p.upper - p.lower > SURE * (high - low)
-    return not _relative(p) <= SURE
+    # By profile, or with few degrees of freedom, intervals may be long beside standard errors.
+    is_long = max(p.upper - p.value, p.value - p.lower) > LONG * abs(p.value)
+    return is_long or not _relative(p) <= SURE
 
 
 def _reaches_a_bound(p: Parameter) -> bool:
@@ -302,7 +305,8 @@ def _poor(unknowns: Sequence[Parameter]) -> str:
 
 def _is_wider(p: Parameter) -> bool:
     """Whether an interval ends at a bound or, by profile, is much longer than the error says."""
-    return _reaches_a_bound(p) or p.upper - p.lower > WIDER * p.standard_error
+    is_wider = _reaches_a_bound(p) or p.upper - p.lower > WIDER * p.standard_error
+    return is_wider or _relative(p) <= SURE
 
 
 def _shared(result: ResultData, lost: Sequence[str]) -> tuple[list[str], set[str]]:
@@ -400,10 +404,17 @@ def _agreement(result: ResultData) -> str:
     ends = [c.objective for c in result.candidates]
     same = [e for e in ends if is_same_objective(e, result.objective, rounding(result))]
     if len(ends) == 1 and len(starts := result.candidates[0].reached) > 1 and same:
-        return f"{agreeing(starts)} of {len(starts)} starts agree; "
+        return _counted(agreeing(starts), len(starts), "starts")
     if len(ends) <= 1:
         return "one search only; "
-    return f"{len(same)} of {len(ends)} searches agree; "
+    return _counted(len(same), len(ends), "searches")
+
+
+def _counted(same: int, many: int, searches: str) -> str:
+    """How many of the searches led to the estimate: a single one agrees with no other."""
+    if same == 1:
+        return f"only 1 of {many} {searches} led to it; "
+    return f"{same} of {many} {searches} agree; "
 
 
 def _unproved(result: ResultData, prove: str) -> str:

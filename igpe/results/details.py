@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from igpe.core.markup import aligned, bullets, filled, number, table, wide
+from igpe.core.markup import aligned, bullets, counted, filled, number, table, wide
 from igpe.results.result_data import Parameter, ResultData
 
 HEADS = ("", "value", "± standard error", "interval", "unit", "bounds", "")
@@ -142,7 +142,7 @@ def fit(result: ResultData) -> Iterator[str]:
     words = result.criterion or ("Weighted sum of squares" if weighted else "Sum of squares")
     yield (
         f"{words} {result.objective:.6g} over {result.measurements} measurements, "
-        f"{result.degrees} degrees of freedom."
+        f"{counted(result.degrees, 'degree')} of freedom."
     )
     if math.isfinite(result.probability):
         yield (
@@ -183,14 +183,17 @@ def intervals(result: ResultData) -> Iterator[str]:
 
 
 def _search(result: ResultData) -> Iterator[str]:
-    """Describe how the search ended, and the result of every candidate of step 3."""
+    """Describe how the search ended, and the result of every search."""
     yield result.status.value
     ends = [c.objective for c in result.candidates]
     if len(ends) > 1:
-        written = ", ".join(number(e) if math.isfinite(e) else "no fit" for e in ends)
-        yield (
-            f"The {len(ends)} candidates of step 3 ended at these values: {word(result)} {written}."
-        )
+        written = list(dict.fromkeys(number(e) if math.isfinite(e) else "no fit" for e in ends))
+        if len(written) == 1:
+            every = f"All {len(ends)}" if ends[2:] else "Both"
+            yield f"{every} searches ended at the {word(result)} {written[0]}."
+            return
+        values = ", ".join(number(e) if math.isfinite(e) else "no fit" for e in ends)
+        yield f"The {len(ends)} searches ended at these values: {word(result)} {values}."
 
 
 def proofs(result: ResultData) -> Iterator[str]:

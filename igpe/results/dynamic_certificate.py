@@ -15,7 +15,7 @@ from igpe.core.arguments import is_finite
 from igpe.core.errors import DataError
 from igpe.core.estimates import relative_gap
 from igpe.core.json_form import Form, Stored, made, restored
-from igpe.core.markup import Rows, Shown
+from igpe.core.markup import Rows, Shown, counted
 from igpe.core.names import Suggesting
 from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
@@ -196,16 +196,13 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                 f"reached {where}; {decided:.3g} % of this box is ruled out."
             )
         if self.lower_bound <= 0:
-            return (
-                f"The sum of squares, {self.objective:.3g}, is 0 up to rounding, so no "
-                f"parameters {where} fit better."
-            )
+            return f"The sum of squares is 0 up to rounding, so no parameters {where} fit better."
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
             f"{100 * max(self.gap, 0.0):.2g} % below the {self.objective:.8g} found: proved for "
             "the differential equations themselves, including the discretisation error "
-            f"({self.examined} boxes){stopped}{left}.{self._premise}"
+            f"({counted(self.examined, 'box')}){stopped}{left}.{self._premise}"
         )
 
     @property

@@ -8,6 +8,7 @@ unknowns follow from the blocks above it, until there are more unknowns than equ
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from igpe.core.markup import counted
 from igpe.core.names import in_words
 
 OVER, SQUARE, UNDER = "overdetermined", "square", "underdetermined"
@@ -27,10 +28,10 @@ class MapPart(NamedTuple):
     @property
     def sentence(self) -> str:
         """What it is, with its size."""
-        equations = _count(self.rows[1] - self.rows[0], "equation")
+        equations = counted(self.rows[1] - self.rows[0], "equation")
         if self.kind == DYNAMIC:
             return f"{self.kind}: {equations}"
-        return f"{self.kind}: {equations}, {_count(self.columns[1] - self.columns[0], 'unknown')}"
+        return f"{self.kind}: {equations}, {counted(self.columns[1] - self.columns[0], 'unknown')}"
 
 
 class MapBlock(NamedTuple):
@@ -93,8 +94,8 @@ class StructureMap:
         """Describe the map in words, for readers who cannot see it."""
         largest = max((b.size for b in self.blocks), default=0)
         solved = (
-            f" They are solved in {_count(len(self.blocks), 'block')}, the largest with "
-            f"{_count(largest, 'equation')}."
+            f" They are solved in {counted(len(self.blocks), 'block')}, the largest with "
+            f"{counted(largest, 'equation')}."
         )
         sentences = []
         for source in self.sources:
@@ -114,7 +115,3 @@ class StructureMap:
             f"determine: {parts or 'none'}.{solved * bool(self.blocks)}",
             *sentences,
         ])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -91,8 +91,8 @@ def _reached(finding: Finding) -> str:
         )
     if finding.switches:
         return (
-            "estimated from the dynamics (step 4): states jump or switch, so measured curves "
-            "have no slopes"
+            "estimated from the dynamics (step 4): step 3 does not support events, steady starts "
+            "and conditions that unknowns or states switch"
         )
     wish = f"; measuring {more} as well would allow a direct estimate (step 3)" * bool(more)
     return f"estimated from the dynamics (step 4){wish}"
@@ -108,9 +108,10 @@ def remarks(
         more = ["..."] * (len(groups) > MOST_NAMED)
         lines = [f"{len(groups)} independent problems: {' | '.join([*parts, *more])}"]
     superfluous = [
-        f"{_named('equation', one.equations)} not needed: all its variables are known"
+        f"{_named('equation', one.equations)} is not needed: all its variables are known"
         if len(one.equations) == 1
-        else f"{one.needless} of the equations {in_words(one.equations)} not needed: redundant"
+        else f"{one.needless} of the equations {in_words(one.equations)} "
+        f"{'is' if one.needless == 1 else 'are'} redundant"
         for one in surplus
     ]
     lines += dict.fromkeys(superfluous)  # the same in several experiments is said once
@@ -167,10 +168,13 @@ def _certainty(exact: Identifiability) -> list[str]:
             "sensitivities, not proved."
         )
     if undecided := exact.names(Identifiable.UNDECIDED):
-        lines.append(
-            f"Undecided at these start values and inputs: {in_words(undecided)}. Series of "
-            f"{exact.orders} orders are not enough, and integration gives no clear answer."
-        )
+        why = "Integrations at the points tried do not determine them."
+        if not exact.numerical:
+            why = (
+                f"Series of {exact.orders} orders are not enough, and integration gives no clear "
+                "answer."
+            )
+        lines.append(f"Undecided at these start values and inputs: {in_words(undecided)}. {why}")
     if set(exact.values) - exact.unique:
         lines.append(
             "The numbers of values come from Gröbner bases at four random points, which agree. "

@@ -10,6 +10,7 @@ from scipy.linalg import null_space
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import if_in_time
+from igpe.core.markup import counted
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.statistics.covariance import (
     chi_squared_probability,
@@ -179,7 +180,8 @@ def adequacy(
         return exact if degrees > 0 else Adequacy(UNJUDGED, reasons=(NOTHING_LEFT,))
     along, unable = image.T @ value, ""
     if degrees < FEWEST:
-        unable = f"The fit leaves {max(degrees, 0)} degrees of freedom; at least 3 are needed."
+        left = counted(max(degrees, 0), "degree")
+        unable = f"The fit leaves {left} of freedom; at least 3 are needed."
     elif not robust and float(along @ along) > LEFT * float(value @ value):
         unable = NO_OPTIMUM
     if unable:

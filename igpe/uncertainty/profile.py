@@ -18,7 +18,7 @@ from igpe.core.box import Box, is_reached
 from igpe.core.deadline import session
 from igpe.core.errors import EstimationFailed, ProblemError
 from igpe.core.json_form import Stored
-from igpe.core.markup import Rows, Shown, number
+from igpe.core.markup import Rows, Shown, listed, number
 from igpe.core.progress import Progress, Share, Tell, teller, with_bar
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.automatic import Automatic
@@ -214,6 +214,27 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
     return lines
 
 
+def limited(made: Profiles, box: Box) -> list[str]:
+    """Which intervals end where other unknowns lie on bounds that the optimum is inside of."""
+
+    def on_bounds(values: FloatArray) -> set[str]:
+        own = box.select(made.names)
+        ends = zip(made.names, values.tolist(), own.lower.tolist(), own.upper.tolist(), strict=True)
+        return {n for n, v, low, high in ends if is_reached(v, low) or is_reached(v, high)}
+
+    already = on_bounds(np.array([made.parameters[n] for n in made.names]))
+    lines = []
+    for p in made.profiles:
+        sides = zip((p.lower_end, p.upper_end), p.others[[0, -1]], strict=True)
+        reached = set[str]().union(*(on_bounds(row) for end, row in sides if not end))
+        if others := sorted(reached - already - {p.name}):
+            lines.append(
+                f"The interval of {p.name} depends on bounds of {listed(others)}: wider bounds "
+                "may lengthen it."
+            )
+    return lines
+
+
 INCREMENTS = 4  # of the sum of squares, on each side
 INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promise
 BETTER = 1e-2  # of the rise: an optimum so much lower is another one
@@ -398,7 +419,7 @@ def profile(
         made,
         integrations=integrations,
         seconds=time.perf_counter() - started,
-        notes=(*notes, *sentences(made.profiles)),
+        notes=(*notes, *sentences(made.profiles), *limited(made, problem.box)),
         complete=complete,
     )
 

@@ -209,10 +209,37 @@ def test_profile_and_prediction_follow_switches():
     )
 
 
+def scaled(times):
+    """A dose whose size and scale are seen as a product."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    m.dA = dae.DerivativeVar(m.A)
+    m.k, m.dose, m.scale = (pyo.Var(bounds=(0.1, 5)) for _ in range(3))
+    m.of_a = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    m.signal = pyo.Expression(m.t, rule=lambda m, t: m.scale * m.A[t])
+    return m
+
+
+def test_identifiability_with_events_is_decided_by_integration():
+    blank = pd.DataFrame({"time": TIMES, "signal": 0.0})
+    dose = Event(at=2.0, add={"A": "dose"})
+    run = igpe.Experiment(blank, start={"A": 0.0}, events=[dose], sigma=0.01)
+    problem = igpe.Problem(scaled, parameters=["k", "dose", "scale"], experiments=run)
+    said = str(igpe.check(problem))
+    assert "igpe.check(problem, identifiability=True) tries integrations instead." in said
+    said = str(igpe.check(problem, identifiability=True))
+    assert "numerical rank, not proved" in said
+    assert said.count("; identifiable") == 1
+    assert "Undecided at these start values and inputs: dose, scale." in said
+    known = str(igpe.check(problem.fixing({"scale": 1.0}), identifiability=True))
+    assert known.count("; identifiable") == 2
+
+
 def test_estimate_leaves_switches_to_the_dynamics():
     known = {"full": 1.0} | {name: TRUTH[name] for name in ("k", "c", "td")}
     problem = posed(EVENTS[:2], values=measured()).fixing(known)
-    assert "states jump or switch" in str(igpe.check(problem))
+    assert "step 3 does not support events" in str(igpe.check(problem))
     result = igpe.estimate(problem, certify=False)
     assert result.parameters["t0"] == pytest.approx(TRUTH["t0"], abs=0.3)
 

@@ -260,3 +260,28 @@ def test_hubers_estimate_does_not_depend_on_the_unit():
     for result in found:
         named = set(zip(result.outliers()["name"], result.outliers().index, strict=True))
         assert len(named) == 5
+
+
+def test_weights_need_no_smooth_curve():
+    """Twelve times tell smoothing nothing, but a fit with two unknowns leaves ten residuals."""
+    tables = [table(14, times=TIMES[::2]).iloc[:12]]
+    result = igpe.estimate(problem(*tables))
+    best, _ = most_likely(*tables)
+    errors = {p.name: p.standard_error for p in result.estimates}
+    for name, value in best.items():
+        assert abs(result.parameters[name] - value) < 0.01 * errors[name]
+    assert not any("igpe assumed" in n for n in result.notes)
+
+
+def test_an_assumed_weight_is_called_so():
+    few = table(7)
+    few.loc[few.index[2:], "b"] = np.nan
+    notes = igpe.estimate(problem(few)).notes
+    assert any("igpe assumed the size of b: too few measurements" in n for n in notes)
+
+
+def test_weights_that_are_all_assumed_do_not_follow_residuals():
+    few = table(15, times=TIMES[::5])
+    (said,) = [n for n in igpe.estimate(problem(few)).notes if "igpe assumed" in n]
+    assert "measurements are too few to tell the errors; igpe assumed these: a " in said
+    assert "own residuals" not in said

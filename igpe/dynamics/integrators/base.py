@@ -329,7 +329,9 @@ class Simulation:
 
         derivatives  whether to compute those that it was prepared for
         """
-        return self.intervals.trajectory(q, derivatives=self.sensitivities and derivatives)
+        # Values far from the solution may overflow; the trajectory's status says what is lost.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.intervals.trajectory(q, derivatives=self.sensitivities and derivatives)
 
     def until(self, last: float) -> "Simulation":
         """The same for those of its times up to `last`; nothing is generated or compiled anew.

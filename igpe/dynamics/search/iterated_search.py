@@ -28,19 +28,19 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.limits import allowance
 from igpe.dynamics.search.engine import best_of
-from igpe.dynamics.search.other_optima import most_apart
 from igpe.dynamics.shooting.base import Profile, require_bounds, require_start
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import ONCE, PreparedShooting, SingleShooting
 from igpe.numerics.least_squares.base import Fit, Logarithms
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
-from igpe.numerics.optima import Landscape, first_of_each, is_same_objective
+from igpe.numerics.optima import first_of_each, is_same_objective
 from igpe.problem.problem import Problem
 
 ROUGH, RATHER = 1e-4, 1e-7  # rtol of the search, and of the way to what is integrated exactly
 MOST_STEPS = 2000  # of an integration; more is not worth waiting for
 FEW_STEPS = 500  # between two outputs
 ENOUGH = 1e-5  # promised decrease, relative, at which a rough search ends
+ALIKE = 0.5  # of -2 log L: rough ends that differ by less count as one
 ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
 SHARE = 0.1  # of the random starts that end anywhere, which must agree for the search to end
@@ -63,7 +63,7 @@ class IteratedSearch(Checked):
     most        largest number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
-                corresponds to about two minutes of processor time
+                corresponds to about 90 seconds of processor time
     pool        number of best optima that are modified
     finalists   number of accurate searches
     iterations  largest number of iterations of a low-accuracy search; a search that starts at one
@@ -76,7 +76,7 @@ class IteratedSearch(Checked):
     agreeing: CountFrom1 = 5
     patience: Count = 300
     most: Count = 2000
-    work: Count = 4_000_000_000
+    work: Count = 3_200_000_000
     pool: CountFrom1 = 8
     finalists: CountFrom1 = 3
     iterations: CountFrom1 = 60
@@ -170,8 +170,7 @@ class _Search:
     def __init__(self, method: IteratedSearch, rough: PreparedShooting) -> None:
         self.method, self.rough = method, rough
         self.pool: list[Fit] = []
-        most = most_apart(rough.problem)
-        self.landscape = Landscape(rough.residuals, rough.problem.box, most=most)
+        self.most = ALIKE if rough.problem.sigma_estimated else np.inf
         self.reached: list[float] = []
 
     def run(self, given: Sequence[FloatArray]) -> None:
@@ -183,11 +182,18 @@ class _Search:
             self._search(x)
             if self._is_worked_out:
                 return
-        agreeing = sum(
-            not self._below(self.pool[0].cost, cost) for cost in self.reached if self.pool
-        )
-        if not self.pool or agreeing >= max(method.agreeing, SHARE * self._ended):
-            return
+        if self.pool and not self._agrees:
+            self._modify()
+
+    @property
+    def _agrees(self) -> bool:
+        best = self.pool[0].cost
+        agreeing = sum(not self._below(best, cost) for cost in self.reached)
+        return agreeing >= max(self.method.agreeing, SHARE * self._ended)
+
+    def _modify(self) -> None:
+        """Search from modified optima until many starts, or much work, give nothing better."""
+        method, box = self.method, self.rough.problem.box
         others = box.sobol(method.most, method.seed + 1) if method.most else ()
         random, idle = np.random.default_rng(method.seed), 0
         for k, other in enumerate(others):
@@ -213,7 +219,10 @@ class _Search:
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
-        return one < other and not is_same_objective(one, other, most=self.landscape.most)
+        return one < other and not is_same_objective(one, other, most=self.most)
+
+    def _is_level(self, one: Fit, other: Fit) -> bool:
+        return is_same_objective(one.cost, other.cost, most=self.most)
 
     def _search(self, start: FloatArray) -> None:
         """Keep where it ends, if it is among the best; of ends of one objective, one is kept."""
@@ -225,7 +234,7 @@ class _Search:
         if fit.at is None:
             return
         pool = sorted([*self.pool, fit], key=lambda one: one.cost)
-        self.pool = first_of_each(pool, self.landscape.is_level)[: self.method.pool]
+        self.pool = first_of_each(pool, self._is_level)[: self.method.pool]
 
 
 def _redrawn(

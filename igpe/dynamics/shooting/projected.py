@@ -39,7 +39,8 @@ from igpe.numerics.least_squares.base import Fit, Linearised, Search
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
-INNER = GaussNewton(tolerance=1e-8, max_iterations=200)
+INNER = GaussNewton(tolerance=1e-13, max_iterations=200)
+FINER = 1e-3  # of a search's tolerance: that of what is eliminated, so that its ends agree
 STEP = 15_000  # of `Residuals.work`: an evaluation of the outputs, and a step of what is eliminated
 SAME = 1e-8  # of the largest: what is measured, evaluated from the states, is what was integrated
 RANK = 1e-10  # of the largest: a direction of the eliminated unknowns that moves no residual
@@ -226,7 +227,7 @@ class Eliminated:
         self.sought = np.setdiff1d(self.inner, self.spreads)
         self._rest = box.select([box.names[i] for i in self.sought])
         self._spread = box.select([box.names[i] for i in self.spreads])
-        self._which = inner
+        self._which, self._search = inner, INNER
         self._clear(box.middle)
 
     def _clear(self, x: FloatArray) -> None:
@@ -247,6 +248,7 @@ class Eliminated:
         raises UnlikeError where the outputs do not follow from the states
         """
         self._clear(start)
+        self._search = replace(INNER, tolerance=max(FINER * search.tolerance, INNER.tolerance))
         few = search.fit(self, start[self.outer], self.box)
         if few.at is None:
             return Fit(start, None, few.status, few.iterations)
@@ -283,7 +285,7 @@ class Eliminated:
 
         b = x[self.sought]
         if len(b):
-            b = INNER.fit(inner, b, self._rest).x
+            b = self._search.fit(inner, b, self._rest).x
         best, at = at_best_spreads(b, all_=True)
         if at is None:
             name = self.residuals.experiments[0]

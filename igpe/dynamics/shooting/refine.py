@@ -257,6 +257,6 @@ def by_shooting(
         f"{end.method} from the values of step 4",
         iterations=end.fit.steps,
     )
-    note = f"{end.method} finished the estimate."
+    note = f"{end.method[:1].upper()}{end.method[1:]} finished the estimate."
     note = AS_THEY_ARE if end.method == "no method" else note
     return k, Refined(estimate, end.fit.at, (f"{why} {note}",))

@@ -27,7 +27,9 @@ from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.shooting.correlations import Unwhitened, estimated_correlations, independent
 from igpe.dynamics.shooting.relative_sigma import (
+    FEWEST,
     least_sizes,
+    pooled,
     relative_sigma,
     sizes_of,
 )
@@ -47,6 +49,7 @@ FAR = 0.5  # relative change after which the whole search is worth repeating
 MOST = 30  # fits
 SHARES = (0.1, 2.0)  # of a requested change: the shortest and longest step
 LEAST_SHARE = 0.2  # of the noise that smoothing saw: a fit that leaves less was free to follow it
+SPARE = 5  # measurements of a quantity beyond the unknowns from which no fit is free to follow it
 TINY = np.finfo(float).tiny
 
 LOST = "The model could not be integrated at the estimate: "
@@ -80,6 +83,40 @@ def smoothed_sizes(problem: Problem) -> dict[str, float]:
     runs, robust = problem.experiments, not problem.loss.is_squares
     scatter = [_scatter(e.measurements, robust=robust) for e in runs]
     return sizes_of(runs, scatter, least_sizes(runs), robust=robust)
+
+
+def least_weights(problem: Problem) -> dict[str, float]:
+    """Quantity -> the smallest size of its residuals that counts.
+
+    Residuals of a quantity with few measurements may be small because some unknowns are free to
+    follow it: its weight would grow without limit.
+    """
+    least = least_sizes(problem.experiments)
+    counts = _counts(problem)
+    few = [n for n in least if counts[n] < len(problem.box) + SPARE]
+    noise = smoothed_sizes(problem) if few else {}
+    return least | {n: max(least[n], LEAST_SHARE * noise[n]) for n in few}
+
+
+def assumed_sizes(problem: Problem, residuals: FloatArray) -> list[str]:
+    """Quantities whose weights are not the sizes of their residuals: they have too few.
+
+    residuals  (n,) of all measurements, divided by standard deviations
+    """
+    runs = [e.measurements for e in problem.experiments]
+    ends = np.cumsum([len(m.value) for m in runs])[:-1]
+    left = [m.sigma * r for m, r in zip(runs, np.split(residuals, ends), strict=True)]
+    robust = not problem.loss.is_squares
+    own = sizes_of(problem.experiments, left, dict.fromkeys(_counts(problem), 0.0), robust=robust)
+    least, counts = least_weights(problem), _counts(problem)
+    few = [n for n, count in counts.items() if count < len(problem.box) + SPARE]
+    return [n for n in few if counts[n] < FEWEST or own[n] < least[n]]
+
+
+def _counts(problem: Problem) -> dict[str, int]:
+    """Quantity -> the number of its measurements in all experiments."""
+    runs = [e.measurements for e in problem.experiments]
+    return {n: len(v) for n, v in pooled(runs, [m.value for m in runs]).items()}
 
 
 def _scatter(m: Measurements, *, robust: bool) -> FloatArray:
@@ -182,8 +219,7 @@ class Weights:
         self._residuals = Residuals(weighted, integrator)
         self._least: dict[str, float] = {}
         if problem.weights_unknown:
-            least, noise = least_sizes(problem.experiments), smoothed_sizes(problem)
-            self._least = {n: max(s, LEAST_SHARE * noise[n]) for n, s in least.items()}
+            self._least = least_weights(problem)
 
     def at(self, parameters: Mapping[str, float]) -> Weighting | None:
         """For each experiment; None where the model cannot be integrated."""

@@ -132,7 +132,7 @@ def moved_unknowns(
     random, names = np.random.default_rng(seed), problem.box.names
     runs = []
     for k, experiment in enumerate(problem.experiments):
-        ivp = compiled(problem).initial_value_problem(k)
+        ivp = compiled(problem).initial_value_problem(k, switching=True)
         own = [np.unique(experiment.measurements.of(n)[0]) for n in experiment.measured]
         dense = np.linspace(experiment.start_time, experiment.times[-1], TIMES)
         times = np.unique(np.concatenate([dense, *own]))
@@ -212,6 +212,8 @@ REASONS: dict[type[Exception], str] = {
     Singular: "the equations are not defined at any start values tried",
 }
 """Why an exact test cannot be made."""
+LONG = "the test takes a long time; request it with igpe.check(problem, identifiability=True)"
+INTEGRATE = "igpe.check(problem, identifiability=True) tries integrations instead"
 SWITCHES = (
     "the exact test does not support events, steady starts, or conditions that depend on unknowns "
     "or states"
@@ -301,15 +303,30 @@ def identifiability(
         except tuple(REASONS) as error:
             result = undecided(names, REASONS[type(error)].format(error))
     if result.why and np.isinf(most_work) and not problem.time_varying:
-        moved = moved_unknowns(problem, seed)
-        clear = (
-            Identifiability(_verdicts(names, moved), numerical=True) if moved is not None else None
+        result = _by_integration(problem, seed) or undecided(
+            names, f"{result.why}, and integration gives no clear answer"
         )
-        result = clear or undecided(names, f"{result.why}, and integration gives no clear answer")
+    elif result.why and result.why != LONG and count and not problem.time_varying:
+        result = undecided(names, f"{result.why}. {INTEGRATE}")
     if result.doubtful:
         result = _integrated(problem, result, seed, most_work if count else 0.0)
     left_out = dict.fromkeys(name for starts in problem.starts for name in starts.others)
     return replace(result, left_out=tuple(left_out))
+
+
+def _by_integration(problem: Problem, seed: int) -> Identifiability | None:
+    """Verdicts by integrations alone; None if they are not clear.
+
+    Elsewhere other events may happen: what has no effect at the points tried may have one there.
+    """
+    moved, names = moved_unknowns(problem, seed), problem.box.names
+    if moved is None:
+        return None
+    verdicts = _verdicts(names, moved)
+    if any(compiled(problem).switching):
+        lost = [n for n, v in verdicts.items() if v is Identifiable.NO]
+        verdicts |= dict.fromkeys(lost, Identifiable.UNDECIDED)
+    return Identifiability(verdicts, numerical=True)
 
 
 def _verdicts(names: Sequence[str], moved: BoolArray) -> dict[str, Identifiable]:
@@ -329,10 +346,7 @@ def _exact(
     """Ranks, and the number of values of each unknown where slopes do not determine all."""
     box, names = problem.box, problem.box.names
     if work(experiments, len(names)) > most_work:
-        long = (
-            "the test takes a long time; request it with igpe.check(problem, identifiability=True)"
-        )
-        return undecided(names, long)
+        return undecided(names, LONG)
     rows = sensitivity_rows(experiments, len(names), seed, most_work)
     result = _judged(rows, names, nuisance)
     if not count:
@@ -343,7 +357,7 @@ def _exact(
     if own <= proved.keys():
         return result
     if result.generic:
-        return replace(result, why_not="the equations are not defined at the start")
+        return replace(result, why_not="the exact test found no point at the given start")
 
     counted = solutions(
         experiments,
