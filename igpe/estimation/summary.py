@@ -183,8 +183,7 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     if len(kept) >= one.number:
         return ""
     several = "sets of " * (len(one.unknowns) > 1)
-    shared = ", ".join(one.functions)
-    alike = f" The following are equal in all of them: {shared}." * bool(shared)
+    alike = f" These are equal in all of them: {', '.join(one.functions)}." * bool(one.functions)
     return (
         f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} "
         f"{several}values (igpe.check), including complex values and values outside the bounds. "
@@ -565,7 +564,10 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         how = ", so igpe weights each quantity by the size of its own residuals"
         few = f"igpe assumed the size of {listed(assumed)}: too few measurements. " * bool(assumed)
         if len(assumed) == len(sizes):
-            how, few = ", and measurements are too few to tell the errors; igpe assumed these", ""
+            how, few = (
+                ", and there are too few measurements to estimate them; igpe assumed these",
+                "",
+            )
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."

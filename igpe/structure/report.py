@@ -91,8 +91,8 @@ def _reached(finding: Finding) -> str:
         )
     if finding.switches:
         return (
-            "estimated from the dynamics (step 4): step 3 does not support events, steady starts "
-            "and conditions that unknowns or states switch"
+            "estimated from the dynamics (step 4): step 3 does not support events, steady starts, "
+            "or conditions that depend on unknowns or states"
         )
     wish = f"; measuring {more} as well would allow a direct estimate (step 3)" * bool(more)
     return f"estimated from the dynamics (step 4){wish}"
