@@ -564,10 +564,7 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         how = ", so igpe weights each quantity by the size of its own residuals"
         few = f"igpe assumed the size of {listed(assumed)}: too few measurements. " * bool(assumed)
         if len(assumed) == len(sizes):
-            how, few = (
-                ", and there are too few measurements to estimate them; igpe assumed these",
-                "",
-            )
+            how, few = ", with too few measurements to estimate them; igpe assumed these", ""
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
