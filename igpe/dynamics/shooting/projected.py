@@ -35,7 +35,7 @@ from igpe.dynamics.integrators.base import Trajectory
 from igpe.dynamics.shooting.residuals import Broken, Residuals, Run
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.numerics.least_squares.active import on_bounds
-from igpe.numerics.least_squares.base import Fit, Linearised, Search
+from igpe.numerics.least_squares.base import Fit, Linearised, Search, have_squares
 from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
@@ -315,6 +315,8 @@ class Eliminated:
         moved = at.jacobian[:, self.outer] @ (a - x[self.outer])
         own, b = at.jacobian[:, self.inner], x[self.inner]
         size = np.where(b == 0, 1.0, np.abs(b))
+        if not have_squares(own * size, moved):
+            return b
         step = np.linalg.lstsq(own * size, -moved, rcond=RANK)[0]
         is_log = self.own.in_logarithms
         return self.own.clip(
