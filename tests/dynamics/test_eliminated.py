@@ -106,6 +106,27 @@ def test_the_gradient_is_that_of_the_best_over_what_is_eliminated(posed):
     assert np.allclose(2 * at.jacobian.T @ at.residual, by_differences, rtol=2e-3)
 
 
+@pytest.mark.parametrize("posed", [known, grouped])
+def test_the_next_inner_search_begins_where_the_linear_model_is_least(posed):
+    problem = posed()
+    few, x = prepared(problem).few, away(problem)
+    x[few.inner] = few.solved(x)[0][few.inner]
+    few(x[few.outer])
+    moved = x.copy()
+    moved[few.outer] *= 1 + 1e-3
+    best = few.solved(moved)[0][few.inner]
+    missed = few._expected(moved[few.outer]) - best  # of first order in the residuals
+    assert np.linalg.norm(missed) < 0.5 * np.linalg.norm(x[few.inner] - best)
+
+
+@pytest.mark.parametrize(("tolerance", "inner"), [(1e-5, 1e-8), (1e-10, 1e-13), (1e-12, 1e-13)])
+def test_what_is_eliminated_is_solved_more_exactly_than_the_search(tolerance, inner):
+    problem = plain()
+    few = prepared(problem).few
+    few.fit(GaussNewton(tolerance), away(problem))
+    assert few._search.tolerance == pytest.approx(inner)
+
+
 @pytest.mark.parametrize("posed", POSED)
 def test_what_is_eliminated_is_at_its_best(posed):
     problem = posed()

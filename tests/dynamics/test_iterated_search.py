@@ -1,5 +1,7 @@
 """Iterated search: from no start to the truth, the same for the same seed, and what ends it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from zoo import ZOO
@@ -7,8 +9,9 @@ from zoo import ZOO
 import igpe
 from igpe.core.box import Box
 from igpe.core.status import Status
-from igpe.dynamics.search.iterated_search import IteratedSearch, _mixed, _redrawn
+from igpe.dynamics.search.iterated_search import IteratedSearch, _mixed, _redrawn, _Search
 from igpe.dynamics.shooting.single_shooting import PreparedShooting
+from igpe.numerics.least_squares.base import Fit, Linearised
 
 CASE = {c.name: c for c in ZOO}
 SHORT = {"starts": 12, "patience": 6, "most": 12, "finalists": 1}
@@ -45,6 +48,18 @@ def test_starts_that_agree_end_it():
         problem, CASE["consecutive"].near
     )
     assert given.method.startswith("best of 11 rough searches")
+
+
+def test_ends_with_one_objective_count_as_one_optimum():
+    problem = CASE["consecutive"].problem(noise=0.05)
+    at = [Linearised(np.array([np.sqrt(cost)]), np.ones((1, 2))) for cost in (12, 10.001, 10)]
+    fits = iter([Fit(np.full(2, k), one, Status.CONVERGED, 1) for k, one in enumerate(at)])
+    rough = SimpleNamespace(problem=problem, residuals=None, fit=lambda _: next(fits))
+    search = _Search(IteratedSearch(), rough)
+    for _ in at:
+        search._search(problem.box.middle)
+    assert [fit.x[0] for fit in search.pool] == [2, 0]
+    assert search.reached == pytest.approx([12, 10.001, 10])
 
 
 def test_half_of_the_unknowns_is_redrawn_or_fewer():
