@@ -33,7 +33,7 @@ def test_what_collocation_cannot_correct_is_shot(monkeypatch):
     assert result.status is Status.CONVERGED
     assert result.parameters == pytest.approx(right.parameters, rel=1e-5)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
-    assert any("correction gave no result" in n and "single shooting" in n for n in result.notes)
+    assert any("correction gave no result" in n and "Single shooting" in n for n in result.notes)
 
 
 def test_a_correction_that_ends_above_its_start_is_shot(monkeypatch):
