@@ -60,13 +60,13 @@ class IteratedSearch(Checked):
                 a tenth of all finished starts must reach it, too (some starts end at a flat line
                 through the measurements)
     patience    number of modified starts without a better optimum after which the search ends
-    most        largest number of modified starts; each is an optimum with some values redrawn, or a
+    most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
                 corresponds to about 90 seconds of processor time
     pool        number of best optima that are modified
     finalists   number of accurate searches
-    iterations  largest number of iterations of a low-accuracy search; a search that starts at one
+    iterations  maximum number of iterations of a low-accuracy search; a search that starts at one
                 of the best optima may take four times as many
     seed        seed of the random starts; the same seed gives the same result
     """

@@ -61,7 +61,7 @@ class SingleShooting:
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
-        """Return the single shooting with which Michalik et al. (2009), ISS, compare their method.
+        """Return the single-shooting baseline of Michalik et al. (2009), ISS.
 
         A failed integration ends the run.
         """

@@ -314,7 +314,7 @@ class PreparedMultiple:
             return one
         bounded = any(np.isfinite([k.lower, k.upper]).any() for k in self.known)
         endless = status in {Status.ITERATION_LIMIT, Status.FAILED}
-        if endless and not (bounded or deadline.over):  # shooting keeps no bounds of states
+        if endless and not (bounded or deadline.over):  # shooting keeps no state bounds
             residuals = deadline.keeping(self._last_residuals)
             with suppress(ExhaustedError):
                 one = finished_by_single_shooting(one, residuals, self.problem.box, self.spread)

@@ -83,8 +83,8 @@ class BackwardLifting(Checked):
     The continuation from free nodes needs all derivatives; `links=()` omits this continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
-    and a C compiler. The method refuses robust losses and constraints of the model. Nodes that
-    violate bounds of states are moved back inside. If these moves do not suffice because the fit
+    and a C compiler. It does not support robust losses or model constraints. Nodes that
+    violate state bounds are moved back inside. If these moves do not suffice because the fit
     lies on a bound, Gauss-Newton finishes the search, with all derivatives in each iteration.
 
     tolerance, decrease, max_iterations  as for `GeneralisedGaussNewton`
