@@ -15,7 +15,7 @@ import numpy as np
 from pyomo.environ import units as pyomo_units
 
 from igpe.core.errors import DataError
-from igpe.core.markup import docstring, one_line, quoted
+from igpe.core.markup import counted, docstring, one_line, quoted
 from igpe.formats.kinetics.laws import Equation, Reaction, numbered, read_equation
 from igpe.formats.kinetics.reactor import Batch, Units
 from igpe.formats.workbooks.fitting import Quantity, WorkbookRun
@@ -165,7 +165,7 @@ class Draft:
     def remarks(self) -> list[str]:
         """Sentences on what was read and what was assumed."""
         book, names = self.book, ", ".join(q.name for q in self.book.measured)
-        runs = f"{len(book.runs)} experiment{'s' * (len(book.runs) > 1)}"
+        runs = counted(len(book.runs), "experiment")
         limits = ", ".join(f"'{m.text}' in {m.place}" for m in book.marks)
         return [
             f"{book.size} measurements of {names} in {runs}; times from '{book.time.header}'.",

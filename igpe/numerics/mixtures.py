@@ -231,17 +231,14 @@ def nonnegative_sets(
 
 def _solved(gram: FloatArray, right: FloatArray, passive: BoolArray, regular: bool) -> FloatArray:
     """(p, M) solutions of the normal equations of the passive coefficients, the others 0."""
-    if regular:  # the equations of the others are x = 0
-        held = ~passive.T
-        both = passive.T[:, :, None] & passive.T[:, None]
-        square = gram * both + held[:, :, None] * np.eye(len(gram))
-        return np.asarray(np.linalg.solve(square, (right * passive).T[..., None])[..., 0].T)
-    x = np.zeros(right.shape)
-    for chosen, mine in _sets(passive):
-        if chosen.any():
-            own, place = gram[np.ix_(chosen, chosen)], np.ix_(chosen, mine)
-            x[place] = np.linalg.lstsq(own, right[place], rcond=None)[0]
-    return x
+    own = passive.T
+    square = gram * (own[:, :, None] & own[:, None])
+    square += ~own[:, :, None] * np.eye(len(gram))  # the equations of the others are x = 0
+    some = (right * passive).T[..., None]
+    if regular:
+        return np.asarray(np.linalg.solve(square, some)[..., 0].T)
+    cutoff = len(gram) * np.finfo(float).eps
+    return np.asarray((np.linalg.pinv(square, cutoff, hermitian=True) @ some)[..., 0].T)
 
 
 def moved_rows(one: Unmixed, slopes: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:

@@ -10,7 +10,7 @@ are sums of fixed profiles, one for each number to choose, so that no integrator
 and nothing depends on where d is.
 
 A measurement of h with a standard deviation s that the model computes has the information
-h'h'/s^2 + 2 s's'/s^2 (outer products), as in `shooting/likelihood`: two rows. Derivatives
+h'h'/s^2 + 2 s's'/s^2 (outer products), as in `shooting/estimated_sigma`: two rows. Derivatives
 by the design are central differences of these rows: exact ones by the second-order variational
 equations take as long for short models and seven times as long for others (urethane, ten numbers).
 """

@@ -18,6 +18,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite, require, require_mapping, shown
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
+from igpe.core.markup import counted
 from igpe.core.names import Suggesting, closest, listed
 from igpe.problem.tables import Data, read_table
 
@@ -370,7 +371,7 @@ class Rank:
     def __str__(self) -> str:
         table = self.to_frame().to_string(float_format="{:.4g}".format)
         return (
-            f"The spectra contain {self.number} contribution{'s' * (self.number != 1)} above a "
+            f"The spectra contain {counted(self.number, 'contribution')} above a "
             f"noise of {self.noise:.3g}.\n{table}"
         )
 

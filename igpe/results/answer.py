@@ -14,7 +14,18 @@ import numpy as np
 
 from igpe.core.box import is_reached
 from igpe.core.estimates import agreeing, relative_gap
-from igpe.core.markup import WIDTH, aligned, bullets, filled, folded, listed, number, table, wide
+from igpe.core.markup import (
+    WIDTH,
+    aligned,
+    bullets,
+    counted,
+    filled,
+    folded,
+    listed,
+    number,
+    table,
+    wide,
+)
 from igpe.core.status import Status
 from igpe.numerics.optima import is_same_objective
 from igpe.numerics.statistics.covariance import strongly_correlated
@@ -200,7 +211,7 @@ def _outliers(result: ResultData) -> str:
     """How many clear outliers there are, which the tests of all residuals together may miss."""
     level = CLEAR / max(len(result.residual_tests()), 1)  # as in `clear_failures`
     count = int((result.outliers()["p"] < level).sum())
-    return f", but for {count} outlier{'s' * (count > 1)}" * bool(count)
+    return f", but for {counted(count, 'outlier')}" * bool(count)
 
 
 def _r_squared(share: Mapping[str, float]) -> str:
@@ -404,13 +415,13 @@ def _agreement(result: ResultData) -> str:
     ends = [c.objective for c in result.candidates]
     same = [e for e in ends if is_same_objective(e, result.objective, rounding(result))]
     if len(ends) == 1 and len(starts := result.candidates[0].reached) > 1 and same:
-        return _counted(agreeing(starts), len(starts), "starts")
+        return _how_many_agree(agreeing(starts), len(starts), "starts")
     if len(ends) <= 1:
         return "one search only; "
-    return _counted(len(same), len(ends), "searches")
+    return _how_many_agree(len(same), len(ends), "searches")
 
 
-def _counted(same: int, many: int, searches: str) -> str:
+def _how_many_agree(same: int, many: int, searches: str) -> str:
     """How many of the searches led to the estimate: a single one agrees with no other."""
     if same == 1:
         return f"only 1 of {many} {searches} led to it; "

@@ -187,12 +187,12 @@ def _search(result: ResultData) -> Iterator[str]:
     yield result.status.value
     ends = [c.objective for c in result.candidates]
     if len(ends) > 1:
-        written = list(dict.fromkeys(number(e) if math.isfinite(e) else "no fit" for e in ends))
-        if len(written) == 1:
+        written = [number(e) if math.isfinite(e) else "no fit" for e in ends]
+        if len(set(written)) == 1:
             every = f"All {len(ends)}" if ends[2:] else "Both"
             yield f"{every} searches ended at the {word(result)} {written[0]}."
             return
-        values = ", ".join(number(e) if math.isfinite(e) else "no fit" for e in ends)
+        values = ", ".join(written)
         yield f"The {len(ends)} searches ended at these values: {word(result)} {values}."
 
 

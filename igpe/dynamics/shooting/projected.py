@@ -231,7 +231,7 @@ class Eliminated:
         self._clear(box.middle)
 
     def _clear(self, x: FloatArray) -> None:
-        self._begin, self._least = self.own.clip(x[self.inner]), np.inf
+        self._begin = self.own.clip(x[self.inner])
         self._best: tuple[FloatArray, Linearised] | None = None
         self._solved: dict[bytes, FloatArray] = {}
         self._checked = False
@@ -303,8 +303,8 @@ class Eliminated:
             return None
         best, at = found
         self._solved[a.tobytes()] = best
-        if at.cost < self._least:
-            self._least, self._best = at.cost, (best, at)
+        if self._best is None or at.cost < self._best[1].cost:
+            self._best = best, at
         return self._reduced(best, at, self.inner, self.outer)
 
     def _expected(self, a: FloatArray) -> FloatArray:
@@ -313,11 +313,12 @@ class Eliminated:
             return self._begin
         x, at = self._best
         moved = at.jacobian[:, self.outer] @ (a - x[self.outer])
-        own, b = at.jacobian[:, self.inner], x[self.inner]
+        b = x[self.inner]
         size = np.where(b == 0, 1.0, np.abs(b))
-        if not have_squares(own * size, moved):
+        own = at.jacobian[:, self.inner] * size
+        if not have_squares(own, moved):
             return b
-        step = np.linalg.lstsq(own * size, -moved, rcond=RANK)[0]
+        step = np.linalg.lstsq(own, -moved, rcond=RANK)[0]
         is_log = self.own.in_logarithms
         return self.own.clip(
             np.where(is_log, b * np.exp(np.clip(step, -1.0, 1.0)), b + size * step)

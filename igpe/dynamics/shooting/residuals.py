@@ -46,11 +46,11 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator, Intervals, Simulation, Trajectory
 from igpe.dynamics.integrators.limits import allowance, allowed
 from igpe.dynamics.shooting.base import losses_of
-from igpe.dynamics.shooting.likelihood import Piece, joined, stack
+from igpe.dynamics.shooting.estimated_sigma import Piece, joined
 from igpe.dynamics.shooting.spectral import SpectralBlock, spectral_blocks
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.numerics.least_squares.base import Fit, Linearised, have_squares
+from igpe.numerics.least_squares.base import Fit, Linearised, have_squares, stacked
 from igpe.numerics.statistics.censoring import below
 from igpe.problem.experiment import Experiment
 from igpe.problem.losses import Prior
@@ -86,7 +86,7 @@ class Unmeasured(NamedTuple):
             by[k, i] = factor * np.sqrt(curvature)
             own[k] = factor * slope / np.sqrt(curvature)
             offset += -2 * factor**2 * prior.log_density(float(x[i])) - own[k] ** 2
-        return Linearised(np.concatenate([residual, own]), np.vstack([jacobian, by]), offset)
+        return stacked([Linearised(residual, jacobian), Linearised(own, by, offset)])
 
     @property
     def size(self) -> int:
@@ -405,7 +405,7 @@ class Residuals:
         if self.unmeasured.size:
             known = self.unmeasured(x)
             parts.append(known if derivatives else known._replace(jacobian=known.jacobian[:, :0]))
-        return stack(parts)
+        return stacked(parts)
 
     def _without_number(self, run: int) -> None:
         self.broken = Broken(self.experiments[run], Status.INTEGRATION_BROKE, NO_NUMBER)

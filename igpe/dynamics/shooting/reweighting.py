@@ -22,6 +22,7 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session, stopped
 from igpe.core.estimates import Estimate
+from igpe.core.markup import counted
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator, Trajectory
@@ -91,9 +92,7 @@ def least_weights(problem: Problem) -> dict[str, float]:
     Residuals of a quantity with few measurements may be small because some unknowns are free to
     follow it: its weight would grow without limit.
     """
-    least = least_sizes(problem.experiments)
-    counts = _counts(problem)
-    few = [n for n in least if counts[n] < len(problem.box) + SPARE]
+    least, few = least_sizes(problem.experiments), _few(problem)
     noise = smoothed_sizes(problem) if few else {}
     return least | {n: max(least[n], LEAST_SHARE * noise[n]) for n in few}
 
@@ -103,20 +102,23 @@ def assumed_sizes(problem: Problem, residuals: FloatArray) -> list[str]:
 
     residuals  (n,) of all measurements, divided by standard deviations
     """
+    few = _few(problem)
+    if not few:
+        return []
     runs = [e.measurements for e in problem.experiments]
     ends = np.cumsum([len(m.value) for m in runs])[:-1]
     left = [m.sigma * r for m, r in zip(runs, np.split(residuals, ends), strict=True)]
     robust = not problem.loss.is_squares
-    own = sizes_of(problem.experiments, left, dict.fromkeys(_counts(problem), 0.0), robust=robust)
-    least, counts = least_weights(problem), _counts(problem)
-    few = [n for n, count in counts.items() if count < len(problem.box) + SPARE]
-    return [n for n in few if counts[n] < FEWEST or own[n] < least[n]]
+    least = least_weights(problem)
+    own = sizes_of(problem.experiments, left, dict.fromkeys(least, 0.0), robust=robust)
+    return [n for n, count in few.items() if count < FEWEST or own[n] < least[n]]
 
 
-def _counts(problem: Problem) -> dict[str, int]:
-    """Quantity -> the number of its measurements in all experiments."""
+def _few(problem: Problem) -> dict[str, int]:
+    """Quantity -> the number of its measurements in all experiments, where these are few."""
     runs = [e.measurements for e in problem.experiments]
-    return {n: len(v) for n, v in pooled(runs, [m.value for m in runs]).items()}
+    counts = {n: len(v) for n, v in pooled(runs, [m.value for m in runs]).items()}
+    return {n: count for n, count in counts.items() if count < len(problem.box) + SPARE}
 
 
 def _scatter(m: Measurements, *, robust: bool) -> FloatArray:
@@ -263,7 +265,7 @@ class Weights:
                 count = int(np.sum(small & (h[mine] != m.value[mine])))
                 if count:
                     notes.append(
-                        f"The model is nearly 0 at {count} measurement{'s' * (count > 1)} of "
+                        f"The model is nearly 0 at {counted(count, 'measurement')} of "
                         f"{name} in experiment {e.name}, where {model} gives no standard "
                         "deviation; igpe used a tenth of the smallest measurement instead. "
                         f"{model.remedy}"
@@ -334,7 +336,7 @@ def iteratively_reweighted(
     return replace(
         last,
         status=Status.INTERRUPTED if end.stopped else status,
-        method=f"{first.method}, weights in {count} fit{'s' * (count > 1)}",
+        method=f"{first.method}, weights in {counted(count, 'fit')}",
         seconds=sum(e.seconds for e in end.fits),
         trail=first.trail,
         notes=(*last.notes, *proven, *end.notes),

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from igpe.core.errors import DataError
+from igpe.core.markup import counted
 from igpe.core.names import closest
 from igpe.formats.workbooks.conditions import Condition
 from igpe.formats.workbooks.fitting import (
@@ -131,7 +132,7 @@ class Workbook:
 
     def __repr__(self) -> str:
         files = ", ".join(f.name for f in self.files)
-        count = f"{len(self.runs)} experiment{'s' * (len(self.runs) > 1)}"
+        count = counted(len(self.runs), "experiment")
         reasons = {
             why: [h for h, w in self.left_out.items() if w == why] for why in self.left_out.values()
         }

@@ -21,7 +21,7 @@ rises like chi squared, as a sum of squares in standard deviations does, and the
 E[psi^2] / E[psi']^2 (J'J)^-1 (Huber & Ronchetti, Robust Statistics (2009), section 7.6).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -62,6 +62,16 @@ class Linearised(NamedTuple):
     def squares(self) -> float:
         """Sum of squared residuals."""
         return float(self.residual @ self.residual)
+
+
+def stacked(parts: Sequence[Linearised]) -> Linearised:
+    """All residuals of several parts."""
+    if len(parts) == 1:
+        return parts[0]
+    residual = np.concatenate([p.residual for p in parts])
+    return Linearised(
+        residual, np.vstack([p.jacobian for p in parts]), sum(p.offset for p in parts)
+    )
 
 
 Residual: TypeAlias = Callable[[FloatArray], Linearised | None]

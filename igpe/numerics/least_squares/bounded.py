@@ -63,11 +63,11 @@ def _nearly(
     even, low, high = matrix / length, lower * length, upper * length
     square = even.T @ even
     square.flat[:: len(length) + 1] += NEARLY
-    none, sense = np.zeros((0, len(length))), np.zeros(len(length), dtype=np.int32)
-    x, _, flag, more = daqp.solve(square, -(even.T @ right), none, high, low, sense)
-    if flag <= 0 or not np.isfinite(x).all():
+    solved = _quadratic(square, -(even.T @ right), low, high)
+    if solved is None:
         return None
-    held = np.where(more["lam"] > 0, upper, np.where(more["lam"] < 0, lower, x / length))
+    x, multipliers = solved
+    held = np.where(multipliers > 0, upper, np.where(multipliers < 0, lower, x / length))
     return np.minimum(np.maximum(held, lower), upper)
 
 
@@ -165,7 +165,17 @@ def least(
         free = np.asarray(-np.linalg.lstsq(curvature, gradient)[0], dtype=np.float64)
     if ((low <= free) & (free <= high)).all():
         return np.asarray(free)
-    sense = np.zeros(len(gradient), dtype=np.int32)
-    none = np.zeros((0, len(gradient)))
-    found, _, flag, _ = daqp.solve(curvature, gradient, none, high, low, sense)
-    return np.clip(found if flag > 0 else free, low, high)
+    solved = _quadratic(curvature, gradient, low, high)
+    return np.clip(free if solved is None else solved[0], low, high)
+
+
+def _quadratic(
+    curvature: FloatArray, gradient: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """The minimiser (n,) of g'd + d'K d / 2 in a box, and its multipliers; None if daqp gives up.
+
+    Multipliers are positive on upper bounds and negative on lower ones.
+    """
+    none, sense = np.zeros((0, len(gradient))), np.zeros(len(gradient), dtype=np.int32)
+    x, _, flag, details = daqp.solve(curvature, gradient, none, high, low, sense)
+    return (x, details["lam"]) if flag > 0 and np.isfinite(x).all() else None

@@ -15,7 +15,7 @@ import pandas as pd
 
 from igpe.core.errors import ProblemError
 from igpe.core.files import write
-from igpe.core.markup import label
+from igpe.core.markup import counted, label
 
 MARKERS = "os^Dv"
 LINES = ("-", "--", "-.", ":")
@@ -89,7 +89,7 @@ class Plot:
     def __repr__(self) -> str:
         names = [ax.get_ylabel() or ax.get_xlabel() or ax.get_title() for ax in self.axes.flat]
         named = ", ".join(dict.fromkeys(" ".join(n.split()) for n in names if n))
-        count = f"{self.axes.size} panel{'s' * (self.axes.size > 1)}"
+        count = counted(self.axes.size, "panel")
         return f"Plot of {count}: {named}. Write it with .save('plot.png')."
 
 

@@ -25,6 +25,7 @@ from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate, Horizon
 from igpe.core.fields import Checked, Flag
+from igpe.core.markup import counted
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
@@ -57,7 +58,7 @@ from igpe.dynamics.shooting.incremental.horizons import (
 from igpe.dynamics.shooting.residuals import Residuals, untouched
 from igpe.dynamics.shooting.reweighting import iteratively_reweighted
 from igpe.dynamics.shooting.single_shooting import SingleShooting
-from igpe.numerics.least_squares.base import Fit, Linearised, Search
+from igpe.numerics.least_squares.base import Fit, Linearised, Search, stacked
 from igpe.numerics.least_squares.gauss_newton import GaussNewton, LineSearch
 from igpe.problem.problem import Problem
 
@@ -169,10 +170,7 @@ class _Counted:
         at = Linearised(at.residual / self.spread, at.jacobian / self.spread)
         if self.start is None:
             return at
-        rows = prior(x, self.start, self.box)
-        return Linearised(
-            np.concatenate([at.residual, rows.residual]), np.vstack([at.jacobian, rows.jacobian])
-        )
+        return stacked([at, prior(x, self.start, self.box)])
 
 
 class PreparedIncremental:
@@ -204,7 +202,7 @@ class PreparedIncremental:
     def estimate(self, start: Mapping[str, float]) -> Estimate:
         """The search from `start`, as an Estimate of the free unknowns."""
         began, count = time.perf_counter(), len(self.horizons)
-        name = f"incremental single shooting, {count} horizon{'s' if count > 1 else ''}"
+        name = f"incremental single shooting, {counted(count, 'horizon')}"
         if len(self.box) == 0:
             return untouched(self.residuals, name)
         require_start(start, self.box, "IncrementalShooting")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
-from igpe.numerics.least_squares.base import Linearised
+from igpe.numerics.least_squares.base import Linearised, stacked
 
 FAR = 5.0  # standard deviations from a measurement
 
@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 
 def joined(pieces: Sequence[Piece]) -> Linearised:
     """The residuals of several runs, and those by which estimated deviations count."""
-    plain = stack([piece.plain for piece in pieces])
+    plain = stacked([piece.plain for piece in pieces])
     if all(piece.estimated is None for piece in pieces):
         return plain
     spread, slope, estimated = [], [], []
@@ -35,16 +35,6 @@ def joined(pieces: Sequence[Piece]) -> Linearised:
         estimated.append(np.zeros(len(jacobian), dtype=bool) if which is None else which)
     every = np.concatenate(spread), np.vstack(slope), np.concatenate(estimated)
     return likelihood_residuals(plain, *every)
-
-
-def stack(parts: Sequence[Linearised]) -> Linearised:
-    """All residuals of several parts."""
-    if len(parts) == 1:
-        return parts[0]
-    residual = np.concatenate([p.residual for p in parts])
-    return Linearised(
-        residual, np.vstack([p.jacobian for p in parts]), sum(p.offset for p in parts)
-    )
 
 
 def likelihood_residuals(
