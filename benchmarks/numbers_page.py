@@ -27,22 +27,22 @@ HEAD = """# Speed and reliability compared
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 All times are processor seconds of one thread. Every method gets the same problem. A method reaches
 the optimum if one accurate integration at its parameters gives an objective at most 0.1 % above
-the best objective of all methods. [All comparisons](benchmarks.md) has every figure.
+the best objective of all methods. [All comparisons](benchmarks.md) contains all figures.
 
 ## Compared with other methods
 
-The column "fastest other" has the total time of all starts of the fastest method that reaches the
-optimum: this is the time that a user waits. Only igpe's time includes translation and compilation
-(AMICI takes about 20 s). After it has found the optimum, `igpe.estimate` also searches for other
-sets of values that fit equally well, and computes intervals. The other methods return only the
-optimum. igpe does not try a proof here (`certify=False`). The measurements have different dates
-(see below).
+The column "fastest other" names the fastest other method that reaches the optimum, and gives its
+total time for all starts. This is the time that a user waits. Only igpe's time includes translation
+and compilation (AMICI takes about 20 s for these). After it has found the optimum, `igpe.estimate`
+also searches for other sets of values that fit equally well, and computes intervals. The other
+methods return only the optimum. igpe does not try a proof here (`certify=False`). The measurements
+were made on different dates (see below).
 
 """
 WINNERS = """
 **Faster than igpe** in total time: {total}.
 
-**Faster than igpe if a user stops at the optimum**, which must be known for this: {knowing}.
+**Faster than igpe if a user stops a method at the optimum** (which must be known): {knowing}.
 
 ## Reliability
 
@@ -52,12 +52,13 @@ WINNERS = """
 SPEED = """
 ## Speed
 
-One simulation with all forward sensitivities, in milliseconds, for derivatives with a relative
-error of 1e-6:
+The table gives the time in milliseconds for one simulation with all forward sensitivities, if the
+derivatives have a relative error of 1e-6:
 
 """
 GROWTH = """
-Time of `igpe.estimate` for a chain of reactions grows with these powers (`benchmarks/growth.py`):
+The time of `igpe.estimate` for a chain of reactions is proportional to a power of each of these
+numbers (`benchmarks/growth.py`):
 
 """
 WHEN = """
@@ -71,7 +72,7 @@ WHEN = """
 def against() -> Iterator[str]:
     """One row for each problem: igpe, the fastest other, and who misses the optimum."""
     runs = loaded("peers*.json")
-    yield "| problem | igpe | fastest other | do not reach the optimum |"
+    yield "| problem | igpe | fastest other | methods that do not reach the optimum |"
     yield "|---|---|---|---|"
     for case in cases(runs):
         own = {p: _of(runs, case, p) for p in PEERS}
