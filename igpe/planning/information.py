@@ -129,7 +129,7 @@ class ModifiedE(_OfInterest):
     """Criterion that makes the confidence ellipsoid of relative errors as round as possible.
 
     Φ = -log(λmax/λmin), which does not depend on the size of the ellipsoid.
-    This criterion is not concave, so there is no bound on the best possible sampling.
+    This criterion is not concave, so igpe cannot bound its value for the best possible sampling.
     """
 
     meaning = "ratio of the longest to the shortest axis, (λmax/λmin)^(1/2)"
