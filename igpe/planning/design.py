@@ -287,7 +287,8 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
         notes.append(
             f"The errors of {traces} are purely relative, and some planned values are below "
             f"{TRACE:g} times the largest value, so the plan assumes very precise measurements of "
-            "small values. Give the smallest possible error: igpe.Noise(absolute=..., relative=...)."
+            "small values. Give the smallest possible error: "
+            "igpe.Noise(absolute=..., relative=...)."
         )
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}

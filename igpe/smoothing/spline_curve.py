@@ -137,7 +137,7 @@ class Interpolation:
         sigma: FloatArray | None = None,
         exact: BoolArray | None = None,
     ) -> Smooth:
-        """See `Smoother.smooth`; the penalty is 0, and each distinct time is a degree of freedom."""
+        """See `Smoother.smooth`; the penalty is 0, with one degree of freedom for each time."""
         data = prepare(times, values, sigma, exact)
         if data.times.size < FEWEST:
             return polynomial(data, data.times.size - 1)

@@ -55,7 +55,7 @@ class MolarVolumes:
         for role, given in (("of", self.of), ("inert", self.inert)):
             require_mapping(f"MolarVolumes' {role}", given, f"{role}={{'A': 0.1}}", ModelError)
             if not all(is_finite(v) and v >= 0 for v in given.values()):
-                raise ModelError(f"Molar volumes are {dict(given)}; they must be 0 or greater.")
+                raise ModelError(f"Molar volumes are {dict(given)}; they must be 0 or more.")
 
 
 @dataclass(frozen=True)

@@ -484,7 +484,10 @@ def _require_xml(file: Path) -> None:
             )
 
     def refuse(*_: object) -> None:
-        raise DataError(f"'{file}' contains a DOCTYPE, which igpe does not accept in SBML models.")
+        raise DataError(
+            f"'{file}' contains a DOCTYPE, which may define entities; igpe does not accept it in "
+            "SBML models."
+        )
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = lambda *_: step(1), lambda _: step(-1)
