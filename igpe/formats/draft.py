@@ -35,7 +35,7 @@ FILE = (
     igpe estimate {file} --plot fit.png --report '''
     """report.html
 
-Written by `igpe new` from the table; edit it as you need. A comment """
+`igpe new` wrote this file from the table; edit it as needed. A comment """
     """marks each assumption of igpe. For all options of a problem: python -c "import igpe; """
     '''help(igpe.Problem)"
 """
@@ -53,8 +53,8 @@ DATA = {data}
     """NAMES = {{
 {columns}}}
 {unused}
-# At time {begin:g}{unit}. A number is """
-    """known; igpe.Unknown(low, high) is estimated.
+# At time {begin:g}{unit}. A number is a """
+    """known value; igpe estimates each igpe.Unknown(low, high).
 START = {{
 {starts}}}
 

@@ -119,7 +119,7 @@ class EOptimal(_OfInterest):
         return np.asarray(-np.log(np.linalg.eigvalsh(covariance)[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:
-        """Return the gradient (`Criterion`), or a supergradient at a repeated eigenvalue."""
+        """Return the gradient, or a supergradient at a repeated eigenvalue; see `Criterion`."""
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(-np.outer(vectors[:, -1], vectors[:, -1]) / values[-1])
 

@@ -262,7 +262,7 @@ class Reactor:
             if count != len(self.steps):
                 raise ModelError(
                     f"The heat balance has {count} heats of reaction for {len(self.steps)} "
-                    "reactions; give one for each reaction; a heat may be 0.0."
+                    "reactions. Give one for each reaction; a heat may be 0.0."
                 )
             if self.temperature is not None:
                 raise ModelError(

@@ -497,7 +497,7 @@ def _of_noise(model: Noise, formula: str, least: float) -> str:
     if model.absolute > 0:
         return f"sqrt({absolute} + ({relative} * ({formula}))^2)"
     if not np.isfinite(least):
-        raise ModelError("All measurements of a quantity with a relative error are 0.")
+        raise ModelError("A quantity with a relative error has no measurement other than 0.")
     size, smallest = f"abs({formula})", number_text(least)
     return f"{relative} * piecewise({size}, {size} >= {smallest}, {smallest})"
 

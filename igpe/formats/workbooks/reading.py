@@ -59,9 +59,9 @@ def read_workbook(
              of all files are combined
     sheets   names of the sheets to read; by default all
     roles    header -> role of the column: "time", "experiment", "measured", "input" (set, not
-             measured), "ignore", "replicates", "component", "sd of A", "conversion of A", "yield of
-             B from A" or "area"; a column of times may also be "clock", "elapsed", "hh:mm" or
-             "mm:ss"
+             measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
+             "yield of B from A" or "area"; a column of times may also be "clock", "elapsed",
+             "hh:mm" or "mm:ss"
     names    header -> name in the model
     units    header or name of a condition -> its unit, for units that the file does not contain
     marked   strings that mark missing values, in addition to "", "-", "NA" and "n.a."
