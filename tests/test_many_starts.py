@@ -217,7 +217,7 @@ def test_profiles_are_kept_and_a_better_optimum_is_the_same_elsewhere(tmp_path):
         ({"starts": 2.5}, "campaign needs a list of mappings"),
         ({"starts": [{"p1": 1.0}]}, r"but \['p2'\] have none"),
         ({"seed": -1}, "seed is -1"),
-        ({"executor": "two"}, "executor is 'two'"),
+        ({"executor": "two"}, "`executor` is 'two'"),
         ({"timeout": -1}, "a positive number"),
         ({"estimator": igpe.SingleShooting}, "campaign needs an estimator"),
         ({"estimator": "ISS"}, "campaign needs an estimator"),

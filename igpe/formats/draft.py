@@ -35,7 +35,7 @@ FILE = (
     igpe estimate {file} --plot fit.png --report '''
     """report.html
 
-Written by `igpe new` from the table; edit it as you need. A comment """
+`igpe new` wrote this file from the table; edit it as needed. A comment """
     """marks each assumption of igpe. For all options of a problem: python -c "import igpe; """
     '''help(igpe.Problem)"
 """
@@ -53,8 +53,8 @@ DATA = {data}
     """NAMES = {{
 {columns}}}
 {unused}
-# At time {begin:g}{unit}. A number is """
-    """known; igpe.Unknown(low, high) is estimated.
+# At time {begin:g}{unit}. A number is a """
+    """known value; igpe estimates each igpe.Unknown(low, high).
 START = {{
 {starts}}}
 
@@ -93,7 +93,7 @@ def model(times):
     # Parameters to estimate, with their bounds.
 {parameters}
 
-    # Write an equation without a slope as a further Constraint like these.
+    # Write algebraic equations (without slopes) as further Constraints like these.
 {equations}
 
     return m'''
@@ -113,7 +113,7 @@ BOUNDS = {{
 {bounds}
 }}
 
-# Rates are by mass action:
+# The rates follow mass action:
 {rates}
 {laws}
 REACTOR = kinetics.Batch(
@@ -127,7 +127,7 @@ REACTOR = kinetics.Batch(
 ISOTHERMAL = """\
 # Another law: kinetics.Reaction("A -> B", kinetics.MichaelisMenten("vmax", "km")). A constant that
 # depends on temperature: kinetics.MassAction(kinetics.Arrhenius("kref", "Ea", reference=350.0)),
-# where the experiment says inputs={"T": 345.0}. With feeds: kinetics.Semibatch, kinetics.Cstr."""
+# with inputs={"T": 345.0} in the experiment. With feeds: kinetics.Semibatch, kinetics.Cstr."""
 
 ARRHENIUS = """\
 # The temperature T of the table is an input.
@@ -170,7 +170,7 @@ class Draft:
         return [
             f"{book.size} measurements of {names} in {runs}; times from '{book.time.header}'.",
             *book.warnings,
-            *([f'Left out, by censored="drop": {limits}.'] if limits else []),
+            *([f'Left out because of censored="drop": {limits}.'] if limits else []),
             *(f"Not used: '{h}' ({why})." for h, why in _unused(book).items()),
             *(
                 f"{n} starts at {s.value}: {s.why}."
@@ -229,7 +229,7 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
             other = next(h for h, s in chosen.items() if s == one)
             raise DataError(
                 f"The columns '{other}' and '{header}' both seem to be '{one}'. Remove one from "
-                "the table, or say which is which: --column "
+                "the table, or give each a name: --column "
                 f"'{other}={one}' --column '{header}=OTHER_NAME'."
             )
         if one in species:
@@ -237,13 +237,13 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
     if not chosen:
         raise DataError(
             f"No column is a species of the reactions: the columns are {list(headers)}, and "
-            f"the species are {list(species)}. Say which is which: --column "
+            f"the species are {list(species)}. Give a column the name of its species: --column "
             f"'{[*headers, 'c(A) [mol/L]'][0]}={species[0]}'."
         )
     new = {headers[h]: one for h, one in chosen.items()}
     others = [q.name for q in book.measured if q.header not in chosen]
     runs = tuple(run.with_names(new, leave=others) for run in book.runs)
-    why = "no species of the reactions"
+    why = "not a species of the reactions"
     return replace(
         book,
         runs=runs,
@@ -258,7 +258,8 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
 def _unused(book: Workbook) -> dict[str, str]:
     """Map each name that the model does not use to the reason."""
     partial = {} if len(book.sigma) == len(book.measured) else book.sigma
-    incomplete = dict.fromkeys(partial.values(), "not all measured columns have such deviations")
+    why = "not all measured columns have standard deviations"
+    incomplete = dict.fromkeys(partial.values(), why)
     given = dict.fromkeys(n for r in book.runs for n in (*r.conditions, *r.inputs))
     thermal = TEMPERATURE if _temperature(book) is not None else ""
     conditions = {n: "a condition" for n in given if n != thermal}
@@ -430,7 +431,7 @@ def _by_equations(sheet: Workbook, begin: float, fastest: float) -> tuple[dict[s
         for run in sheet.runs
     }
     fields = {
-        "title": f"A model of {', '.join(names)}: its parameters",
+        "title": f"Parameters of a model of {', '.join(names)}",
         "imports": "import igpe\nimport pyomo.environ as pyo\nfrom pyomo import dae",
         "unit": "",
         "model": EQUATIONS_MODEL.format(first=names[0], time=_comment(sheet.time.unit), **texts),

@@ -95,8 +95,8 @@ def _free(problem: Problem, inputs: Sequence[Any]) -> dict[str, DesignVariable]:
         lower, upper = one.bounds
         if lower is None or upper is None or not lower < upper:
             raise ModelError(
-                f"The experiment_inputs have '{one.name}' with the bounds ({lower}, {upper}). Set "
-                "both in the model, or give free={...} to igpe.design."
+                f"In `experiment_inputs`, '{one.name}' has the bounds ({lower}, {upper}). Set both "
+                "bounds in the model, or pass free={...} to igpe.design."
             )
         parent, index = one.parent_component().name, one.index()
         over = parent in instance.series or parent in instance.states
@@ -129,9 +129,8 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
         missing = [n for n in names if n not in samples.columns]
         if missing or not np.isfinite(samples[names].to_numpy(dtype=float)).all():
             raise ProblemError(
-                f"The table samples= lacks finite values of {missing or 'some unknowns'}; "
-                "expected a "
-                f"column for each of {names}, one row for each scenario."
+                f"The table `samples` lacks finite values of {missing or 'some unknowns'}; "
+                f"expected one column for each of {names} and one row for each scenario."
             )
         given = [box.mapping(row) for row in samples[names].to_numpy(dtype=float)]
         for one in given:
@@ -139,7 +138,7 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
         return list(given)
     if not is_count(samples):
         raise ProblemError(
-            f"samples is {shown(samples)}; expected a number of draws, or a table with a column "
+            f"`samples` is {shown(samples)}; expected a number of draws, or a table with a column "
             f"for each of {names}."
         )
     if samples == 0:
@@ -148,9 +147,9 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
     lost = [n for n, e in zip(names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
     if lost:
         raise ProblemError(
-            f"samples={samples} cannot be drawn: the standard errors of {lost} exceed the "
-            "reference sizes (their values, or sizes=). Give a table of values that these unknowns "
-            "may have: samples=pd.DataFrame({...})."
+            f"samples={samples} cannot be drawn: the standard errors of {lost} exceed their "
+            "reference sizes (by default their values; see `sizes`). Give a table of values that "
+            "these unknowns may have: samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
     drawn = random.multivariate_normal(np.zeros(len(box)), errors, int(samples), method="cholesky")
@@ -221,14 +220,14 @@ def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
     remedy = (
-        f", or restrict the criterion to others: igpe.planning.{kind}(of=({others[0]!r},))"
+        f", or restrict the criterion to other unknowns: igpe.planning.{kind}(of=({others[0]!r},))"
         if others
         else ""
     )
     return (
-        f"No plan was found that determines all unknowns of {kind}: the information of the best "
-        f"plan is singular. {said} Allow more samples, quantities or conditions, or fix an "
-        f"unknown{remedy}."
+        f"No plan was found that determines all unknowns in the criterion {kind}: the information "
+        f"matrix of the best plan is singular. {said} Allow more samples, quantities or "
+        f"conditions, or fix an unknown{remedy}."
     )
 
 
@@ -250,7 +249,7 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
         parts.sort()
         moves = [f"'{names[i]}' by {direction[i] / direction[parts[0]]:+.4g}" for i in parts]
         lines.append(
-            f"Not estimable: no measurement depends on a change in {' together with '.join(moves)}."
+            f"Not estimable: no measurement depends on a joint change of {' and '.join(moves)}."
         )
     return lines
 
@@ -265,8 +264,8 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     ((_, run),) = simulate(alone, Sundials(), posed.plan.values(posed.values), (grid,))
     if not run.status.usable:
         raise EstimationFailed(
-            f"The planned experiment {planned.name} could be integrated only to time "
-            f"{run.reached:g} of {end:g}. {run.reason}",
+            f"The planned experiment {planned.name} ends at {end:g}, but could be integrated only "
+            f"to time {run.reached:g}. {run.reason}",
             run.status,
         )
     outputs = dict(zip(experiment.told, run.measured.T, strict=True))
@@ -287,14 +286,16 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     if traces := [n for n, size in sizes.items() if size.min() < TRACE * size.max()]:
         notes.append(
             f"The errors of {traces} are purely relative, and some planned values are below "
-            f"{TRACE:g} of the largest, so the plan assumes very precise measurements of small "
-            "values. Give the smallest possible error: igpe.Noise(absolute=..., relative=...)."
+            f"{TRACE:g} times the largest value, so the plan assumes very precise measurements of "
+            "small values. Give the smallest possible error: "
+            "igpe.Noise(absolute=..., relative=...)."
         )
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
         f"The error of '{n}' is relative to {size:.4g}, a hundredth of its range, because its "
-        f"value {posed.values[n]:.4g} is closer to 0. sizes={{{n!r}: ...}} sets another size."
+        f"value {posed.values[n]:.4g} is closer to 0. To set another size, pass "
+        f"sizes={{{n!r}: ...}}."
         for n, size in near.items()
         if n in posed.plan.shared
     ]
@@ -381,7 +382,8 @@ def design(
     if best is None:
         raise EstimationFailed(
             f"None of {pool} experiments within the bounds of free={{...}} could be "
-            "integrated; narrow the bounds to feasible values, and try one: igpe.simulate.",
+            "integrated; narrow the bounds to feasible values, and test one experiment with "
+            "igpe.simulate.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():

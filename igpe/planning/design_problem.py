@@ -126,7 +126,7 @@ def read_design(
     require_mapping("conditions", conditions, "conditions={'T': 350.0}", ProblemError)
     if twice := [n for n in free if n in conditions]:
         raise ProblemError(
-            f"{twice} are in free= and in conditions=, but they cannot be both free and fixed. "
+            f"{twice} are in `free` and in `conditions`, but they cannot be both free and fixed. "
             "Remove them from one of the two."
         )
     measured = isinstance(problem, Problem)
@@ -150,7 +150,7 @@ def read_design(
     sampling = _sampling(times, template)
     if isinstance(problem, ProblemWithoutData) and sampling.times[-1] > problem.until:
         raise ProblemError(
-            f"The candidate times run to {sampling.times[-1]:g}, but the experiment ends at "
+            f"The last candidate time is {sampling.times[-1]:g}, but the experiment ends at "
             f"until={problem.until:g}. Give earlier times, or a later end."
         )
     plan = planned(full, template, free, _conditions(full, template, conditions, sampling), noise)
@@ -182,7 +182,9 @@ def _template(problem: Problem, like: str | None) -> Experiment:
     """The experiment that planned ones are like."""
     names = [e.name for e in problem.experiments]
     if like is not None and like not in names:
-        raise ProblemError(f"like={like!r} is not an experiment of the problem, which has {names}.")
+        raise ProblemError(
+            f"like={like!r} is not the name of an experiment; the names are {names}."
+        )
     return problem.experiments[0 if like is None else names.index(like)]
 
 
@@ -212,7 +214,7 @@ def _values(problem: Problem, parameters: Any) -> dict[str, float]:
     if missing or unknown_names:
         raise ProblemError(
             f"A design needs a finite value for every unknown, {list(problem.box.names)}"
-            + f"; none is given for {missing}" * bool(missing)
+            + f"; it is missing for {missing}" * bool(missing)
             + f"; {unknown_names} are not unknowns" * bool(unknown_names)
             + ". Give the result of igpe.estimate, or your best guess."
         )
@@ -228,7 +230,7 @@ def require_inside(box: Box, values: Mapping[str, float], role: str) -> None:
     outside = (x < box.lower - slack) | (x > box.upper + slack)
     for i in np.flatnonzero(outside)[:1]:
         raise ProblemError(
-            f"{role} has {box.names[i]} = {x[i]:g}, outside its bounds [{box.lower[i]:g}, "
+            f"`{role}` has {box.names[i]} = {x[i]:g}, outside its bounds [{box.lower[i]:g}, "
             f"{box.upper[i]:g}]. Give a value inside the bounds, or other bounds."
         )
 
@@ -259,7 +261,7 @@ def _require_effect(free: Mapping[str, DesignVariable], held: ExperimentConditio
         ):
             raise ProblemError(
                 f"free['{name}'] has breaks at {list(breaks)}, but the experiment runs from "
-                f"{held.begin:g} to {held.end:g}, so some of its numbers have no effect. Give "
+                f"{held.begin:g} to {held.end:g}, so some of its values have no effect. Give "
                 "breaks inside the experiment."
             )
 
@@ -275,7 +277,7 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     bad = {n: v for n, v in given.items() if not (is_finite(v) and v > 0)}
     if unknown or bad:
         raise ProblemError(
-            f"sizes has {unknown or bad}. Give a positive number for each name; the names of "
+            f"`sizes` has {unknown or bad}. Give a positive number for each name; the names of "
             f"unknowns are {list(box.names)}."
         )
     width = box.upper - box.lower
@@ -302,7 +304,7 @@ def _conditions(
         )
     if unknown_names := [n for n in given if n not in {*i.states, *i.scalars, *i.series}]:
         raise ProblemError(
-            f"conditions= contains {unknown_names}, which the model does not have; it has the "
+            f"`conditions` contains {unknown_names}, which the model does not have; it has the "
             f"states {list(i.states)} and the inputs {sorted([*i.series, *i.scalars])}."
         )
     inputs = read_inputs({n: v for n, v in given.items() if n not in i.states})

@@ -55,8 +55,8 @@ class DesignVariable(Checked):
         breaks = list(self.breaks) if isinstance(self.breaks, Iterable) else [self.breaks]
         if len(breaks) < self.fewest or not (is_finite(*breaks) and (np.diff(breaks) > 0).all()):
             raise ProblemError(
-                f"{name} has breaks {shown(self.breaks)}; give {self.fewest} or more finite times "
-                "that increase."
+                f"{name} has breaks {shown(self.breaks)}; give at least {self.fewest} finite times "
+                "in increasing order."
             )
         if self.fewest:
             object.__setattr__(self, "breaks", tuple(map(float, breaks)))
@@ -91,11 +91,11 @@ class Between(DesignVariable):
 
 @dataclass(frozen=True)
 class Levels(DesignVariable):
-    """An input to be optimised, constant between `breaks`, where it jumps.
+    """An input to be optimised: it is constant between `breaks`, and jumps at each break.
 
     breaks        increasing times at which a level begins; the first is the start of the experiment
     lower, upper  bounds of the levels
-    raises        ProblemError if bounds are reversed or times do not increase
+    raises        ProblemError if the bounds are reversed or the times do not increase
     """
 
     breaks: tuple[float, ...]
@@ -110,13 +110,13 @@ class Levels(DesignVariable):
 
 @dataclass(frozen=True)
 class Ramps(DesignVariable):
-    """An input to be optimised, linear between its values at `breaks`.
+    """An input to be optimised: it is linear between its values at `breaks`.
 
     breaks        increasing times, two or more
     lower, upper  bounds of the values
     steepest      largest absolute slope, in units of the input per unit of time; None: no limit
-    raises        ProblemError if bounds are reversed, times do not increase, or `steepest` is not
-                  positive
+    raises        ProblemError if the bounds are reversed, the times do not increase, or `steepest`
+                  is not positive
     """
 
     breaks: tuple[float, ...]
@@ -133,12 +133,12 @@ class Ramps(DesignVariable):
 
 @dataclass(frozen=True)
 class Sampling(Checked):
-    """Possible times of samples, and their number.
+    """Possible times of samples, and how many samples to take.
 
     candidates  times at which a sample may be taken; a time listed twice may be sampled twice
     at_most     maximum number of samples in each experiment; None: all candidates
     spacing     minimum time between two samples
-    quantities  maximum number of measured quantities, the same quantities in all planned
+    quantities  maximum number of measured quantities, which are the same in all planned
                 experiments; None: all
     raises      ProblemError for times that are not finite numbers, or invalid counts
     """
@@ -173,7 +173,7 @@ class ProblemWithoutData:
 
     model, parameters, local, priors  as for `Problem`
     measured    names of the quantities that can be measured
-    until       latest end time of an experiment; start_time: its start time
+    until       latest end time of an experiment;  start_time: start time of all experiments
     start, inputs  as for `Experiment`; variables that the design chooses may be omitted
     """
 
@@ -268,7 +268,7 @@ class ExistingExperiments:
         if linearised is None:
             broken = residuals.broken
             raise EstimationFailed(
-                "The existing experiments cannot be integrated at the parameters given, so their "
+                "The existing experiments cannot be integrated with the given parameters, so their "
                 f"information is unknown. {broken.sentence if broken else ''}",
                 broken.status if broken else Status.INTEGRATION_BROKE,
             )
@@ -285,9 +285,9 @@ class ExistingExperiments:
         degrees, squares = len(residual) - rank, float(residual @ residual)
         if degrees <= 0 or squares == 0:
             raise ProblemError(
-                "The measurements have no standard deviations, and igpe cannot estimate any from "
+                "The measurements have no standard deviations, and igpe cannot estimate them from "
                 f"{len(residual)} residuals with {rank} unknowns and a sum of squares of "
-                f"{squares:g}. Give the experiments sigma=..., or measure={{'A': 0.01}}."
+                f"{squares:g}. Pass sigma=... to the experiments, or pass measure={{'A': 0.01}}."
             )
         return squares / degrees
 
@@ -328,8 +328,8 @@ def read_noise(
     given = template.measured if measure is None else measure
     if isinstance(given, str) or not isinstance(given, Mapping | Sequence) or not len(given):
         raise ProblemError(
-            f"measure is {given!r}; expected names, measure=['A', 'B'], or with their standard "
-            "deviations, measure={'A': 0.01, 'B': igpe.Noise(relative=0.02)}."
+            f"`measure` is {given!r}; expected names (measure=['A', 'B']), or names with standard "
+            "deviations (measure={'A': 0.01, 'B': igpe.Noise(relative=0.02)})."
         )
     noises: dict[str, Deviation] = {}
     for name in given:
@@ -337,7 +337,7 @@ def read_noise(
         if problem.instance.over_time(name) is None:
             i = problem.instance
             raise ProblemError(
-                f"measure= contains '{name}', which is not a time-dependent quantity. The model "
+                f"`measure` contains '{name}', which is not a time-dependent quantity. The model "
                 f"has {[*i.states, *i.series, *i.expressions]}."
             )
         if isinstance(one, Deviation):
@@ -345,7 +345,7 @@ def read_noise(
         elif isinstance(given, Mapping):
             if not (is_finite(one) and one > 0):
                 raise ProblemError(
-                    f"measure has {shown(one)} for '{name}'. Give a standard deviation above 0, "
+                    f"`measure` has {shown(one)} for '{name}'. Give a standard deviation above 0, "
                     "igpe.Noise(...) or igpe.EstimatedSigma(...)."
                 )
             noises[name] = Noise(float(one))

@@ -46,8 +46,8 @@ class RivalPlan(LaboratoryPlan, Shown):
                  the planned experiments and a new fit), power (probability that the rival's AICc is
                  then worse by 10, so that it has no support)
     criterion    the requested criterion
-    efficiency   proved lower bound on the criterion of the chosen samples, relative to the best
-                 choice with the same settings; NaN without a proof
+    efficiency   proved lower bound on the criterion of the chosen samples, relative to that of
+                 the best choice with the same settings; NaN if there is no proof
     courses      table of the predictions: rival, experiment, name, time, predicted, error
                  (standard error of the prediction), sigma (of a measurement), on a fine grid
     sigma_known, deviations, units, seed, notes  as in `Plan`
@@ -78,7 +78,7 @@ class RivalPlan(LaboratoryPlan, Shown):
         return self._simulated(own, seed)
 
     def plot(self, axes: Any = None) -> Plot:
-        """Predicted trajectories of all rivals with their errors, and the planned samples.
+        """Plot the predicted trajectories of all rivals with their errors, and the planned samples.
 
         axes  matplotlib axes, one for each experiment and measured quantity; None: draw in a new
               figure
@@ -173,8 +173,8 @@ def _posed(
     missing = [n for n in problems if n not in parameters]
     if len(problems) < 2 or missing:  # noqa: PLR2004
         raise ProblemError(
-            f"A design that distinguishes rivals has the models {list(problems)}"
-            + f" and no parameters for {missing}" * bool(missing)
+            f"The given models are {list(problems)}"
+            + f", and parameters are missing for {missing}" * bool(missing)
             + f". Give two or more models, and parameters for each: {example}."
         )
     posed: dict[str, DesignProblem] = {}
@@ -196,7 +196,7 @@ def _deltas(posed: Mapping[str, DesignProblem], given: Mapping[str, float]) -> d
     require_mapping("deltas", given, "deltas={'a': 0.0, 'b': 1.3}", ProblemError)
     lost = [n for n in posed if not is_finite(given.get(n))]
     if given and lost:
-        raise ProblemError(f"deltas lacks finite numbers for {lost}; give one for each rival.")
+        raise ProblemError(f"`deltas` lacks finite numbers for {lost}; give one for each rival.")
     known = {n: float(given.get(n, 0.0)) for n in posed}
     least = min(known.values())
     return {n: v - least for n, v in known.items()}
@@ -296,7 +296,7 @@ def _notes(power: pd.DataFrame) -> list[str]:
     if not notes:
         share = min(float(np.floor(1000 * power["power"].min())) / 10, 99.9)
         notes = [
-            f"If one of the rivals is right, each other rival loses its support (AICc worse by "
+            f"If one of the rivals is right, every other rival loses its support (AICc worse by "
             f"{FAR:g}) with a probability of at least {share:g} %."
         ]
     return [

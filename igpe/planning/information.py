@@ -119,7 +119,7 @@ class EOptimal(_OfInterest):
         return np.asarray(-np.log(np.linalg.eigvalsh(covariance)[..., -1]))
 
     def slope(self, covariance: FloatArray) -> FloatArray:
-        """Return the gradient (`Criterion`), or a supergradient at a repeated eigenvalue."""
+        """Return the gradient, or a supergradient at a repeated eigenvalue; see `Criterion`."""
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(-np.outer(vectors[:, -1], vectors[:, -1]) / values[-1])
 
@@ -129,7 +129,7 @@ class ModifiedE(_OfInterest):
     """Criterion that makes the confidence ellipsoid of relative errors as round as possible.
 
     Φ = -log(λmax/λmin), which does not depend on the size of the ellipsoid.
-    This criterion is not concave, so there is no bound on the best possible sampling.
+    This criterion is not concave, so igpe cannot bound its value for the best possible sampling.
     """
 
     meaning = "ratio of the longest to the shortest axis, (λmax/λmin)^(1/2)"

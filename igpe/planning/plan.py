@@ -62,7 +62,7 @@ class PlannedExperiment:
         if lost:
             raise DataError(
                 f"In '{stored['name']}' the inputs {sorted(lost)} are functions of time, of which "
-                f"only the names {sorted(lost.values())} are stored; give them again: "
+                f"only the names {sorted(lost.values())} are stored. Pass the functions again: "
                 f"Plan.from_json(..., functions={{{next(iter(lost))!r}: ...}})."
             )
         inputs = {n: functions[n] if isinstance(v, _Named) else v for n, v in inputs.items()}
@@ -136,7 +136,8 @@ class LaboratoryPlan:
         k = names.index(which) if isinstance(which, str) and which in names else which
         if not (isinstance(k, int) and 0 <= k < len(names)):
             raise ProblemError(
-                f"The plan has no experiment {which!r}; it has {names}, or 0 to {len(names) - 1}."
+                f"The plan has no experiment {which!r}; give one of the names {names}, or a number "
+                f"from 0 to {len(names) - 1}."
             )
         planned = self.experiments[k]
         table = read_table(data)
@@ -198,17 +199,19 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     experiments  the planned experiments
     bounds       free setting -> its bounds
-    errors       indexed by unknown: value, unit, before, after (standard errors), ratio
+    errors       table indexed by unknown: value, unit, before and after (standard errors before and
+                 after the planned experiments), ratio (before divided by after)
     covariance   (n, n) covariance of the unknowns in `errors`, after the planned experiments
     covariance_before  (n, n) covariance before these experiments; infinite in rows of undetermined
                        unknowns
-    criterion    the requested criterion; before, after: its values exp(-Φ/2), relative errors,
+    criterion    the requested criterion;  before, after: the value of exp(-Φ/2), a relative error,
                  before and after the planned experiments
-    efficiency   proved lower bound on the information of the chosen samples, relative to the
-                 best choice with the same settings; 1 if there was no choice, NaN without a proof
+    efficiency   proved lower bound on the information of the chosen samples, relative to that of
+                 the best choice with the same settings; 1 if there was nothing to choose, NaN if
+                 there is no proof
     courses      table of the predictions on a fine grid: experiment, name, time, predicted, sigma
     sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,
-                 and the planned experiments contain none
+                 and the planned experiments contain no standard deviations
     starts       exp(-Φ/2) of the local searches, best first
     seed         seed of the random experiments;  notes: remarks for the user
     units        units of inputs, measured quantities and "time", if they are known
@@ -234,7 +237,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def simulated(self, seed: int) -> pd.DataFrame:
-        """Return `table` with simulated measurements, assuming a correct model and parameters."""
+        """Return `table` with simulated measurements; model and parameters are assumed correct."""
         return self._simulated(self.courses, seed)
 
     @property
@@ -246,7 +249,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
             f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
-            return f"{said} The choice of samples has no proved bound."
+            return f"{said} How close this choice of samples is to the best one is not proved."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
             f"{said} With these settings no other allowed choice of samples is better"
@@ -273,21 +276,21 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     def from_json(
         cls, source: str | Path, *, functions: Mapping[str, Callable[[Any], Any]] = NONE
     ) -> "Plan":
-        """Read the plan that `to_json` wrote, from its text or from the path of its file.
+        """Read a plan that `to_json` wrote, from the text or from the path of the file.
 
-        functions  input -> its function of time, of which only the name is stored
-        raises     DataError if there is no such file, it contains no plan of this format, or a
-                   function is missing
+        functions  input -> its function of time; the file contains only the name of the function
+        raises     DataError if there is no such file, if it contains no plan of this format, or if
+                   a function is missing
         """
         return cls.from_dict({**cls.form().read(source), "functions": functions})
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
-        """Return the plan that `entries` stored; `stored["functions"]` has its functions."""
+        """Return the plan that `entries` stored; `stored["functions"]` contains its functions."""
         if stored["criterion"] not in CRITERIA:
             raise DataError(
-                f"The stored plan has the criterion {stored['criterion']!r}; plans can be read "
-                f"with one of {list(CRITERIA)}."
+                f"The stored plan has the criterion {stored['criterion']!r}; igpe can read plans "
+                f"only with one of the criteria {list(CRITERIA)}."
             )
         kinds: list[Any] = [EstimatedSigma, *NoiseModel.__subclasses__()]
         known = {kind.__name__: kind for kind in kinds}

@@ -377,8 +377,8 @@ def _sources(
     }
     if unknown := [n for n, source in starts.items() if source not in problem.unknowns.names]:
         raise ProblemError(
-            f"The start values {unknown} of the planned experiment are unknown; give numbers "
-            "in conditions={...}, or make them free."
+            f"The start values {unknown} of the planned experiment are unknown; give their "
+            "values in `conditions`, or list them in `free`."
         )
     return {n: problem.unknown_of(n, template) for n in problem.parameters} | starts
 
@@ -395,12 +395,12 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
             )
         if name in problem.parameters:
             raise ProblemError(
-                f"'{name}' is free in the planned experiment, but it is a parameter to be "
-                "estimated; remove one of the two."
+                f"'{name}' is in `free`, but it is also a parameter to be estimated; remove it "
+                "from one of the two."
             )
         if name not in names:
             raise ProblemError(
-                f"free= contains '{name}', which the model does not have. For a start value, "
+                f"`free` contains '{name}', which the model does not have. For a start value, "
                 f"use the name of its state, {list(instance.states)}; inputs and operating "
                 f"parameters are {sorted([*instance.series, *instance.scalars])}."
             )

@@ -76,7 +76,9 @@ class HunterReiner(Discriminating):
 
 @dataclass(frozen=True)
 class BuzziFerraris(Discriminating):
-    """Squared differences, divided by the variances of measurements and predictions."""
+    """Sum of squared differences between the predictions, divided by the variances of measurements
+    and predictions.
+    """
 
     meaning = "squared differences, divided by the variances of both predictions"
 
@@ -87,7 +89,9 @@ class BuzziFerraris(Discriminating):
 
 @dataclass(frozen=True)
 class BoxHill(Discriminating):
-    """Mean expected increase in a wrong model's sum of squares, weighted by model probabilities."""
+    """Expected increase in a wrong model's sum of squares if another model is right: a mean over
+    all pairs of models, weighted by the product of their probabilities.
+    """
 
     meaning = (
         "increase in the wrong model's sum of squares, weighted by the probabilities of the models"

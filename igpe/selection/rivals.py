@@ -343,8 +343,8 @@ def _check(problems: Mapping[str, Problem]) -> None:
     others = {n: type(p).__name__ for n, p in problems.items() if not isinstance(p, Problem)}
     if others:
         raise ProblemError(
-            f"Rivals must be igpe.Problem; {others} are not. Give {example}. Create problems "
-            "from networks: igpe.Problem(reactor, parameters=reactor.parameters, "
+            f"Every rival must be an igpe.Problem, but {others} are not. Give {example}. Create "
+            "problems from networks: igpe.Problem(reactor, parameters=reactor.parameters, "
             "experiments=runs)."
         )
     if len(problems) < 2:  # noqa: PLR2004
@@ -395,7 +395,7 @@ def _of(
     unknown = sorted({n for pair in nested.items() for n in pair} - set(problems))
     if unknown:
         raise ProblemError(
-            f"nested= contains {unknown}, which are not among the rivals {list(problems)}."
+            f"`nested` contains {unknown}, which are not among the rivals {list(problems)}."
         )
     return {a: b for a, b in nested.items() if a in results and b in results}
 

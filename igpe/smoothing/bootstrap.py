@@ -19,15 +19,16 @@ LEAST_FREEDOM = 0.5  # residual degrees of freedom below which residuals do not 
 
 @dataclass(frozen=True)
 class BootstrapErrors(Checked):
-    """Any smoother, with standard errors from repeated smoothing (bootstrap).
+    """Any smoother, combined with standard errors from repeated smoothing (bootstrap).
 
     smoother  smoother that is applied repeatedly
-    samples   number of repetitions; 50 give errors within 10 %
+    samples   number of repetitions; 50 repetitions give errors to within about 10 %
     seed      seed of the simulated noise; the same seed gives the same errors
 
-    The noise is normal if standard deviations are given. Otherwise residuals, corrected for the
-    degrees of freedom of the curve, are drawn with replacement. If the residuals contain no
-    information about the noise, the errors are those of the smoother.
+    If standard deviations are given, the simulated noise is normal. Otherwise it is drawn with
+    replacement from the residuals, corrected for the degrees of freedom of the curve. If the
+    residuals contain no information about the noise, the standard errors are those of the smoother
+    itself.
     """
 
     smoother: Smoother = GcvSpline()
@@ -36,7 +37,7 @@ class BootstrapErrors(Checked):
 
     @property
     def description(self) -> str:
-        """Description of the smoothed data in reports, from the repeated smoother."""
+        """Description of the smoothed data in reports; it includes that of the smoother."""
         return f"{description(self.smoother)} (errors by bootstrap)"
 
     def smooth(

@@ -114,14 +114,14 @@ FEWEST = 4  # distinct times for a cubic
 
 @dataclass(frozen=True)
 class Interpolation:
-    """The not-a-knot cubic spline through the (averaged) measurements.
+    """The not-a-knot cubic spline through the measurements; replicates are averaged.
 
     The errors of the curve are the errors of the measurements, propagated through the spline, which
     is linear in the measurements: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given
     standard deviations, sigma comes from the deviation of each measurement from the line between
     its neighbours (Gasser, Sroka & Jennen-Steinmetz 1986) and from the scatter of replicates; this
-    estimate of sigma treats curvature as noise. Up to three distinct times give a constant, a line
-    or a parabola.
+    estimate of sigma treats curvature as noise. With one, two or three distinct times, the curve is
+    a constant, a line or a parabola.
     """
 
     @property

@@ -91,8 +91,8 @@ def _reached(finding: Finding) -> str:
         )
     if finding.switches:
         return (
-            "estimated from the dynamics (step 4): step 3 does not support events, steady starts, "
-            "or conditions that depend on unknowns or states"
+            "estimated from the dynamics (step 4): step 3 does not support events, steady-state "
+            "starts, or conditions that depend on unknowns or states"
         )
     wish = f"; measuring {more} as well would allow a direct estimate (step 3)" * bool(more)
     return f"estimated from the dynamics (step 4){wish}"
@@ -136,7 +136,7 @@ def _shared(findings: Sequence[Finding]) -> list[str]:
 def _determined(shared: IdentifiableCombination) -> str:
     names = in_words(shared.unknowns)
     if shared.nothing:
-        return f"{names}: the data determine nothing"
+        return f"{names}: the data determine nothing about them"
     number = len(shared.unknowns) - shared.directions
     known = "one combination" if number == 1 else f"{number} combinations"
     if shared.functions:
@@ -164,15 +164,15 @@ def _certainty(exact: Identifiability) -> list[str]:
     lines = [f"Identifiability is structural and local ({_how(exact)})."]
     if exact.integrated:
         lines.append(
-            f"Verdicts on {in_words(exact.integrated)}: numerical rank of integrated "
-            "sensitivities, not proved."
+            f"The verdicts on {in_words(exact.integrated)} follow from the numerical rank of "
+            "integrated sensitivities; they are not proved."
         )
     if undecided := exact.names(Identifiable.UNDECIDED):
         why = "Integrations at the points tried do not determine them."
         if not exact.numerical:
             why = (
-                f"Series of {exact.orders} orders are not enough, and integration gives no clear "
-                "answer."
+                f"Taylor series of {exact.orders} orders are not enough, and integration gives no "
+                "clear answer."
             )
         lines.append(f"Undecided at these start values and inputs: {in_words(undecided)}. {why}")
     if set(exact.values) - exact.unique:

@@ -41,8 +41,8 @@ NOT_READY = (
     "its tasks."
 )
 GONE = (
-    "The executor accepts no more work ({}). Finished tasks are in the store, if there is "
-    "one: call again with a new executor."
+    "The executor accepts no more work ({}). If there is a store, it contains the "
+    "finished tasks: call again with a new executor."
 )
 
 
@@ -171,7 +171,7 @@ def pool_of(
         executor = executor.get_executor()
     if not callable(getattr(executor, "submit", None)) or isinstance(executor, type):
         raise ProblemError(
-            f"executor is {shown(workers)}; expected a number of processes "
+            f"`executor` is {shown(workers)}; expected a number of processes "
             f"(executor={os.cpu_count()}), an executor of concurrent.futures, or "
             "dask_client.get_executor()."
         )

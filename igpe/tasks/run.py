@@ -290,8 +290,8 @@ class _Flight:
                 raise error.args[0]
             raise ProblemError(
                 f"No worker of the executor returned a result ({type(error).__name__}: "
-                f"{error}). Workers need igpe and what the model imports; executor=2 uses "
-                "processes on this machine."
+                f"{error}). Workers need igpe and all that the model imports. To use "
+                "processes on this machine instead, pass executor=2."
             ) from error
         status = Status.RAISED if not_ready else Status.WORKER_DIED
         reason = str(error.args[0]) if not_ready else f"{type(error).__name__}: {error}"

@@ -106,10 +106,10 @@ def pack(work: Work) -> Packed:
 NOT_SENT = (
     "The problem cannot be sent to another process ({}: {}). Its model, its functions and "
     "the method must be picklable. Open files, locks and running solvers are not picklable: "
-    "create them inside the function model(times), or omit executor= and timeout=."
+    "create them inside the function model(times), or omit `executor` and `timeout`."
 )
 NOT_MADE = (
-    "A worker could not prepare the problem ({}: {}). Workers must be able to import what "
+    "A worker could not prepare the problem ({}: {}). Workers must be able to import all that "
     "the model imports: install it there, or send the file (dask: "
     "client.upload_file('model.py'))."
 )
@@ -161,7 +161,7 @@ THREADS = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
 STARTS = 10  # of an item whose workers die before they are ready
 UNREADY = (
     f"{STARTS} consecutive processes died while they prepared the problem (out of memory, or a "
-    "crash in compiled code). First try the problem without executor= and timeout=."
+    "crash in compiled code). First solve the problem without `executor` and `timeout`."
 )
 
 

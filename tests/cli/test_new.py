@@ -204,7 +204,7 @@ def test_what_is_written_is_well_formatted(folder, reactions):
 REFUSED = {
     "no arrow": (["--reaction", "A"], ["no arrows", "Quote reactions"]),
     "no species": (["--reaction", "A -> 2"], ["'2'", "is not a species"]),
-    "taken name": (["--reaction", "A -> k1"], ["['k1'] have two meanings", "rename"]),
+    "taken name": (["--reaction", "A -> k1"], ["['k1'] has two meanings", "rename"]),
     "column": (["--column", "A"], ["HEADER=NAME"]),
     "time": (["--time", "Time"], ["'Time'", "Did you mean 'time'?"]),
     "experiment": (["--experiment", "run"], ["refers to the column 'run'"]),
@@ -223,7 +223,7 @@ TABLES = {
     "not sorted": ("time,A\n0,1\n2,3\n1,2\n", ["not sorted", "--experiment 'COLUMN'"]),
     "text": ("time,A\n0,1\n1,spilled\n2,3\n", ["Cell B3", "'spilled'", "--role 'A=ignore'"]),
     "one time": ("time,A\n1,1\n", ["only one time"]),
-    "constant": ("time,A\n0,1\n1,1\n", ["Only the time column contains numbers that change"]),
+    "constant": ("time,A\n0,1\n1,1\n", ["only the column of times contains numbers that change"]),
     "no time": ("time,A\n,1\n1,2\n", ["Row 2", "finite time"]),
 }
 

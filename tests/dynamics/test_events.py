@@ -227,7 +227,7 @@ def test_identifiability_with_events_is_decided_by_integration():
     run = igpe.Experiment(blank, start={"A": 0.0}, events=[dose], sigma=0.01)
     problem = igpe.Problem(scaled, parameters=["k", "dose", "scale"], experiments=run)
     said = str(igpe.check(problem))
-    assert "igpe.check(problem, identifiability=True) tries integrations instead." in said
+    assert "igpe.check(problem, identifiability=True) tests by integration instead." in said
     said = str(igpe.check(problem, identifiability=True))
     assert "numerical rank, not proved" in said
     assert said.count("; identifiable") == 1

@@ -141,7 +141,7 @@ def test_the_sound_problem_is_read(version: int, tmp_path: Path) -> None:
 )
 def test_nothing_is_read_from_elsewhere(version: int, place: str, tmp_path: Path) -> None:
     """Neither from the network nor from other folders."""
-    with pytest.raises(igpe.errors.DataError, match="own folder"):
+    with pytest.raises(igpe.errors.DataError, match="same folder"):
         igpe.petab.read_petab(petab(tmp_path, version, TABLES[version], place))
 
 
@@ -151,7 +151,7 @@ def test_links_lead_nowhere_else(version: int, tmp_path: Path) -> None:
     path = petab(tmp_path / "problem", version)
     (tmp_path / "problem" / TABLES[version]).replace(tmp_path / "x.tsv")
     (tmp_path / "problem" / TABLES[version]).symlink_to(tmp_path / "x.tsv")
-    with pytest.raises(igpe.errors.DataError, match="own folder"):
+    with pytest.raises(igpe.errors.DataError, match="same folder"):
         igpe.petab.read_petab(path)
 
 

@@ -159,11 +159,11 @@ def test_what_does_not_fit_is_refused():
     every = problems()
     with pytest.raises(ProblemError, match="two or more models"):
         igpe.planning.discriminate({"first": every["first"]}, VALUES)
-    with pytest.raises(ProblemError, match="no parameters for"):
+    with pytest.raises(ProblemError, match="parameters are missing for"):
         igpe.planning.discriminate(every, {"first": {"k": 1.0}})
     with pytest.raises(ProblemError, match="In the rival 'first'"):
         igpe.planning.discriminate(every, VALUES, free={"X": igpe.planning.Between(0, 1)})
-    with pytest.raises(ProblemError, match="deltas lacks"):
+    with pytest.raises(ProblemError, match="`deltas` lacks"):
         igpe.planning.discriminate(every, VALUES, deltas={"first": 0.0})
     with pytest.raises(ProblemError, match="BoxHill"):
         igpe.planning.discriminate(every, VALUES, criterion=DOptimal())

@@ -78,5 +78,5 @@ def test_inputs_without_bounds_are_refused():
             super().label_experiment()
             self.model.CA[0].setub(None)
 
-    with pytest.raises(ModelError, match=r"'CA\[0.0\]' with the bounds|'CA\[0\]' with the bounds"):
+    with pytest.raises(ModelError, match=r"'CA\[0.0\]' has the bounds|'CA\[0\]' has the bounds"):
         igpe.design([reactor(Open)])

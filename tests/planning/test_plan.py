@@ -284,14 +284,14 @@ WRONG = [
     ({"measure": "A"}, "expected names"),
     ({"measure": {"A": -1.0}}, "a standard deviation above 0"),
     ({"experiments": 0}, "1 or more"),
-    ({"like": "second"}, "not an experiment of the problem"),
+    ({"like": "second"}, "not the name of an experiment"),
     ({"criterion": P.DOptimal(of="k9")}, "Unknown names"),
     ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
     ({"criterion": P.DOptimal}, "or another criterion"),
-    ({"conditions": {"A": 1.0}}, r"\['A'\] are in free= and"),
-    ({"sizes": {"k9": 1.0}}, "sizes has .'k9'."),
+    ({"conditions": {"A": 1.0}}, r"\['A'\] are in `free` and"),
+    ({"sizes": {"k9": 1.0}}, "`sizes` has .'k9'."),
     ({"sizes": {"k1": -1.0}}, "Give a positive number"),
-    ({"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})}, "samples has k1 = 9, outside"),
+    ({"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})}, "`samples` has k1 = 9, outside"),
     ({"samples": "many"}, "expected a number of draws"),
     ({"samples": pd.DataFrame({"k1": [1.0]})}, "k2"),
     ({"seed": -1}, "seed"),
@@ -309,13 +309,13 @@ def test_it_is_refused_with_a_helpful_sentence(settings, says):
     [
         (lambda: B(1, 1), "lower < upper"),
         (lambda: B("a", 1), "lower < upper"),
-        (lambda: P.Levels((1.0, 0.0), 0, 1), "times that increase"),
-        (lambda: P.Ramps((0.0,), 0, 1), "2 or more"),
+        (lambda: P.Levels((1.0, 0.0), 0, 1), "increasing order"),
+        (lambda: P.Ramps((0.0,), 0, 1), "at least 2"),
         (lambda: P.Ramps((0.0, 1.0), 0, 1, steepest=0.0), "positive number"),
         (lambda: P.Sampling([1.0], at_most=0), "1 or more"),
         (lambda: P.Sampling([1.0], spacing=-1.0), "spacing"),
         (lambda: P.DOptimal(of=3), "names of unknowns"),
-        (lambda: igpe.design(problem(), {"k1": 1.0}), r"none is given for .*k2"),
+        (lambda: igpe.design(problem(), {"k1": 1.0}), r"it is missing for .*k2"),
         (lambda: igpe.design(problem(), TRUTH | {"k3": 1.0}), "'k3'"),
         (lambda: igpe.design("problem", TRUTH), "expected an igpe"),
     ],
@@ -376,7 +376,7 @@ def test_replicates_count_and_optima_have_them():
     [
         (
             ("k", "c", "A0"),
-            r"no measurement depends on a change in 'k' by \+1 together with 'c' by -1.6",
+            r"no measurement depends on a joint change of 'k' by \+1 and 'c' by -1.6",
         ),
         (("k", "rest", "A0"), "no measurement depends on 'rest'"),
     ],
@@ -388,7 +388,7 @@ def test_what_no_plan_determines_is_named_and_refused(criterion, unknowns, says)
     values = {n: values[n] for n in unknowns}
     settings = {"times": P.Sampling([0.5, 1, 2, 3, 4], at_most=3), "measure": {"A": 0.02}}
     with pytest.raises(
-        igpe.errors.ProblemError, match=f"information of the best plan is singular.*{says}"
+        igpe.errors.ProblemError, match=f"information matrix of the best plan is singular.*{says}"
     ):
         igpe.design(given, values, criterion=criterion, **settings)
     plan = igpe.design(given, values, criterion=type(criterion)(of=("A0",)), **settings)
@@ -431,10 +431,10 @@ def test_error_models_are_carried_to_the_planned_experiment_and_back(sigma):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"times": [1.0, 7.0]}, "candidate times run to 7, but the experiment ends at until=5"),
+        ({"times": [1.0, 7.0]}, "last candidate time is 7, but the experiment ends at until=5"),
         (
             {"values": {"k": 11.0, "A0": 3.0}},
-            r"parameters has k = 11, outside its bounds \[0, 10\]",
+            r"`parameters` has k = 11, outside its bounds \[0, 10\]",
         ),
         ({"free": {"A": B(-1.0, 2.0)}}, r"'A' is planned between -1 and 2, but .* \[0, inf\]"),
         ({"conditions": {"A": -1.0}}, "'A' is planned between -1 and -1"),
@@ -460,7 +460,7 @@ def test_what_lies_outside_is_refused(settings, says):
 def test_profiles_with_numbers_that_act_outside_are_refused(profile):
     given = P.ProblemWithoutData(kinetics.reactor, ["k"], ["A"], 3.0, start={"A": 1.0, "B": 0.0})
     settings = {"conditions": {"E": 8.0}, "times": [1.0, 3.0], "measure": {"A": 0.1}}
-    with pytest.raises(igpe.errors.ProblemError, match="some of its numbers have no effect"):
+    with pytest.raises(igpe.errors.ProblemError, match="some of its values have no effect"):
         igpe.design(given, {"k": 0.8}, free={"T": profile}, **settings)
 
 

@@ -163,9 +163,9 @@ def test_a_rival_without_a_fit_is_reported_and_the_others_are_ranked(every, monk
 def test_what_are_no_rivals_is_refused(every):
     with pytest.raises(ProblemError, match="two models or more"):
         igpe.rivals({"A -> C": every["A -> C"]})
-    with pytest.raises(ProblemError, match=r"must be igpe\.Problem"):
+    with pytest.raises(ProblemError, match=r"must be an igpe\.Problem"):
         igpe.rivals({"a": every["A -> C"], "b": kinetics.Batch(["A -> B"])})
-    with pytest.raises(ProblemError, match="nested= contains"):
+    with pytest.raises(ProblemError, match="`nested` contains"):
         igpe.rivals(every, nested={"A -> C": "X"}, cross_validation=False)
     others = problems(["A -> C"], [run("one", 1.0, seed=7)])
     with pytest.raises(DataError, match="different measurements"):

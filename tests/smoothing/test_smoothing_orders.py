@@ -1,4 +1,4 @@
-"""Penalties on the fourth and sixth derivative, and their average."""
+"""Penalties on the fourth and fifth derivative, and their average."""
 
 import numpy as np
 import pytest

@@ -326,9 +326,13 @@ def test_an_executor_that_never_answers_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
-        ({"executor": "dask"}, ProblemError, "executor is 'dask'; expected a number of processes"),
+        (
+            {"executor": "dask"},
+            ProblemError,
+            "`executor` is 'dask'; expected a number of processes",
+        ),
         ({"executor": 0}, ProblemError, "1 process or more"),
-        ({"executor": -1}, ProblemError, "executor is -1"),
+        ({"executor": -1}, ProblemError, "`executor` is -1"),
         ({"executor": ProcessPoolExecutor}, ProblemError, "expected a number of processes"),
         ({"timeout": 0}, ProblemError, "a positive number, or None"),
         ({"timeout": "1"}, ProblemError, "a positive number, or None"),

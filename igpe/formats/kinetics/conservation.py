@@ -20,7 +20,7 @@ Row = Sequence[Fraction]
 
 @dataclass(frozen=True)
 class Law:
-    """A sum of species that no reaction changes; `coefficients` maps species to whole numbers."""
+    """A weighted sum of species that no reaction changes; `coefficients`: species -> integer."""
 
     coefficients: Mapping[str, int]
 

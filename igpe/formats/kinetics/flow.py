@@ -19,8 +19,8 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 class MolarFeed:
     """A feed of one species, in amount per time.
 
-    flow     name of a time-dependent input, or of a constant input if `algebraic` species need its
-             integral
+    flow     name of a time-dependent input; if the reactor has `algebraic` species, which need the
+             integral of the flow, name of a constant input
     species  name of the species that is fed
     """
 
@@ -42,10 +42,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class MolarVolumes:
-    """Ideal mixing: V = sum of amounts times molar volumes, an algebraic equation.
+    """Ideal mixing: the algebraic equation V = sum of (amount * molar volume).
 
-    of      species -> molar volume, volume/amount; all other species have no volume
-    inert   name of a constant input (the amount of solvent, say) -> molar volume
+    of      species -> molar volume, volume per amount; that of all other species is 0
+    inert   name of a constant input, for example the amount of solvent -> molar volume
     """
 
     of: Mapping[str, float]
@@ -55,20 +55,21 @@ class MolarVolumes:
         for role, given in (("of", self.of), ("inert", self.inert)):
             require_mapping(f"MolarVolumes' {role}", given, f"{role}={{'A': 0.1}}", ModelError)
             if not all(is_finite(v) and v >= 0 for v in given.values()):
-                raise ModelError(f"Molar volumes are {dict(given)}; give numbers of 0 or more.")
+                raise ModelError(f"Molar volumes are {dict(given)}; they must be 0 or more.")
 
 
 @dataclass(frozen=True)
 class Semibatch(Reactor):
-    """dn/dt = V*(production by the reactions) + feeds; the states are amounts.
+    """dn/dt = V*(net rate of production by the reactions) + feeds; the states are amounts.
 
     volume   `MolarVolumes`, a number, or the name of a constant input. If `volume` is None, V is a
              state, which the streams increase; the experiment gives the start value of V
-    feeds    `MolarFeed` or `Stream`, any number of them
-    amounts  how amounts are named: "n_{}" gives n_A; concentrations are named like the species
+    feeds    list of `MolarFeed`s and `Stream`s
+    amounts  pattern for the names of amounts: "n_{}" gives `n_A`; a concentration has the name of
+             its species
 
-    With `algebraic` species, all feeds must be constant `MolarFeed`s. See `Reactor` for the other
-    fields.
+    If there are `algebraic` species, all feeds must be `MolarFeed`s with a constant flow. See
+    `Reactor` for the other fields.
 
     raises ModelError in the same cases as `Reactor`, and for invalid values of the fields above
     """
@@ -82,18 +83,18 @@ class Semibatch(Reactor):
         name = pattern.format("A") if isinstance(pattern, str) else ""
         streams = [f.flow for f in feeds if isinstance(f, Stream)]
         wrong = {
-            f"amounts is {shown(pattern)}; expected a pattern such as 'n_{{}}'.": (
+            f"`amounts` is {shown(pattern)}; expected a pattern such as 'n_{{}}'.": (
                 not name.isidentifier()
             ),
             "amounts='{}' would give amounts the same names as concentrations.": name == "A",
             f"The feeds are {shown(self.feeds)}; expected a list of MolarFeed('fA', 'A') and "
             "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
-            f"The streams {streams} fill the vessel, so the volume is a state: leave out "
-            "volume=, or feed amounts with MolarFeed.": streams and self.volume is not None,
-            f"algebraic={list(self.algebraic)} needs conserved sums that only constant "
-            f"MolarFeeds change, but the reactor has the streams {streams}.": streams
+            f"The streams {streams} fill the vessel, so the volume is a state. Omit `volume`, "
+            "or feed amounts with MolarFeed.": streams and self.volume is not None,
+            f"algebraic={list(self.algebraic)} requires that only MolarFeeds with a constant flow "
+            f"change the conserved sums, but the reactor also has the streams {streams}.": streams
             and self.algebraic,
-            "The reactor has no volume; give volume=1.0, the name of an input, or "
+            "The reactor has no volume; for `volume`, give a number, the name of an input, or "
             "MolarVolumes({'A': 0.11, ...}).": not streams and self.volume is None,
         }
         for message, is_wrong in wrong.items():
@@ -193,11 +194,12 @@ def _inputs_of(feed: MolarFeed | Stream) -> list[str]:
 
 @dataclass(frozen=True)
 class Cstr(Reactor):
-    """dc/dt = dilution*(inlet - c) + production by the reactions; the states are concentrations.
+    """dc/dt = dilution*(inlet - c) + net rate of production by the reactions; the states are
+    concentrations.
 
     dilution  flow divided by volume, 1/time: name of a time-dependent input, or a number
-    inlet     species -> its concentration in the feed: name of a time-dependent input, or a number;
-              0 for species that are not named
+    inlet     species -> its concentration in the feed: name of a time-dependent input, or a number.
+              For species that are not listed, this concentration is 0
 
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.
@@ -214,8 +216,8 @@ class Cstr(Reactor):
             require_input(f"The {role}", given)
         if self.algebraic:
             raise ModelError(
-                f"algebraic={list(self.algebraic)} needs conserved sums, which the flow through a "
-                "Cstr changes; leave it out."
+                f"algebraic={list(self.algebraic)} requires conserved sums, but the flow through a "
+                "Cstr changes them; omit `algebraic`."
             )
         super().__post_init__()
         refuse_unknown("inlet", self.inlet, "species", self.species)
@@ -244,18 +246,19 @@ class Cstr(Reactor):
 
 @dataclass(frozen=True)
 class PlugFlow(Reactor):
-    """dc/dz = production by the reactions/velocity: a tube at steady state.
+    """dc/dz = (net rate of production by the reactions)/velocity: a tube at steady state.
 
-    The independent variable `t` of the model is the position z along the tube, or with velocity=1.0
-    the residence time. An experiment's column `time` holds positions, and its start is the inlet.
-    Density and velocity do not change along the tube, and nothing mixes along it. For a tube
-    that changes with time or has dispersion, use a model distributed in space (docs/space.md).
+    The independent variable `t` of the model is the position z along the tube; if velocity=1.0, it
+    is the residence time. The column `time` of an experiment contains positions, and the start of
+    the experiment is the inlet. Density and velocity are constant along the tube, and there is no
+    axial mixing. For a tube that changes with time or has dispersion, use a model distributed in
+    space (docs/space.md).
 
-    velocity  length over time: name of a constant input, or a number; 1.0 for residence times
+    velocity  length per time: name of a constant input, or a number; 1.0 for residence times
 
     See `Reactor` for the other fields. `catalyst` must be None, because a catalyst deactivates over
-    time, not along the tube. A jacket's temperature must be given: a number, or an input as a
-    profile along the tube.
+    time, not along the tube. If there is a jacket, its temperature must be a number, or an input
+    that gives the profile along the tube.
 
     raises ModelError in the same cases as `Reactor`, and also if the velocity is not positive, or
     if `catalyst`, a `Jacket` or the `feed` of the heat balance is given
@@ -273,12 +276,13 @@ class PlugFlow(Reactor):
         super().__post_init__()
         if self.catalyst is not None or isinstance(self.heat and self.heat.jacket, Jacket):
             raise ModelError(
-                "A PlugFlow is at steady state: give the activity as a constant (inputs=['a']) and "
-                "the jacket's temperature as an input, not catalyst=... or a Jacket."
+                "A PlugFlow is at steady state. Instead of `catalyst`, give the activity as a "
+                "constant (inputs=['a']); instead of a Jacket, give the temperature of the jacket "
+                "as an input."
             )
         if self.heat is not None and self.heat.feed is not None:
             raise ModelError(
-                "A PlugFlow takes its inflow's temperature from start={'T': ...}; omit feed=..."
+                "A PlugFlow takes the temperature of its inflow from start={'T': ...}; omit `feed`."
             )
 
     def _add_inputs(self, m: Any) -> None:

@@ -26,14 +26,14 @@ class MichaelisMenten(RateLaw):
 
     vmax           largest rate
     km             substrate concentration at which the rate is half its maximum
-    substrate      S; may be omitted if the left side has one species only
-    inhibitors     species that compete with S (also the product) -> their constant Kc
+    substrate      S; may be omitted if the left side has only one species
+    inhibitors     species that competes with S (may be the product) -> its constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
-    uncompetitive  species that bind to the enzyme-substrate complex -> their constant Ku. A species
-                   in both mappings is a mixed inhibitor, or a non-competitive inhibitor if both
-                   constants are equal
+    uncompetitive  species that binds to the enzyme-substrate complex -> its constant Ku. A species
+                   in both `inhibitors` and `uncompetitive` is a mixed inhibitor; if its two
+                   constants are equal, it is a non-competitive inhibitor
     excess         constant Ks of inhibition by the substrate itself
-    equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is vmax*(S - P/equilibrium)
+    equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is then vmax*(S - P/equilibrium)
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapters 2, 6 and 8.
     """
@@ -63,7 +63,7 @@ class MichaelisMenten(RateLaw):
         self._only(equation)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """Return the constants; vmax is a rate, kcat a rate per enzyme concentration."""
+        """Return the constants with their dimensions: vmax is a rate, kcat is 1/time."""
         (fastest, _), *others = super().constants(equation)
         return [(fastest, RATE if self.enzyme is None else PER_TIME), *others]
 
@@ -84,12 +84,12 @@ class MichaelisMenten(RateLaw):
 
 @dataclass(frozen=True)
 class Hill(RateLaw):
-    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) if S represses.
+    """vmax*S^n/(half^n + S^n), or vmax*half^n/(half^n + S^n) if S is a repressor.
 
     vmax        largest rate
     half        concentration at which the rate is half its maximum
     exponent    n
-    regulator   S; may be omitted if the left side has one species only
+    regulator   S; may be omitted if the left side has only one species
     repressing  whether S slows the reaction
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapter 12.
@@ -143,10 +143,11 @@ class Monod(_Growth):
     """growth*S/(half + S)*X: the rate at which biomass X grows on S, for "S -> X".
 
     growth              maximum specific growth rate, 1/time
-    half                substrate concentration at which the specific rate is growth/2
+    half                substrate concentration at which the specific rate is half of `growth`
     substrate, biomass  S and X; may be omitted if each is the only species on its side
-    limits, inhibitors  further species -> constant K. Growth needs the species in `limits`, such as
-                        oxygen: their factor is c/(K + c). The factor for inhibitors is K/(K + c)
+    limits, inhibitors  further species -> constant K. Growth needs each species in `limits`, such
+                        as oxygen, which contributes the factor c/(K + c). Each species in
+                        `inhibitors` contributes the factor K/(K + c)
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """
@@ -168,7 +169,7 @@ class Haldane(_Growth):
     """growth*S/(half + S + S^2/excess)*X: growth inhibited by excess substrate.
 
     growth, half  as for `Monod`
-    excess        constant of inhibition by the substrate
+    excess        constant of inhibition by the substrate, a concentration
     substrate, biomass, limits, inhibitors  as for `Monod`
 
     Source: Andrews, Biotechnol. Bioeng. 10 (1968) 707, eq. 3.
@@ -197,7 +198,8 @@ class Contois(_Growth):
     """growth*S/(crowding*X + S)*X: growth that slows at high cell concentration.
 
     growth    maximum specific growth rate, 1/time
-    crowding  ratio S/X at which the specific rate is growth/2; unit of S divided by unit of X
+    crowding  ratio S/X at which the specific rate is half of `growth`, in the unit of S divided by
+              the unit of X
     substrate, biomass, limits, inhibitors  as for `Monod`
 
     Source: Contois, J. Gen. Microbiol. 21 (1959) 40, eq. 8.
@@ -217,12 +219,14 @@ class Contois(_Growth):
 
 @dataclass(frozen=True)
 class Maintenance(RateLaw):
-    """demand*X, or demand*X*S/(half + S): substrate that cells consume without growing, for "S ->".
+    """demand*X, or demand*X*S/(half + S): the rate at which cells consume substrate without
+    growing, for "S ->".
 
     demand     substrate that a unit of biomass consumes per unit of time
     biomass    X
-    substrate  S; may be omitted if the left side has one species only
-    half       concentration at which cells consume half the demand, so that S stays positive
+    substrate  S; may be omitted if the left side has only one species
+    half       substrate concentration at which the rate is half of demand*X; with it, S stays
+               positive. None: the rate is demand*X
 
     Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.
     """

@@ -27,11 +27,12 @@ class Jacket:
     """A jacket with its own heat balance: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
     T_jacket)/capacity. `T_jacket` is a state.
 
-    capacity  heat capacity of the jacket's content, J/K; per reactor volume if the exchange is also
-              per volume
+    capacity  heat capacity of the jacket's content, J/K; per reactor volume if `exchange` is also
+              per reactor volume
     flow      flow through the jacket divided by its volume, 1/time: name of a time-dependent input,
               or a number
-    inlet     temperature of the fluid that flows in, K: name of a time-dependent input, or a number
+    inlet     temperature of the fluid that enters the jacket, K: name of a time-dependent input,
+              or a number
     """
 
     capacity: Constant
@@ -39,9 +40,9 @@ class Jacket:
     inlet: str | float = 0.0
 
     def __post_init__(self) -> None:
-        require_constant("Jacket's capacity", self.capacity)
+        require_constant("Jacket: `capacity`", self.capacity)
         for role in ("flow", "inlet"):
-            require_input(f"Jacket's {role}", getattr(self, role))
+            require_input(f"Jacket: `{role}`", getattr(self, role))
 
 
 @dataclass(frozen=True)
@@ -50,18 +51,19 @@ class HeatBalance:
 
     capacity*dT/dt = -sum of heats*rates + exchange*(jacket - T) + heat of the inflow
 
-    heats     heat of each reaction, J/mol, negative for exothermic reactions (an enthalpy of
-              reaction): name of a parameter, or a number
+    heats     enthalpy of each reaction, J/mol, negative for exothermic reactions: name of a
+              parameter, or a number
     capacity  heat capacity of the content per volume, J/(volume K)
-    exchange  heat transfer coefficient times area (UA), J/(time K); except in `Semibatch`, per
-              volume of the reactor
-    jacket    temperature of the jacket, K: name of a time-dependent input, a number, or `Jacket`
-    feed      temperature of the inflow, K: name of a time-dependent input, or a number. This
-              temperature applies to Cstr and to the streams of Semibatch; a MolarFeed adds no heat
+    exchange  heat transfer coefficient multiplied by area (UA), J/(time K); in all reactors except
+              `Semibatch`, UA per volume of the reactor
+    jacket    temperature of the jacket, K: name of a time-dependent input, a number, or
+              a `Jacket`
+    feed      temperature of the inflow, K: name of a time-dependent input, or a number. It
+              applies to a `Cstr` and to the `Stream`s of a `Semibatch`; a `MolarFeed` adds no heat
 
     Heat capacities do not change with composition or temperature.
 
-    raises ModelError for invalid constants, and for a jacket without exchange
+    raises ModelError for invalid constants, and if only one of `jacket` and `exchange` is given
     """
 
     heats: Sequence[Constant]
@@ -73,22 +75,22 @@ class HeatBalance:
     def __post_init__(self) -> None:
         if isinstance(self.heats, str) or not isinstance(self.heats, Sequence):
             raise ModelError(
-                f"The heats are {shown(self.heats)}; give a list with one for each reaction: "
+                f"The heats are {shown(self.heats)}; give a list with one heat for each reaction: "
                 "heats=['dH1', -5e4]."
             )
         for k, heat in enumerate(self.heats, start=1):
             require_constant(f"The heat of reaction {k}", heat)
-        require_constant("HeatBalance's capacity", self.capacity)
-        require_constant("HeatBalance's exchange", self.exchange)
+        require_constant("HeatBalance: `capacity`", self.capacity)
+        require_constant("HeatBalance: `exchange`", self.exchange)
         if (self.jacket is None) != (self.exchange == 0.0):
             raise ModelError(
                 f"HeatBalance has exchange={self.exchange!r} and jacket={shown(self.jacket)}; "
-                "give both, exchange='UA' and jacket='T_j', or neither."
+                "give both (exchange='UA', jacket='T_j') or neither."
             )
         for role in ("jacket", "feed"):
             given = getattr(self, role)
             if given is not None and not isinstance(given, Jacket):
-                require_input(f"HeatBalance's {role}", given)
+                require_input(f"HeatBalance: `{role}`", given)
 
     @property
     def constants(self) -> list[tuple[Constant, Dimension]]:

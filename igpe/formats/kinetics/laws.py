@@ -38,7 +38,7 @@ _TERM = re.compile(r"(?:(?P<count>\d+/\d+|\d+(?:\.\d+)?|\.\d+)\s*\*?\s*)?(?P<nam
 class Equation:
     """Stoichiometry of one reaction: reactants and products.
 
-    left, right  species -> stoichiometric coefficient, positive
+    left, right  species -> its stoichiometric coefficient, a positive number
     reversible   whether the arrow points both ways
     """
 
@@ -53,7 +53,7 @@ class Equation:
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Species -> amount that one turnover of the reaction produces; without catalysts."""
+        """Species -> net amount that one turnover of the reaction produces; without catalysts."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 
@@ -129,14 +129,14 @@ class RateLaw:
             if name in self.listed:
                 require_mapping(name, given, f"{name}={{'A': 'K_A'}}", ModelError)
                 for species, constant in given.items():
-                    require_constant(f"{kind}'s {name} of {species}", constant)
+                    require_constant(f"{kind}: `{name}` of {species}", constant)
             elif given is not None or name in self._needed:
-                require_constant(f"{kind}'s {name}", given)
+                require_constant(f"{kind}: `{name}`", given)
         for name in self.actors:
             given = getattr(self, name)
             if not (given is None or (isinstance(given, str) and given.isidentifier())):
                 raise ModelError(
-                    f"{kind}'s {name} is {shown(given)}; expected the name of a species: "
+                    f"{kind}: `{name}` is {shown(given)}; expected the name of a species: "
                     f"{name}='S'."
                 )
 
@@ -172,7 +172,7 @@ class RateLaw:
         return names_in(self.constants(equation))
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
-        """Return the rate as a Pyomo expression, in concentration per time."""
+        """Return the rate, in concentration per time, as a Pyomo expression."""
         raise NotImplementedError
 
     def _check_direction(self, equation: Equation, back: str = "") -> None:
@@ -180,10 +180,10 @@ class RateLaw:
         returns = bool(back) and getattr(self, back) is not None
         kind = type(self).__name__
         if equation.reversible and not returns:
-            remedy = f"give {back}=..., or write" if back else "write"
+            remedy = f"give {back}=..., write" if back else "write"
             raise ModelError(
                 f"{kind} is irreversible, but the reaction is written with <->; {remedy} two "
-                "reactions with ->, or give an OwnLaw."
+                "reactions with ->, or use an OwnLaw."
             )
         if returns and not equation.reversible:
             raise ModelError(f"{kind} has {back}=..., so the reaction is reversible; write <->.")
@@ -192,8 +192,8 @@ class RateLaw:
         sides = (equation.left, equation.right)
         if any(list(side.values()) != [1] for side in sides):
             raise ModelError(
-                f"{type(self).__name__} is reversible only with one product and one substrate, "
-                "as in 'S <-> P'; give an OwnLaw."
+                f"{type(self).__name__} can be reversible only with one substrate and one product, "
+                "as in 'S <-> P'; for other reactions, use an OwnLaw."
             )
 
     def _only(self, equation: Equation, role: str = "", *, right: bool = False) -> str:
@@ -210,7 +210,8 @@ class RateLaw:
 
 @dataclass(frozen=True)
 class MassAction(RateLaw):
-    """forward * product of left concentrations - backward * product of right concentrations.
+    """forward*(product of concentrations on the left) - backward*(product of concentrations on the
+    right).
 
     forward      rate constant of the reaction as written
     backward     rate constant of the reverse reaction
@@ -226,7 +227,7 @@ class MassAction(RateLaw):
     def __post_init__(self) -> None:
         for name in ("forward", "backward", "equilibrium"):
             if name == "forward" or getattr(self, name) is not None:
-                require_constant(f"MassAction's {name} constant", getattr(self, name))
+                require_constant(f"MassAction: `{name}`", getattr(self, name))
         require_mapping("orders", self.orders, "orders={'A': 2}", ModelError)
         if not is_finite(*self.orders.values()):
             raise ModelError(
@@ -234,22 +235,24 @@ class MassAction(RateLaw):
             )
 
     def check(self, equation: Equation) -> None:
-        """Raise ModelError for a wrong number of constants, or orders of non-reactants."""
+        """Raise ModelError if the number of constants is wrong, or if `orders` contains a species
+        that is not on the left side.
+        """
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
                 f"A {'reversible' if equation.reversible else 'one-way'} mass action reaction "
-                f"has {count} constants for the reverse direction. Give one with <-> "
-                "(backward=... or equilibrium=...) and none with ->."
+                f"has {count} constants for the reverse direction. A reaction with <-> needs one "
+                "(backward=... or equilibrium=...); a reaction with -> needs none."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:
             raise ModelError(
-                f"orders are given for {unknown_names}; the left side has {list(equation.left)}."
+                f"`orders` contains {unknown_names}, but the left side has {list(equation.left)}."
             )
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """Return the constants with their dimension, concentration^(1 - order)/time."""
+        """Return the constants with their dimensions, which depend on the orders."""
         orders = (Fraction(str(n)) for n in self._orders(equation).values())
         forward, backward = 1 - sum(orders), 1 - sum(equation.right.values())
         every: list[tuple[Any, Dimension]] = [
@@ -279,8 +282,8 @@ class PowerLaw(RateLaw):
     constant   the rate if all concentrations equal `reference`
     orders     species -> order: number, or name of a parameter; products and inert species are also
                allowed
-    reference  concentration within the measured range, which makes constant and orders nearly
-               uncorrelated
+    reference  reference concentration; a value within the measured range makes `constant` and
+               `orders` nearly uncorrelated
 
     Concentrations must stay positive if orders are not integers.
 
@@ -298,7 +301,7 @@ class PowerLaw(RateLaw):
         super().__post_init__()
         if not (is_finite(self.reference) and self.reference > 0):
             raise ModelError(
-                f"PowerLaw's reference is {shown(self.reference)}; give a positive concentration."
+                f"PowerLaw: `reference` is {shown(self.reference)}; give a positive concentration."
             )
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
@@ -311,10 +314,10 @@ class PowerLaw(RateLaw):
 class OwnLaw(RateLaw):
     """User-defined rate: any Pyomo expression.
 
-    rule        rule(m, t, c) -> expression, concentration per time; `c["A"]` is a concentration,
-                `m.k` a parameter, `m.T[t]` the temperature if the reactor has one
+    rule        function rule(m, t, c) that returns the rate, in concentration per time; `c["A"]` is
+                a concentration, `m.k` a parameter, `m.T[t]` the temperature if the reactor has one
     parameters  names of the parameters that the rule uses
-    modifiers   species that the rule uses and that occur in no reaction
+    modifiers   species that the rule uses but that occur in no reaction
     """
 
     rule: Callable[[Any, float, Concentrations], Any]
@@ -324,7 +327,7 @@ class OwnLaw(RateLaw):
     def __post_init__(self) -> None:
         if not callable(self.rule):
             raise ModelError(
-                f"OwnLaw's rule is {shown(self.rule)}; expected a function: "
+                f"OwnLaw: `rule` is {shown(self.rule)}; expected a function: "
                 "OwnLaw(lambda m, t, c: m.k * c['A'] ** 0.5, parameters=('k',))."
             )
         if isinstance(self.parameters, str) or isinstance(self.modifiers, str):
@@ -362,14 +365,14 @@ def plain(power: Fraction | float) -> int | float:
 class Reaction:
     """One reaction: its stoichiometry and its rate law.
 
-    text    "A + 2 B -> C"; "<->" for a reversible reaction
-    rate    rate law; by default mass action with the constant k1, or k1f and k1r; 1 stands for the
-            reaction's number in the list
-    yields  species -> its yield, a number or the name of a parameter, where the stoichiometry is
-            not known. The rate of a species on the left is divided by its yield: "S -> X" with
-            {"S": "Y"} consumes rate/Y of S (Y is biomass made per substrate used). The rate of a
-            species on the right is multiplied by its yield: "S -> X + P" with {"P": "Y_P"} makes
-            Y_P*rate of P
+    text    equation, for example "A + 2 B -> C"; "<->" marks a reversible reaction
+    rate    rate law; by default mass action with the constant k1 (k1f and k1r if the reaction is
+            reversible), where 1 is the number of the reaction in the list
+    yields  species -> its yield, a number or the name of a parameter, for species whose
+            stoichiometry is not known. The rate of a species on the left is divided by its yield:
+            "S -> X" with {"S": "Y"} consumes rate/Y of S (Y is biomass made per substrate
+            consumed). The rate of a species on the right is multiplied by its yield: "S -> X + P"
+            with {"P": "Y_P"} makes Y_P*rate of P
     raises  ModelError for yields of species that do not react
     """
 
@@ -383,7 +386,7 @@ class Reaction:
             require_constant(f"The yield of {species} in '{self.text}'", constant, None)
             if species not in self.equation.net:
                 raise ModelError(
-                    f"'{self.text}' has a yield of '{species}'; only species that react have "
+                    f"'{self.text}' has a yield for '{species}'; only species that react can have "
                     f"yields: {list(self.equation.net)}."
                 )
             if is_finite(constant) and not constant > 0:  # type: ignore[operator]
@@ -396,7 +399,7 @@ class Reaction:
 
     @property
     def law(self) -> RateLaw:
-        """The rate law; raises ModelError until a reactor has assigned the default."""
+        """The rate law; raises ModelError if it is missing and no reactor has set the default."""
         if self.rate is None:
             raise ModelError(f"The reaction '{self.text}' has no rate law yet.")
         return self.rate
@@ -418,7 +421,7 @@ class Reaction:
 
     @property
     def fixed(self) -> tuple[Equation, ...]:
-        """Equations that conserve the same sums as the reaction, for any yields."""
+        """Equations that conserve the same sums as the reaction, for all values of the yields."""
         left, right = (
             {s: n for s, n in side.items() if s not in self.yields}
             for side in (self.equation.left, self.equation.right)
@@ -436,7 +439,7 @@ class Reaction:
 
     @property
     def species(self) -> tuple[str, ...]:
-        """All species that react or change the rate."""
+        """All species that react or affect the rate."""
         return (*self.equation.species, *self.law.modifiers)
 
 

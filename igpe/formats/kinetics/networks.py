@@ -22,21 +22,21 @@ def networks(
     reactor: type[Reactor] = Batch,
     **settings: Any,
 ) -> dict[str, Reactor]:
-    """Return a reactor for each connected subset of possible reactions: name -> reactor.
+    """Return a dict name -> reactor, with a reactor for each connected subset of the reactions.
 
-    A subset is connected if its reactions cannot be divided into two groups without a species in
-    common. Rate constants keep their names from the full list, so that a network is nested in each
-    network with additional reactions. Every network contains all species, and species that do not
-    react are constants. The same experiments can therefore be used for all networks. The name of a
-    network lists its reactions, joined by semicolons.
+    A subset is connected if its reactions cannot be divided into two groups that share no species.
+    Rate constants keep their names from the full list, so that a network is nested in each network
+    with additional reactions. Every network contains all species, and species that do not react are
+    constants. The same experiments can therefore be used for all networks. The name of a network
+    lists its reactions, separated by semicolons.
 
-    reactions  strings ("A -> B"), or `Reaction` with a rate law
-    at_most, at_least  number of reactions in a network
+    reactions  strings ("A -> B"), or `Reaction`s with rate laws
+    at_most, at_least  largest and smallest number of reactions in a network
     present    species that are present from the start or are fed. igpe omits networks with a
                reaction whose reactant is neither present nor made by another reaction
     always     reactions, written as in `reactions`, that every network contains
     reactor    `Batch`, `Cstr` or `Semibatch`;  settings: other arguments of this reactor (bounds,
-               temperature, units, ...); bounds may name parameters of all reactions
+               temperature, units, ...); `bounds` may contain parameters of all reactions
     raises     ModelError for invalid reactions or counts, unknown names in `present` or `always`,
                more than 1000 networks, or no network at all
     """
@@ -57,15 +57,15 @@ def networks(
         chosen[name] = reactor(some, bounds=part, bystanders=species, **settings)
         if len(chosen) > MOST:
             raise ModelError(
-                f"There are more than {MOST} networks of {at_least} to {at_most} of these "
-                f"{len(every)} reactions. Allow fewer reactions (at_most=...), or name "
-                "reactions that every network contains (always=...)."
+                f"More than {MOST} networks consist of {at_least} to {at_most} of these "
+                f"{len(every)} reactions. Decrease `at_most`, or list in `always` the reactions "
+                "that every network must contain."
             )
     if not chosen:
         raise ModelError(
             f"No network of {at_least} to {at_most} of these reactions is connected and can "
-            f"start from {list(present)}. Allow more reactions, or name more species in "
-            "present=..."
+            f"start from {list(present)}. Allow more reactions, or list more species in "
+            "`present`."
         )
     return chosen
 
@@ -81,14 +81,14 @@ def _check(
     counts = is_count(at_least) and is_count(at_most) and 1 <= at_least <= at_most
     if not counts:
         raise ModelError(
-            f"networks has at_least={shown(at_least)} and at_most={shown(at_most)}; give numbers "
-            "of reactions with 1 <= at_least <= at_most."
+            f"`networks` got at_least={shown(at_least)} and at_most={shown(at_most)}; give whole "
+            "numbers with 1 <= at_least <= at_most."
         )
     species = sorted({s for r in every for s in r.species})
     texts = [r.text for r in every]
     for role, given, known in (("present", present, species), ("always", always, texts)):
         if isinstance(given, str) or not set(given) <= set(known):
-            raise ModelError(f"{role} is {shown(given)}; give a list of names from {known}.")
+            raise ModelError(f"`{role}` is {shown(given)}; give a list of names from {known}.")
 
 
 def _subsets(

@@ -50,14 +50,15 @@ ACTIVITY = "activity"  # the model's name of it
 
 @dataclass(frozen=True)
 class Deactivation:
-    """A decreasing activity that multiplies rates: dactivity/dt = -constant*(activity -
-    residual)^order*product of c^n. `activity` is a state; it starts at 1 for a fresh catalyst.
+    """Catalyst activity that decreases and multiplies reaction rates: dactivity/dt =
+    -constant*(activity - residual)^order*(product of c^n). `activity` is a state; it starts at 1
+    for a fresh catalyst.
 
     constant   rate constant of deactivation
     order      order with respect to the activity: 1 (exponential), 2 (sintering), or the name
                of a parameter
-    poisons    species that cause deactivation -> order n: reactants (parallel deactivation),
-               products (series deactivation) or poisons
+    poisons    species that causes deactivation -> its order n. The species may be a reactant
+               (parallel deactivation), a product (series deactivation) or a poison
     residual   residual activity: number, or name of a parameter
     reactions  numbers of the reactions that need the catalyst, counted from 1; None: all
 
@@ -74,9 +75,9 @@ class Deactivation:
     reactions: Iterable[int] | None = None
 
     def __post_init__(self) -> None:
-        require_constant("Deactivation's constant", self.constant)
-        require_constant("Deactivation's order", self.order, None)
-        require_constant("Deactivation's residual activity", self.residual, None)
+        require_constant("Deactivation: `constant`", self.constant)
+        require_constant("Deactivation: `order`", self.order, None)
+        require_constant("Deactivation: `residual`", self.residual, None)
         require_mapping("poisons", self.poisons, "poisons={'A': 1}", ModelError)
         if not is_finite(*self.poisons.values()):
             raise ModelError(
@@ -155,7 +156,7 @@ class Units:
 
     @property
     def moles(self) -> float:
-        """Return the moles in one unit of amount.
+        """Return the number of moles in one unit of amount.
 
         raises ModelError if the unit is not an amount of substance
         """
@@ -166,8 +167,8 @@ class Units:
             )
         except Exception as error:
             raise ModelError(
-                f"Heats are per mol, but the reactor's amount is '{self.amount}'; give "
-                "Units(amount='mol', ...)."
+                "Heats of reaction are per mole, but the reactor's unit of amount is "
+                f"'{self.amount}'; give Units(amount='mol', ...)."
             ) from error
 
 
@@ -222,7 +223,7 @@ class Reactor:
                 raise ModelError(f"{role}={given!r} is a single string; give a list of names.")
         if isinstance(self.bystanders, str) or not all(map(is_name, self.bystanders)):
             raise ModelError(
-                f"bystanders is {shown(self.bystanders)}; give a list of names: bystanders=['S']."
+                f"`bystanders` is {shown(self.bystanders)}; give a list of names: bystanders=['S']."
             )
         self._check_kinds()
         refuse_unknown("inputs", self.inputs, "constants", names_in(self._constants))
@@ -236,9 +237,9 @@ class Reactor:
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise ModelError(
-                f"The names {twice} have two meanings in this reactor (species, parameters, "
-                "inputs, rates r1, r2, ..., time t, temperature T share their names); rename "
-                "one of them."
+                f"Each of the names {twice} has two meanings in this reactor. Species, parameters, "
+                "inputs, rates (r1, r2, ...), the time t and the temperature T must all have "
+                "different names; rename one of them."
             )
         self._check_units()
         refuse_unknown("algebraic", self.algebraic, "species", self.species)
@@ -261,12 +262,12 @@ class Reactor:
             if count != len(self.steps):
                 raise ModelError(
                     f"The heat balance has {count} heats of reaction for {len(self.steps)} "
-                    "reactions; give one for each, 0.0 where there is none."
+                    "reactions. Give one for each reaction; a heat may be 0.0."
                 )
             if self.temperature is not None:
                 raise ModelError(
-                    "With a heat balance the temperature is a state. Leave out temperature=, and "
-                    "give the experiment the start value: start={'T': 300.0}."
+                    "With a heat balance, the temperature is a state. Omit `temperature`, and give "
+                    "the start value in the experiment: start={'T': 300.0}."
                 )
         if self.catalyst is not None:
             given = self.catalyst.reactions or ()
@@ -282,8 +283,8 @@ class Reactor:
                     units = self.units or Units()
                     both = " and ".join(units.text(d) for d in (known[name], own))
                     raise ModelError(
-                        f"'{name}' is the name of constants with different units, {both}; give "
-                        "each its own name."
+                        f"'{name}' is the name of several constants with different units ({both}); "
+                        "give each constant its own name."
                     )
             wanted = self.units.time if self.units else None
             if isinstance(constant, Eyring) and wanted not in (None, constant.time):
@@ -345,8 +346,8 @@ class Reactor:
             said = f"temperatures T from {min(given):g} K" if given else "no temperature T"
             raise ModelError(
                 f"igpe cannot choose a reference temperature: the experiments have {said}. Give T "
-                f"in kelvin, {COLDEST:g} or more, as a measurement, an input or a start value, or "
-                "pass reference=350.0 to the reactor."
+                f"in kelvin (at least {COLDEST:g}) as a measurement, an input or a start value; "
+                "alternatively, pass reference=350.0 to the reactor."
             )
         return replace(self, reference=round(1 / float(np.mean([1 / t for t in given]))))
 
@@ -385,9 +386,9 @@ class Reactor:
         """The pyomo.dae model at these times."""
         if self._lacks_reference:
             raise ModelError(
-                "Constants of this reactor have no reference temperature. Give "
-                "reference=350.0, or create the problem with reactor.problem(experiments), "
-                "which chooses one within the measured temperatures."
+                "Some constants of this reactor have no reference temperature. Give "
+                "reference=350.0, or create the problem with reactor.problem(experiments), which "
+                "chooses a reference temperature within the measured range."
             )
         m = pyo.ConcreteModel()
         m.t = dae.ContinuousSet(initialize=times)
@@ -565,10 +566,10 @@ def refuse_unknown(role: str, given: Iterable[Any], kind: str, known: Sequence[A
 
 @dataclass(frozen=True)
 class Batch(Reactor):
-    """dc/dt = production by the reactions; the states are concentrations.
+    """dc/dt = net rate of production by the reactions; the states are concentrations.
 
-    Species in `algebraic` follow from conservation laws; they have no start value, but a constant
-    `<name>0` (0 unless given as an input or estimated).
+    The species in `algebraic` are computed from conservation laws. Instead of a start value, each
+    of them has a constant `<name>0`, which is 0 unless it is given as an input or estimated.
 
     See `Reactor` for the fields.
     """

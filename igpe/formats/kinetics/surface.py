@@ -32,9 +32,9 @@ class Transfer(RateLaw):
     is negative if G exceeds solubility*pressure.
 
     coefficient  kLa, 1/time
-    solubility   concentration in equilibrium with the reference pressure (Henry's law)
+    solubility   concentration in equilibrium with gas at the reference pressure (Henry's law)
     pressure     partial pressure divided by the reference pressure of `solubility`
-    dissolved    G; may be omitted if the right side has one species only
+    dissolved    G; may be omitted if the right side has only one species
 
     Source: Bailey and Ollis, Biochemical Engineering Fundamentals, 2nd ed. (1986), eq. 8.8.
     """
@@ -58,17 +58,18 @@ class Transfer(RateLaw):
 
 @dataclass(frozen=True)
 class Dissolution(RateLaw):
-    """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): shrinking particles.
+    """coefficient*initial*(solid/initial)^(2/3)*(1 - A/saturation): dissolution of shrinking
+    particles.
 
     The law applies to "A_s -> A", with both species in amounts per volume of liquid. All particles
-    have the same size and shape. Below one ten-thousandth of the initial amount, the surface goes
-    to zero smoothly.
+    have the same size and shape. When less than one ten-thousandth of the initial solid is left,
+    the surface area goes to zero smoothly.
 
-    coefficient  1/time: initial rate of dissolution in pure solvent, per amount of solid
+    coefficient  initial rate of dissolution in pure solvent per amount of solid, 1/time
     saturation   concentration of the saturated solution
-    initial      amount of solid at the start, per volume
-    solid        A_s; may be omitted if the left side has one species only
-    dissolved    A; may be omitted if the right side has one species only
+    initial      amount of solid at the start, per volume of liquid
+    solid        A_s; may be omitted if the left side has only one species
+    dissolved    A; may be omitted if the right side has only one species
 
     Source: Hixson and Crowell, Ind. Eng. Chem. 23 (1931) 923, eq. 4.
     """
@@ -118,14 +119,14 @@ class _Surface(RateLaw):
         kind = type(self).__name__
         if (not split and self.dissociative != ()) or not set(split) <= set(self.adsorption):
             raise ModelError(
-                f"{kind}'s dissociative is {shown(self.dissociative)}; expected a tuple of species "
-                f"from adsorption=, {list(self.adsorption)}."
+                f"{kind}: `dissociative` is {shown(self.dissociative)}; expected a tuple of "
+                f"species listed in `adsorption`: {list(self.adsorption)}."
             )
         if not self.adsorption:
             raise ModelError(f"{kind} needs a species that adsorbs: adsorption={{'A': 'K_A'}}.")
         if not (self.sites is None or (is_finite(self.sites) and self.sites >= 0)):
             raise ModelError(
-                f"{kind}'s sites are {shown(self.sites)}; give a number, for example 2."
+                f"{kind}: `sites` is {shown(self.sites)}; give a number, for example 2."
             )
 
     def check(self, equation: Equation) -> None:
@@ -170,16 +171,17 @@ class _Surface(RateLaw):
 
 @dataclass(frozen=True)
 class LangmuirHinshelwood(_Surface):
-    """constant*product of K*c of the reactants/(1 + sum of K*c)^sites: all reactants adsorb.
+    """constant*(product of K*c of the reactants)/(1 + sum of K*c)^sites: all reactants adsorb.
 
     constant      rate constant of the surface reaction
-    adsorption    species that adsorb (also products and inert species) -> constant K,
+    adsorption    species that adsorbs (may be a product or inert) -> its adsorption constant K,
                   1/concentration
-    dissociative  species that dissociate when they adsorb: sqrt(K*c) in the sum
-    sites         exponent; by default the number of reactants; a reactant that dissociates
-                  counts twice
-    equilibrium   equilibrium constant of the overall reaction, if it is reversible:
-                  products/equilibrium is subtracted from the reactants
+    dissociative  species that dissociate when they adsorb; their terms in the sum are sqrt(K*c)
+    sites         exponent; by default the number of adsorbed reactant molecules, where a molecule
+                  that dissociates counts twice
+    equilibrium   equilibrium constant of the overall reaction, if it is reversible; the driving
+                  force is then the product of the reactant concentrations minus the product of
+                  the product concentrations divided by `equilibrium`
 
     Source: Hougen and Watson, Ind. Eng. Chem. 35 (1943) 529.
     """
@@ -194,15 +196,17 @@ class LangmuirHinshelwood(_Surface):
         if len(adsorbed) < len(equation.left):
             raise ModelError(
                 "LangmuirHinshelwood needs an adsorption constant for each of "
-                f"{list(equation.left)}; if one reacts from the fluid, use EleyRideal."
+                f"{list(equation.left)}; if one of them reacts directly from the fluid, use "
+                "EleyRideal."
             )
 
 
 @dataclass(frozen=True)
 class EleyRideal(_Surface):
-    """constant*K*c of the adsorbed reactants*c of the others/(1 + sum of K*c)^sites.
+    """constant*(product of K*c of the adsorbed reactants)*(product of c of the other
+    reactants)/(1 + sum of K*c)^sites.
 
-    At least one reactant adsorbs, and at least one reacts from the fluid.
+    At least one reactant adsorbs, and at least one reacts directly from the fluid.
 
     constant, adsorption, dissociative, sites, equilibrium  as for `LangmuirHinshelwood`
 

@@ -58,7 +58,7 @@ class Thermal:
     def __post_init__(self) -> None:
         kind = type(self).__name__
         for name in self.dimensions:
-            require_constant(f"{kind}'s {name}", getattr(self, name), None)
+            require_constant(f"{kind}: `{name}`", getattr(self, name), None)
         given = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         positive = {n: v for n, v in given.items() if n in ("reference", "gas") and v is not None}
         if not all(is_finite(v) and v > 0 for v in positive.values()):
@@ -73,7 +73,7 @@ class Thermal:
         return [(getattr(self, n), d or whole) for n, d in self.dimensions.items()]
 
     def at(self, m: Any, t: float) -> Any:
-        """Return the constant at a time as a Pyomo expression."""
+        """Return the value of the constant at time `t` as a Pyomo expression."""
         raise NotImplementedError
 
     @property
@@ -86,13 +86,13 @@ class Thermal:
 class Arrhenius(Thermal):
     """factor*exp(-energy/gas*(1/T - 1/reference)): equals `factor` at `reference`.
 
-    A reference within the measured temperatures makes factor and energy nearly uncorrelated
-    (Schwaab and Pinto, Chem. Eng. Sci. 62 (2007) 2750, eq. 4).
+    If `reference` is within the range of the measured temperatures, the estimates of `factor` and
+    `energy` are nearly uncorrelated (Schwaab and Pinto, Chem. Eng. Sci. 62 (2007) 2750, eq. 4).
 
-    factor     name of a parameter, or a number
-    energy     name of a parameter, or a number; J/mol
-    reference  temperature, K; None: the reference of the reactor, which `Reactor.problem` chooses
-               within the measured range
+    factor     value of the constant at `reference`: name of a parameter, or a number
+    energy     activation energy, J/mol: name of a parameter, or a number
+    reference  reference temperature, K; None: the reference temperature of the reactor, which
+               `Reactor.problem` chooses within the measured range
     gas        gas constant, J/(mol K)
     raises     ModelError if the reference or the gas constant is not positive
     """
@@ -155,11 +155,11 @@ class Thermodynamic(Thermal):
 
 @dataclass(frozen=True)
 class Eyring(Thermodynamic):
-    """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant of transition state theory.
+    """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant from transition state theory.
 
     enthalpy, entropy  enthalpy and entropy of activation, J/mol and J/(mol K)
-    time               unit of the model's time, as a name in Pyomo; by default the
-                       reactor's unit of time
+    time               name of the model's unit of time in Pyomo; it must be the reactor's unit of
+                       time, if the reactor has units
 
     gas                as for `Thermodynamic`
 
@@ -174,8 +174,8 @@ class Eyring(Thermodynamic):
             self._seconds()
         except Exception as error:
             raise ModelError(
-                f"Eyring's time is {shown(self.time)}; expected a unit of time that Pyomo knows: "
-                "'s', 'min' or 'h'."
+                f"Eyring: `time` is {shown(self.time)}; expected a unit of time that Pyomo knows, "
+                "for example 's', 'min' or 'h'."
             ) from error
 
     def at(self, m: Any, t: float) -> Any:
@@ -215,7 +215,7 @@ def names_in(constants: Iterable[tuple[Constant, Dimension]]) -> tuple[str, ...]
 
 
 def value(constant: Constant, m: Any, t: float) -> Any:
-    """Return the constant at a time as a Pyomo expression."""
+    """Return the value of the constant at time `t` as a Pyomo expression."""
     if isinstance(constant, Thermal):
         return constant.at(m, t)
     if not isinstance(constant, str):

@@ -126,8 +126,8 @@ class Meaning:
         self._resolved: dict[str, Any] = {}
         if ruled := sorted(set(given) & set(sbml.rules)):
             raise ModelError(
-                f"The condition table gives {ruled}, which a rule of the SBML model computes; "
-                "remove the columns or the rules."
+                f"The condition table sets {ruled}, but rules of the SBML model compute these "
+                "values; remove the columns or the rules."
             )
 
     def at_start(self, name: str, needing: tuple[str, ...] = ()) -> Any:
@@ -146,7 +146,7 @@ class Meaning:
             expression = self.values.get(name, self.sbml.rules.get(name))
             if expression is None:
                 raise ModelError(
-                    f"'{name}' has no value: neither in the SBML model nor in the condition or "
+                    f"'{name}' has no value in the SBML model, the condition table or the "
                     "parameter table. Give it one."
                 )
             of = self if self.earlier is None else self.earlier
@@ -281,7 +281,7 @@ class Conditions:
         except CycleError as error:
             raise ModelError(
                 f"The assignment rules of {sorted(set(error.args[1]))} form a circular "
-                "dependency; igpe reads only rules that can be ordered."
+                "dependency; igpe supports only rules without such a dependency."
             ) from None
 
     def _course(self, each: Sequence[Any], period: Any) -> Any:

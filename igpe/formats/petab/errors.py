@@ -48,10 +48,11 @@ FLAT = 1e-5  # curvature along a direction, all parameters of one size, that is 
 def petab_objective(
     problem: Problem, parameters: Mapping[str, float] | None = None, *, priors: bool = False
 ) -> float:
-    """The negative log-likelihood of the measurements themselves, by PEtab's definition.
+    """Compute the negative log-likelihood of the measurements themselves, as PEtab defines it.
 
-    For logarithmic measurements, a density p of log10(y) is a density p / (y ln 10) of y: the
-    objective is `negative_log_likelihood` plus the sum of log(y ln 10) of these measurements.
+    If log10(y) has the density p, then y has the density p / (y ln 10). Where logarithms are
+    compared, the objective is therefore `negative_log_likelihood` plus the sum of log(y ln 10) over
+    these measurements.
 
     parameters  unknown -> value; by default the nominal values of the parameter table
     priors      whether to include the problem's priors (for PEtab 2, uniform priors as well)
@@ -109,19 +110,20 @@ def petab_errors(
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
 ) -> pd.DataFrame:
-    """Standard errors and intervals from the observed information at an optimum.
+    """Compute standard errors and intervals from the observed information at an optimum.
 
-    The information refers to the parameters on their scales, q = log10 p (or log p, or p),
-    computed by central differences of exact gradients. The delta method gives sd(p) = p ln 10
-    sd(q). Intervals are q -+ 1.96 sd(q), transformed back to p. On a logarithmic scale both ends
-    are positive, and the interval is asymmetric.
+    The information refers to the parameters on their scales: q is log10 p, log p or p. It is
+    computed by central differences of exact gradients. For q = log10 p, the delta method gives
+    sd(p) = p ln 10 sd(q). The 95 % intervals are q -+ 1.96 sd(q), transformed back to p. On a
+    logarithmic scale both ends are positive, and the interval is asymmetric.
 
-    problem     a problem that `read_petab` returned;  found: an Estimate, or unknown -> value
+    problem     a problem that `read_petab` returned;  found: an `Estimate`, or a dict
+                {unknown: value}
     confidence  confidence level of the intervals; method: the method that supplies the integrator
     returns     one row for each unknown, indexed by parameterId: estimate and standard_error (of
                 the parameter itself), scale (lin, log or log10) and error_on_scale, lower and upper
-                (of the parameter itself), remark. Errors are NaN on a bound, and infinite if the
-                measurements do not determine the unknown within its bounds
+                (of the parameter itself), remark. The errors of an unknown are NaN if it is on a
+                bound, and infinite if the measurements do not determine it within its bounds
     raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
                 model cannot be integrated at the estimate or near it
     """
@@ -183,7 +185,7 @@ def _information(
         at = prepared.residuals(p)
         if at is None:
             raise EstimationFailed(
-                "The model could not be integrated at the estimate or next to it, so igpe "
+                "The model could not be integrated at the estimate or near it, so igpe "
                 "cannot compute errors; give the estimate of a fit that succeeded.",
                 Status.INTEGRATION_BROKE,
             )
@@ -234,15 +236,15 @@ def write_petab_parameters(
 ) -> None:
     """Write the problem's parameter table with the estimates as nominal values.
 
-    `read_petab` then reads the estimates as nominal parameters, to the last digit.
+    `read_petab` then reads the estimates as nominal values, exact to the last digit.
 
-    found    a Result, an Estimate, or unknown -> value
-    errors   a table of `igpe.petab.petab_errors`, written in separate columns: standardError (of
+    found    a `Result`, an `Estimate`, or a dict {unknown: value}
+    errors   a table that `petab_errors` returned, written to separate columns: standardError (of
              the parameter itself), standardErrorOnScale (of its logarithm if standardErrorScale is
              log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
     problem  the PEtab YAML file; path: the table to write (tab-separated)
-    raises   ProblemError for unknowns that the table does not have, or a YAML file without a table;
-             DataError if `path` is a file that igpe did not write, or one of the problem's own
+    raises   ProblemError if the table lacks an unknown or the YAML file lists no table; DataError
+             if `path` is a file that igpe did not write, or one of the problem's own
              files
     """
     place = Path(path)
@@ -266,7 +268,7 @@ def filled_table(
         )
     lost = sorted(n for n, v in values.items() if not np.isfinite(v))
     if lost:
-        raise ProblemError(f"The values of {lost} are not finite; there is nothing to export.")
+        raise ProblemError(f"The values of {lost} are not finite, so they cannot be exported.")
     if "nominalValue" not in table:
         table["nominalValue"] = ""
     pairs = zip(table["parameterId"], table["nominalValue"], strict=True)
@@ -284,13 +286,13 @@ def parameter_table(estimates: Iterable[Any]) -> pd.DataFrame:
         if re.fullmatch(r"[A-Za-z_]\w*", e.name, flags=re.ASCII) is None:
             raise ProblemError(
                 f"'{e.name}' is not a valid name in PEtab, which allows letters, digits "
-                "and underscores. "
-                "For a table of all estimates write .csv or .xlsx instead."
+                "and underscores. To write all estimates, use a file name that ends with .csv or "
+                ".xlsx."
             )
         if not np.isfinite([*e.bounds, e.value]).all():
             raise ProblemError(
                 f"'{e.name}' has the value {e.value:g} and the bounds {e.bounds}; PEtab needs "
-                "finite numbers. Give bounds, and estimate again."
+                "finite numbers. Give finite bounds, and estimate again."
             )
         rows.append((e.name, "lin", *e.bounds, e.value, 1))
     return pd.DataFrame(rows, columns=PARAMETERS)
@@ -311,7 +313,7 @@ def _table(problem: Path) -> Path:
     files = names if isinstance(names, list) else [names]
     if len(files) > 1:
         raise ProblemError(
-            f"'{problem}' lists {len(files)} parameter tables; put all parameters into one."
+            f"'{problem}' lists {len(files)} parameter tables; put all parameters into one table."
         )
     if not files or not isinstance(files[0], str):
         raise ProblemError(f"'{problem}' lists no parameter table; expected a PEtab problem.")
@@ -324,13 +326,13 @@ def petab_simulations(
     *,
     integrator: Integrator = Automatic(),
 ) -> pd.DataFrame:
-    """Simulated values of all measurements, in the order of the measurement table.
+    """Simulate the values of all measurements, in the order of the measurement table.
 
     parameters  unknown -> value; by default the nominal values of the parameter table
     integrator  integrator for the simulation
-    returns     the measurement table with its own columns, `simulation` in place of `measurement`:
-                values of the observable itself, even if its logarithm is compared; NaN if the model
-                cannot be integrated
+    returns     the measurement table, with a column `simulation` instead of `measurement`. It
+                contains the values of the observable itself, even if logarithms are compared, and
+                NaN where the model cannot be integrated
     raises      ProblemError if the problem was not read by `read_petab`
     """
     model = petab_model(problem)
@@ -354,10 +356,10 @@ def petab_simulations(
 def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: str | Path) -> None:
     """Write a PEtab simulation table: the measurement table with simulated values.
 
-    simulated  a table of `petab_simulations`
+    simulated  a table that `petab_simulations` returned
     problem    the PEtab YAML file;  path: the table to write (tab-separated)
-    raises     DataError if the rows differ from the problem's measurement tables, or for a file
-               at `path` that igpe did not write
+    raises     DataError if `simulated` and the problem's measurement tables have different numbers
+               of rows, or if `path` is a file that igpe did not write
     """
     folder = Path(problem).parent
     config = petab_config(Path(problem))

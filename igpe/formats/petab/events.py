@@ -21,7 +21,7 @@ from igpe.problem.events import Event
 def unread(event: SbmlEvent, why: str) -> ModelError:
     return ModelError(
         f"igpe does not support the event '{event.name}' of the SBML model: {why}. Rewrite the "
-        "model without it, or write it in Pyomo."
+        "model without this event, or write the model in Pyomo."
     )
 
 
@@ -127,7 +127,7 @@ def _gap(trigger: Any, event: SbmlEvent) -> Any:
         return -_gap(trigger.args[0], event)
     if getattr(trigger, "rel_op", "") in ("<", "<=", ">", ">="):
         return trigger.gts - trigger.lts
-    raise unread(event, f"its trigger {trigger} is not a comparison by <, <=, > or >=")
+    raise unread(event, f"its trigger {trigger} is not a comparison with <, <=, > or >=")
 
 
 def _is_closed(trigger: Any) -> bool:

@@ -43,7 +43,7 @@ def library(name: str) -> ModuleType:
             imported = importlib.import_module(name)
     except ImportError as error:
         raise SolverMissing(
-            f"PEtab problems are read with `petab`, `python-libsbml` and `sbmlmath`; {error}. "
+            f"igpe reads PEtab problems with `petab`, `python-libsbml` and `sbmlmath` ({error}). "
             "Install them: pip install 'igpe[petab]'."
         ) from error
     _IMPORTED.add(name)
@@ -64,7 +64,7 @@ BITS = 1020.0  # of a number
 LAST_FACTORIAL = 170
 MOST_NODES = 50_000  # of a formula, once what it refers to is inserted
 TOO_LARGE = (
-    f"A formula contains numbers beyond 1e300, powers beyond {HIGHEST}, or more than "
+    f"A formula contains numbers beyond 1e300, exponents beyond {HIGHEST}, or more than "
     f"{MOST_NODES} operations. Correct it."
 )
 EXACT = 2**53  # larger whole numbers are floats that were rounded
@@ -314,7 +314,7 @@ def _operation(expression: Any) -> Callable[..., Any]:
             return lambda value: function(1 / value)
         return lambda value: 1 / function(value)
     raise ModelError(
-        f"The model uses '{kind}' in {expression}, which igpe does not support; write it with "
+        f"The model uses '{kind}' in {expression}, which igpe does not support; use only "
         f"{', '.join(sorted(FUNCTIONS))}, powers and piecewise."
     )
 
@@ -408,8 +408,8 @@ def _require_flat(events: Any, path: Path) -> None:
         aliases += kind == "AliasEvent"
         if aliases > MOST_ALIASES or depth > DEEPEST_YAML or count > MOST_EVENTS:
             raise DataError(
-                f"'{path}' has more than {MOST_ALIASES} aliases (*), is too large, or nested too "
-                "deeply for a PEtab problem. Write each entry out."
+                f"'{path}' has more than {MOST_ALIASES} aliases (*), is too large, or is nested "
+                "too deeply for a PEtab problem. Write each entry out."
             )
 
 
@@ -433,16 +433,16 @@ def named(part: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 def _require_file(path: Path, key: str, name: Any) -> None:
     folder = path.parent.resolve()
     if not isinstance(name, str) or "\0" in name:
-        raise DataError(f"'{path}' gives {name!r:.50} as a file of {key}; give the name of a file.")
+        raise DataError(f"'{path}' has the entry {name!r:.50} in `{key}`; give the name of a file.")
     file = (folder / name).resolve()
     if "://" in name or not file.is_relative_to(folder):
         raise DataError(
-            f"'{path}' refers to '{name}', which is not in its own folder. For a PEtab problem, "
+            f"'{path}' refers to '{name}', which is not in the same folder. For a PEtab problem, "
             "igpe downloads nothing and reads no files in other folders; copy the file into "
             "this folder."
         )
     if not file.is_file():
-        raise DataError(f"'{path}' refers to the file '{name}', which is not in its folder.")
+        raise DataError(f"'{path}' refers to the file '{name}', which does not exist.")
     (_require_xml if key in ("sbml_files", "model_files") else _require_table)(file)
 
 
@@ -454,7 +454,7 @@ def _require_table(file: Path) -> None:
     try:
         table = pd.read_csv(BytesIO(content), sep="\t", dtype=str, keep_default_na=False)
     except (ValueError, pd.errors.ParserError, OverflowError) as error:
-        raise DataError(f"'{file}' is not a table separated by tabs: {str(error)[:200]}") from error
+        raise DataError(f"'{file}' is not a tab-separated table: {str(error)[:200]}") from error
     for text in (t for column in table.columns for t in table[column].astype(str).unique()):
         if len(text) > MOST_FORMULA or HUGE.search(text):
             raise DataError(f"'{file}' has a number or formula that is too large: '{text[:50]}'.")
@@ -484,7 +484,10 @@ def _require_xml(file: Path) -> None:
             )
 
     def refuse(*_: object) -> None:
-        raise DataError(f"'{file}' defines entities (a DOCTYPE); SBML models do not.")
+        raise DataError(
+            f"'{file}' contains a DOCTYPE, which may define entities; igpe does not accept it in "
+            "SBML models."
+        )
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = lambda *_: step(1), lambda _: step(-1)
@@ -514,7 +517,7 @@ def require_few_calls(model: Any) -> None:
         if operations > MOST_CALLS:
             raise ModelError(
                 f"The function '{name}' of the SBML model would expand to "
-                f"{operations:.0e} operations. Write the model with fewer calls."
+                f"{operations:.0e} operations. Write the model with fewer function calls."
             )
         return operations
 

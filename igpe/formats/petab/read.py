@@ -55,13 +55,13 @@ LAWS = {
 def read_petab(path: str | Path) -> Problem:
     """Read the estimation problem of a PEtab YAML file (version 1 or 2, one SBML model).
 
-    Each simulation condition (in version 2 each experiment) is an experiment of the same name; each
-    observable is a column, numbered (`obs`, `obs__2`) if measurements differ in their observable or
-    noise parameters. igpe compares logarithms if the observable's transformation or its log-normal
-    distribution requires it. Standard deviations that depend on parameters become
-    `igpe.EstimatedSigma`. igpe searches the logarithms of parameters on a logarithmic scale.
-    Version 2 has no scales; igpe then searches the logarithms of positive parameters whose bounds
-    span three decades.
+    Each simulation condition (in version 2, each experiment) becomes an experiment of the same
+    name. Each observable becomes a column, or several numbered columns (`obs`, `obs__2`) if its
+    measurements differ in their observable or noise parameters. igpe compares logarithms if the
+    observable has a logarithmic transformation or a log-normal distribution. Standard deviations
+    that depend on parameters become `igpe.EstimatedSigma`. For a parameter on a logarithmic scale,
+    igpe searches for the logarithm. Version 2 has no scales: there, igpe searches for the logarithm
+    of a positive parameter if its bounds span three decades or more.
 
     path    path of the YAML file, which contains the paths of the tables and the model
     raises  DataError for invalid tables, ModelError for SBML features that igpe does not support,
@@ -118,7 +118,8 @@ def _parameter(row: Any) -> PetabParameter:
         nominal = float(np.sqrt(lower * upper) if lower > 0 else (lower + upper) / 2)
     if not np.isfinite(nominal):
         raise DataError(
-            f"The parameter '{row.name}' has neither finite bounds nor a nominalValue; give one."
+            f"The parameter '{row.name}' has neither finite bounds nor a nominalValue. Give at "
+            "least one of them."
         )
     return PetabParameter(lower, upper, nominal)
 
@@ -205,8 +206,8 @@ def _refuse_tables(measurements: pd.DataFrame, observables: pd.DataFrame) -> Non
     strange = sorted(laws - {"normal", ""})
     if strange:
         raise DataError(
-            f"igpe does not support the noise distributions {strange}; it supports `normal`, also "
-            "for logarithms (observableTransformation)."
+            f"igpe does not support the noise distributions {strange}; it supports only `normal`, "
+            "for values or for their logarithms (observableTransformation)."
         )
 
 
@@ -214,7 +215,7 @@ def _require_late(name: str, rows: Iterable[MeasurementRow], start: float) -> No
     early = sorted({r.time for r in rows if r.time < start})
     if early:
         raise DataError(
-            f"The experiment '{name}' starts at {start:g}, but has measurements at "
+            f"The experiment '{name}' starts at {start:g}, but has earlier measurements, at "
             f"{early[:3]}. Remove these rows, or start the experiment earlier."
         )
 
@@ -247,7 +248,7 @@ class _MeasurementReader:
             if not value > 0:
                 raise DataError(
                     f"A measurement of '{observable}' is {value:g}, but the problem uses its "
-                    f"logarithm ({scale}); omit it, or use the value itself."
+                    f"logarithm ({scale}); omit the measurement, or compare values, not logarithms."
                 )
             value = float(np.log(value) / LOGARITHMS[scale])
         return MeasurementRow(timeline, key, float(record["time"]), value, formula, noise)
@@ -275,7 +276,7 @@ class _MeasurementReader:
         if left:
             raise DataError(
                 f"The placeholders {left} of '{observable}' have no value in a row of the "
-                "measurement table; give them, separated by ';'."
+                "measurement table; give these values, separated by ';'."
             )
         meaning = self.meanings[timeline]
         formulas, noises = meaning.over_time(formula, keeps=True), meaning.over_time(noise)

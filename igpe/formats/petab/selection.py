@@ -62,14 +62,15 @@ class ModelSelection:
 def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelSelection:
     """Estimate and compare the models that the method of a PEtab Select problem proposes.
 
-    A model whose estimation fails is never ranked above another.
+    A model whose estimation fails is never ranked above another model.
 
     path      YAML file of the selection problem (its PEtab problems must be of version 1)
-    estimate  igpe.estimate, or a function of a problem that calls it with your own settings
+    estimate  `igpe.estimate`, or a function that takes a problem and calls `igpe.estimate` with
+              your own settings
     raises    SolverMissing without the extra igpe[select], ProblemError if the file does not exist,
               DataError if it is not a PEtab Select problem, Unsupported for a criterion other than
               AIC, AICc, BIC, LH, LLH and NLLH, EstimationFailed if no model could be estimated;
-              the errors of `read_petab` and `estimate`
+              also the errors of `read_petab` and `estimate`
     """
     select = _library()
     posed = _read(select, Path(path))
@@ -145,7 +146,8 @@ def _read(select: Any, path: Path) -> Any:
     except Exception as error:  # of the library, which does not expect every file
         raise DataError(
             f"'{path}' could not be read as a PEtab Select problem ({type(error).__name__}: "
-            f"{str(error)[:200]}). It needs criterion, method and model_space_files."
+            f"{str(error)[:200]}). It needs the entries `criterion`, `method` and "
+            "`model_space_files`."
         ) from error
     if found.criterion.value not in COMPARED:
         raise Unsupported(
@@ -161,6 +163,6 @@ def _library() -> Any:
             return importlib.import_module("petab_select")
     except ImportError as error:
         raise SolverMissing(
-            f"Models are selected with `petab-select`; {error}. Install it: "
+            f"igpe selects models with `petab-select` ({error}). Install it: "
             "pip install 'igpe[select]'."
         ) from error

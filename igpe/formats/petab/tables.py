@@ -111,7 +111,7 @@ def _version1(path: Path, config: Mapping[str, Any]) -> Tables:
         raise _unread(path, config, "1 or 2", error) from error
     missing = [name for name in NEEDED if getattr(petab, name) is None]
     if missing or not hasattr(petab.model, "sbml_document"):
-        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}; igpe needs an SBML model.")
+        raise DataError(f"'{path}' lacks {missing or 'an SBML model'}, which igpe needs.")
     lint = library("petab.v1.lint")
     with _heard(logging.getLogger("petab")) as messages, quiet():
         failed = lint.lint_problem(_brief(petab))
@@ -182,7 +182,8 @@ def _refuse(messages: Iterable[str], path: Path, config: Mapping[str, Any]) -> N
     ]
     said = " ".join(m if m.endswith(".") else f"{m}." for m in dict.fromkeys(kept))
     raise DataError(
-        f"PEtab's check of '{path}' says: {said} {_without_numbers(path, config)}Correct the files."
+        f"PEtab's check of '{path}' reports: {said} {_without_numbers(path, config)}"
+        "Correct the files."
     )
 
 
@@ -348,8 +349,8 @@ def _refuse_version2(petab: Any) -> None:
         )
     if len(petab.models) != 1:
         raise DataError(
-            f"The problem has {len(petab.models)} models; igpe reads one. Write one problem for "
-            "each model."
+            f"The problem has {len(petab.models)} models, but igpe supports only one. Write a "
+            "separate problem for each model."
         )
     if not hasattr(petab.model, "sbml_document"):
         raise DataError("The problem's model is not in SBML; igpe reads only SBML.")

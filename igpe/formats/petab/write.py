@@ -76,15 +76,15 @@ def _refuse(problem: Problem) -> None:
     refusals = (
         (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
         (kept, f"the constraints {kept}"),
-        (laws, f"priors that are densities of a logarithm and not of the parameter, for {laws}"),
-        (cut, f"priors that are truncated at limits other than the bounds, for {cut}"),
+        (laws, f"priors for the logarithms of the parameters {laws}"),
+        (cut, f"priors that are truncated at limits other than the bounds, as those of {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
         (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),
         (problem.is_correlated, "correlated errors"),
         (
             any(e.has_relative_sigma for e in problem.experiments),
-            "standard deviations of which only the ratios are known",
+            "standard deviations whose ratios are known but whose values are not",
         ),
     )
     for is_there, what in refusals:
@@ -113,8 +113,8 @@ class _Writer:
                 names = [system.unknown_names[i] for i in system.solved.implicit]
                 raise Unsupported(
                     f"The equations determine {names} only implicitly, and few programs that "
-                    "read SBML can solve implicit equations. To write PEtab, make them explicit "
-                    "formulas."
+                    "read SBML can solve implicit equations. To write PEtab, replace them with "
+                    "explicit formulas."
                 )
             if e.steady is not None:
                 self.phases.append(_Phase(e.at_rest(), system, is_rest=True))
@@ -124,9 +124,9 @@ class _Writer:
         for e, system, _ in self.phases:
             if (system.symbols.states, system.symbols.algebraics) != (self.states, self.algebraics):
                 raise Unsupported(
-                    f"Experiment '{e.name}' has different states or algebraic variables from "
-                    f"'{self.phases[0].experiment.name}', but a PEtab problem has only one model. "
-                    "Write one problem for each experiment."
+                    f"Experiments '{e.name}' and '{self.phases[0].experiment.name}' have different "
+                    "states or algebraic variables, but a PEtab problem has only one model. Write "
+                    "a separate problem for each experiment."
                 )
         inputs = [n for phase in self.phases for n in phase.system.symbols.inputs]
         for name in (*first.parameters, *self.states, *self.algebraics, *inputs):
@@ -305,10 +305,11 @@ class _Writer:
             return
         if not (is_one if jump.before else jump.at_start):
             raise Unsupported(
-                f"PEtab cannot express an event with when= of experiment "
-                f"'{phase.experiment.name}', which has a steady start. If its condition is true in "
-                "the steady state, the event would happen at the start in PEtab, but not in "
-                "igpe. Give before=True and the same condition before the start, or at_start=True."
+                "PEtab cannot express an event with `when` of experiment "
+                f"'{phase.experiment.name}', which starts at steady state. If the condition is "
+                "true in the steady state, the event would happen at the start in PEtab, but not "
+                "in igpe. Give at_start=True; or give before=True and a condition that is the same "
+                "before and after the start."
             )
 
     def _event(self, phase: _Phase, jump: Any, priority: int) -> ModelEvent:
@@ -496,7 +497,7 @@ def _of_noise(model: Noise, formula: str, least: float) -> str:
     if model.absolute > 0:
         return f"sqrt({absolute} + ({relative} * ({formula}))^2)"
     if not np.isfinite(least):
-        raise ModelError("All measurements of a quantity with a relative error are 0.")
+        raise ModelError("A quantity with a relative error has no measurement other than 0.")
     size, smallest = f"abs({formula})", number_text(least)
     return f"{relative} * piecewise({size}, {size} >= {smallest}, {smallest})"
 

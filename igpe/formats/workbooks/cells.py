@@ -133,7 +133,7 @@ def read_grids(path: Path, decimal: str | None, marked: Collection[str]) -> list
     """
     sheets = open_file(path, _RAW)
     if len(sheets) > MOST_SHEETS:
-        raise DataError(f"'{path}' has {len(sheets)} sheets; igpe reads up to {MOST_SHEETS}.")
+        raise DataError(f"'{path}' has {len(sheets)} sheets; igpe reads at most {MOST_SHEETS}.")
     comma = _has_decimal_comma(path, sheets, decimal)
     missing = MISSING | {m.strip().lower() for m in marked}
     grids = []
@@ -193,7 +193,7 @@ def _sheet_rows(path: Path) -> list[_Sheet]:
                     raise DataError(
                         f"'{path}' contains formulas without values, the first in "
                         f"{CellGrid(path, sheet.name, []).place(r, c)}. Open the file in Excel "
-                        "or LibreOffice and save it, so that it contains their results."
+                        "or LibreOffice and save it, so that it contains the results."
                     )
     return sheets
 
@@ -237,7 +237,7 @@ _RAW |= {".xlsx": _sheet_rows, ".xls": _sheet_rows, ".parquet": _parquet_rows}
 def _has_decimal_comma(path: Path, sheets: list[_Sheet], decimal: str | None) -> bool:
     """Whether commas stand before decimals; raises `Question` if they may part thousands."""
     if decimal not in (None, ",", "."):
-        raise DataError(f"decimal is {decimal!r}; give decimal=',' or decimal='.'.")
+        raise DataError(f"`decimal` is {decimal!r}; give decimal=',' or decimal='.'.")
     texts = [c for s in sheets for row in s.rows for c in row if isinstance(c, str) and "," in c]
     example = ""
     for text in map(str.strip, texts if decimal is None else ()):
@@ -250,11 +250,11 @@ def _has_decimal_comma(path: Path, sheets: list[_Sheet], decimal: str | None) ->
             return True
     if example and not any(s.separator == ";" for s in sheets):
         raise Question(
-            f"'{path.name}' has numbers such as {example}, whose comma may separate thousands "
-            "or decimals.",
+            f"'{path.name}' has numbers such as {example}, in which the comma may separate "
+            "either thousands or decimals.",
             {
                 "the comma separates decimals": {"decimal": ","},
-                "the comma parts thousands": {"decimal": "."},
+                "the comma separates thousands": {"decimal": "."},
             },
         )
     return bool(example) or decimal == ","

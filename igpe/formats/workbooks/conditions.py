@@ -94,7 +94,7 @@ def _put(
     if name == words.TEMPERATURE and one.unit and abs(before.value - one.value) > ROUNDED:
         raise DataError(
             f"The table in {block.place(0, 0)} of '{block.grid.file.name}' has two "
-            f"temperatures, {before.written} and {one.written}, in its title, in the lines "
+            f"temperatures ({before.written} and {one.written}) in its title, in the lines "
             "above it or in the name of its sheet. Remove the wrong one."
         )
     conditions[name] = one

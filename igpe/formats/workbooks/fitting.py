@@ -105,7 +105,7 @@ class ModelNames:
             value, unit, written = run.conditions[name]
             if name == words.TEMPERATURE and not unit and value != round(value + 0.35) - 0.35:
                 raise DataError(
-                    f"The temperature {written} of run '{run.name}' has no unit. Say which: "
+                    f"The temperature {written} of run '{run.name}' has no unit. Give it: "
                     f"units={{'{name}': 'degC'}} or units={{'{name}': 'K'}} in read_workbook(...)."
                 )
         values = value if points is None else points[name].to_numpy(dtype=float)
@@ -143,7 +143,7 @@ def concentration(
     is_yield = kind == "yield"
     if not name or (is_yield and not reactant) or not source:
         raise DataError(
-            f"'{q.header}' is a {kind}, but igpe cannot tell of which species. "
+            f"'{q.header}' is a {kind}, but igpe cannot tell which species it refers to. "
             f"Name the species in read_workbook(...): roles={{'{q.header}': "
             f"'{'yield of B from A' if is_yield else 'conversion of A'}'}}."
         )
@@ -151,15 +151,15 @@ def concentration(
     if begin is None or not is_finite(begin):
         share = f"{'' if is_yield else '1 - '}m.{name}[t] / m.{source}[m.t.first()]"
         raise DataError(
-            f"'{q.header}' is a {q.kind}: igpe needs the start value of '{source}' as a number "
-            f"to compute '{name}' from it, start={{'{source}': 1.0}}. Where the start value is "
+            f"'{q.header}' is a {q.kind}. To compute '{name}' from it, igpe needs the start value "
+            f"of '{source}' as a number: start={{'{source}': 1.0}}. If the start value is "
             f"estimated, add the {kind} to the model, for example m.X = pyo.Expression(m.t, "
             f"rule=lambda m, t: {share}), and pass names={{'{q.header}': 'X'}}."
         )
     if q.unit != "%" and run.table[q.name].abs().max() > 1.5:  # noqa: PLR2004 - no fraction
         raise DataError(
-            f"'{q.header}' has no unit, but has values above 1. Pass units={{'{q.header}': '%'}} "
-            "in read_workbook(...)."
+            f"'{q.header}' has no unit, but contains values above 1. Pass "
+            f"units={{'{q.header}': '%'}} in read_workbook(...)."
         )
     most = float(begin) * factor / other
     scale = most / (PER_CENT if q.unit == "%" else 1.0)
@@ -169,9 +169,9 @@ def concentration(
 def no_response_factor(area: Quantity) -> str:
     """What a model needs to be compared with peak areas, in a sentence."""
     return (
-        f"'{area.header}' is an area, which a model of concentrations does not contain. Add a "
-        "response factor to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
-        f"expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
+        f"'{area.header}' is an area, which a model of concentrations does not contain. Either "
+        "add a response factor to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with "
+        f"the expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
         "convert the areas to concentrations with your calibration."
     )
 

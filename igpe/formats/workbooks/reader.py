@@ -145,7 +145,7 @@ def _role(column: Column, before: Sequence[Column], *, repeated: bool) -> str:
         (
             is_duration or words.speaks_of(words.OTHER_TIMES, header),
             "ignore",
-            "no time since the start",
+            "not a time since the start",
         ),
         (bool(column.of), "sd", ""),
         (is_index and not column.unit, "ignore", "a row number or name"),
@@ -167,10 +167,9 @@ def _require_numbers(column: Column, block: SheetTable) -> None:
         if cell.kind in (Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.DURATION):
             raise DataError(
                 f"Cell {block.place(row, column.number)} in '{block.grid.file.name}', column "
-                f"'{column.header}', holds '{cell.text}', which is not a number. Correct "
-                "it, or "
-                f"mark it as a missing value, marked=['{cell.text}'], or leave the column out: "
-                f"roles={{'{column.header}': 'ignore'}}."
+                f"'{column.header}', contains '{cell.text}', which is not a number. Correct "
+                f"it, mark it as a missing value (marked=['{cell.text}']), or leave the column out "
+                f"(roles={{'{column.header}': 'ignore'}})."
             )
 
 
@@ -197,7 +196,7 @@ def _restarts(
             raise DataError(
                 f"The times are not sorted: the time in '{block.grid.file.name}' goes back from "
                 f"{times[rows[k - 1]]:g} to {times[rows[k]]:g} in row {block.rows[rows[k]] + 1}. "
-                "Sort the rows of a run by time. If another run begins there, leave an empty row "
+                "Sort the rows of a run by time. If another run begins there, insert an empty row "
                 "above it, or add a column that names the run of each row: "
                 "roles={'COLUMN': 'experiment'}."
             )
@@ -238,8 +237,8 @@ def _long(
     value = (amounts or measured)[0] if amounts or len(measured) == 1 else None
     if value is None:
         raise Question(
-            f"'{block.grid.file.name}' has a row for each component in '{component.header}'. The "
-            f"columns {[c.header for c in measured]} may contain its values.",
+            f"'{block.grid.file.name}' has a row for each component in '{component.header}'. Its "
+            f"values may be in any of the columns {[c.header for c in measured]}.",
             {
                 c.header: {"roles": {c.header: "measured", component.header: "component"}}
                 for c in measured
@@ -257,7 +256,7 @@ def _long(
     value.role = "used"
     for c in columns:
         if c.role in ("measured", "unit", "sd") and not _is_condition(c, keys):
-            c.role, c.note = "ignore", f"the values are those of '{value.header}'"
+            c.role, c.note = "ignore", f"the values are taken from '{value.header}'"
     return [*columns, *made]
 
 

@@ -50,24 +50,27 @@ def read_workbook(
 ) -> Workbook:
     """Read experiments from unmodified laboratory files.
 
-    Each sheet, or each table of a sheet, is an experiment, unless a column names the experiments.
-    Titles and conditions may be above a table, and units in headers or below them. Clock times and
-    dates become times since the start. Temperatures become kelvin. `Workbook.table()` shows the
-    interpretation.
+    Each table is one experiment, unless a column names the experiments; a sheet may contain several
+    tables. Titles and conditions may be above a table; units may be in the headers or below them.
+    Clock times and dates are converted to times since the start, and temperatures to kelvin.
+    `Workbook.table()` shows how igpe interpreted the files.
 
-    path     an Excel, CSV, text or Parquet file, or several, whose runs are combined
+    path     path of an Excel, CSV, text or Parquet file; if it is a list of paths, the experiments
+             of all files are combined
     sheets   names of the sheets to read; by default all
     roles    header -> role of the column: "time", "experiment", "measured", "input" (set, not
              measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
-             "yield of B from A", "area"; for times: "clock", "elapsed", "hh:mm", "mm:ss"
+             "yield of B from A" or "area"; a column of times may also be "clock", "elapsed",
+             "hh:mm" or "mm:ss"
     names    header -> name in the model
-    units    header, or name of a condition -> unit, if the file does not contain it
-    marked   strings that mark missing values, in addition to "", "-", "NA", "n.a."
-    decimal  "," or ".": the decimal separator in strings
-    dates    "day first" or "month first"
-    together  whether tables of different quantities belong to one experiment
-    raises   DataError with the cell that cannot be read; `DataError.choices` lists the
-             interpretations of an ambiguous file, and the arguments that select them
+    units    header or name of a condition -> its unit, for units that the file does not contain
+    marked   strings that mark missing values, in addition to "", "-", "NA" and "n.a."
+    decimal  decimal separator of numbers that are stored as text: "," or "."
+    dates    order of day and month in dates: "day first" or "month first"
+    together  whether tables with different quantities belong to one experiment
+    raises   DataError, which names the cell that cannot be read. For an ambiguous file,
+             `DataError.choices` lists the possible interpretations, and the arguments that select
+             them
     """
     files = [Path(p) for p in ([path] if isinstance(path, str | Path) else path)]
     said = [{clean(h): v for h, v in one.items()} for one in (roles, names, units)]
@@ -148,8 +151,9 @@ def _checked(roles: Mapping[str, str]) -> Mapping[str, str]:
     for header, role in roles.items():
         if role not in ROLES and not KINDS.fullmatch(str(role)):
             raise DataError(
-                f"roles={{'{header}': {role!r}}}: igpe supports {', '.join(map(repr, ROLES))}, "
-                "'area', 'sd of A', 'conversion of A' and 'yield of B from A'."
+                f"roles={{'{header}': {role!r}}} is not valid; the roles are "
+                f"{', '.join(map(repr, ROLES))}, 'area', 'sd of A', 'conversion of A' and "
+                "'yield of B from A'."
             )
     return roles
 
@@ -222,7 +226,7 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
         more = f" '{other[0]}' is not a time since the start of the reaction." if other else ""
         return (
             f"Which column of '{path.name}' holds the times? None of {listed} looks like a "
-            f"time.{more} Name it: roles={{'{listed[0]}': 'time'}}, or add a column of times."
+            f"time.{more} Name the column of times, roles={{'{listed[0]}': 'time'}}, or add one."
         )
     return (
         f"There is no table in '{path.name}': igpe found no header (a line of names) above "
@@ -240,8 +244,8 @@ def _workbook(
     """The runs in common names and units."""
     unused = "; ".join(f"'{h}' ({why})" for h, why in left_out.items())
     nothing = (
-        "Only the time column contains numbers that change in "
-        f"'{raw[0].block.grid.file.name}'.{f' Not used: {unused}.' if unused else ''} Give a "
+        f"In '{raw[0].block.grid.file.name}', only the column of times contains numbers that "
+        f"change.{f' Not used: {unused}.' if unused else ''} Give a "
         "table with one column for each measured quantity."
     )
     if all(r.values.empty for r in raw):
@@ -260,7 +264,7 @@ def _workbook(
             if both.setdefault(name, c).value != c.value:
                 raise DataError(
                     f"The tables {[r.name for r in raw]} cannot be one experiment: '{name}' is "
-                    f"{both[name].written} and {c.written}. Pass together=False."
+                    f"{both[name].written} in one and {c.written} in another. Pass together=False."
                 )
         raw = [replace(raw[0], name="", conditions=both)]
         values = values.assign(run=0)
@@ -282,10 +286,10 @@ def _named(raw: Sequence[RawRun], time_unit: str, options: Options) -> Iterator[
     """The values of each run with its number, in the model's names and in one unit of time."""
     for number, run in enumerate(raw):
         if run.values["time"].nunique() < 2:  # noqa: PLR2004 - nothing changes in one moment
-            where = f" of run '{run.name}'" if run.name else ""
+            where = f", run '{run.name}'," if run.name else ""
             raise DataError(
-                f"In '{run.block.grid.file.name}'{where}: there is only one time with values; "
-                "measurements at several times are needed."
+                f"'{run.block.grid.file.name}'{where} has values at only one time; igpe needs "
+                "measurements at several times."
             )
         factor = conversion("time", run.unit, time_unit)[0] if run.unit and time_unit else 1.0
         names = run.values["header"].map(_names(run, options))
@@ -444,6 +448,9 @@ def _doubts(part: pd.DataFrame, raw: Sequence[RawRun]) -> Iterator[str]:
         row = re.sub(r"\D", "", place.rpartition("!")[2])
         where = f"'{header}' in row {row} ({place} of {file}) is {value:g}"
         if is_far:
-            yield f"{where}, more than {FAR:g} times its neighbours. Check the decimal point."
+            yield (
+                f"{where}, more than {FAR:g} times as large as its neighbours. Check the decimal "
+                "point."
+            )
         if is_concentration and value < 0:
             yield f"{where}, a concentration below zero."

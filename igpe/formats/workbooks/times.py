@@ -72,8 +72,8 @@ def read_times(columns: list[Column], block: SheetTable, options: Options) -> Cl
     residence = [c for c in candidates if words.speaks_of(words.RESIDENCE, c.header)]
     if candidates and not said and len(residence) == len(candidates):
         raise Question(
-            f"'{block.grid.file.name}' gives residence times, which are the time in plug flow, but "
-            "not in a stirred tank.",
+            f"'{block.grid.file.name}' contains residence times, which are the times of a "
+            "plug flow reactor, but not of a stirred tank.",
             {"plug flow": {"roles": {residence[0].header: "time"}}},
         )
     candidates = [c for c in candidates if c not in residence or said]
@@ -95,7 +95,7 @@ def read_times(columns: list[Column], block: SheetTable, options: Options) -> Cl
     best = min(read, key=lambda r: (r[2], bool(r[0].holds(Kind.DATE))))
     for column in columns:
         if column.role == "time" and column is not best[0]:
-            column.role, column.note = "ignore", f"the times are those of '{best[0].header}'"
+            column.role, column.note = "ignore", f"the times are taken from '{best[0].header}'"
     best[0].role = "time"
     return best
 
@@ -136,9 +136,10 @@ def _seconds(column: Column, block: SheetTable, options: Options) -> tuple[Float
     if odd:
         row = next(r for r, c in enumerate(column.cells) if c.kind in odd)
         raise DataError(
-            f"Cell {block.place(row, column.number)} in '{block.grid.file.name}' holds "
-            f"'{column.cells[row].text}' among the times '{column.header}'. Correct it, or name "
-            f"another column of times: roles={{'t / h': 'time'}}."
+            f"Cell {block.place(row, column.number)} in '{block.grid.file.name}' contains "
+            f"'{column.cells[row].text}', which does not match the other times in "
+            f"'{column.header}'. Correct it, or name another column of times: "
+            "roles={'t / h': 'time'}."
         )
     if Kind.DATE in kinds:
         return _from_dates(column, block, options), True
@@ -151,7 +152,7 @@ def _seconds(column: Column, block: SheetTable, options: Options) -> tuple[Float
 
 def _from_dates(column: Column, block: SheetTable, options: Options) -> FloatArray:
     if options.dates not in ("", *ORDERS):
-        raise DataError(f"dates is {options.dates!r}; give 'day first' or 'month first'.")
+        raise DataError(f"`dates` is {options.dates!r}; give 'day first' or 'month first'.")
     first = column.holds(Kind.DATE)[0]
     possible: dict[str, FloatArray] = {}
     for k, order in enumerate(ORDERS):
@@ -163,8 +164,8 @@ def _from_dates(column: Column, block: SheetTable, options: Options) -> FloatArr
             possible[order] = seconds
     if not possible:
         raise DataError(
-            f"The dates of '{column.header}' in '{block.grid.file.name}' have days and months in "
-            f"different orders; the first is '{first.text}'. Write them as 2024-02-15."
+            f"igpe found no order of day and month that fits all dates of '{column.header}' in "
+            f"'{block.grid.file.name}'; the first date is '{first.text}'. Write them as 2024-02-15."
         )
     times = list(possible.values())
     if not np.array_equal(times[0], times[-1], equal_nan=True):

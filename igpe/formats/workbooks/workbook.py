@@ -223,13 +223,13 @@ class Workbook:
 
     def _require_values(self, censored: str | None) -> None:
         if censored not in (None, "drop"):
-            raise DataError(f"censored is {censored!r}; give censored='drop', or leave it out.")
+            raise DataError(f"`censored` is {censored!r}; give censored='drop', or omit it.")
         if self.marks and censored is None:
             listed = ", ".join(f"{m.place} ('{m.text}')" for m in self.marks[:5])
             more = f" and {len(self.marks) - 5} more" * (len(self.marks) > 5)  # noqa: PLR2004
             raise DataError(
                 f"{len(self.marks)} cells contain a limit instead of a value: {listed}{more}. "
-                "igpe does not replace them by a number. Pass censored='drop' to "
+                "igpe does not replace them with numbers. Pass censored='drop' to "
                 "experiments(...) to fit without them, or remove them from the file."
             )
 
@@ -238,7 +238,7 @@ class Workbook:
         headers = {q.header for q in self.measured} | {q.name for q in self.measured}
         if unknown := [h for h in names if h not in headers]:
             raise DataError(
-                f"names={{...}} has {unknown}; the quantities are "
+                f"names={{...}} contains {unknown}, but the quantities are "
                 f"{[q.header for q in self.measured]}.{closest(unknown[0], headers)}"
             )
         chosen: dict[str, str] = {}
@@ -247,8 +247,8 @@ class Workbook:
             if name and name in chosen.values():
                 other = next(n for n, m in chosen.items() if m == name)
                 raise DataError(
-                    f"'{other}' and '{q.name}' both seem to be '{name}' of the model. Say which is "
-                    f"which: names={{'{q.header}': 'OTHER_NAME'}}."
+                    f"'{other}' and '{q.name}' both seem to be '{name}' of the model. Give one of "
+                    f"them another name: names={{'{q.header}': 'OTHER_NAME'}}."
                 )
             if name:
                 chosen[q.name] = name
@@ -257,8 +257,8 @@ class Workbook:
             if areas:
                 raise DataError(no_response_factor(areas[0]))
             raise DataError(
-                f"The model has none of the quantities {[q.header for q in self.measured]}. Say "
-                f"which is which: names={{'{self.measured[0].header}': 'A'}}."
+                f"The model has none of the quantities {[q.header for q in self.measured]}. Give "
+                f"the names in the model: names={{'{self.measured[0].header}': 'A'}}."
             )
         return chosen
 
@@ -282,9 +282,9 @@ class Workbook:
         ]
         if differ:
             raise DataError(
-                f"The conditions {differ} are not the same at all times and in all runs. Pass "
-                "the model, book.experiments(model), to use those that the model contains. "
-                f"Or name the conditions to use: inputs={differ}; or use none: inputs=[]."
+                f"The conditions {differ} change with time or differ between runs. Pass the model "
+                "to use the conditions that it contains: book.experiments(model). Or list the "
+                f"conditions to use, inputs={differ}, or use none, inputs=[]."
             )
         return ()
 

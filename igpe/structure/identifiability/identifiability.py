@@ -209,14 +209,14 @@ REASONS: dict[type[Exception], str] = {
     UnknownOperation: "the equations contain {}",
     NoPoint: "no exact point was found for the implicit equations",
     TooMany: "an input has too many pieces",
-    Singular: "the equations are not defined at any start values tried",
+    Singular: "the equations are not defined at any of the start values tried",
 }
 """Why an exact test cannot be made."""
 LONG = "the test takes a long time; request it with igpe.check(problem, identifiability=True)"
-INTEGRATE = "igpe.check(problem, identifiability=True) tries integrations instead"
+INTEGRATE = "igpe.check(problem, identifiability=True) tests by integration instead"
 SWITCHES = (
-    "the exact test does not support events, steady starts, or conditions that depend on unknowns "
-    "or states"
+    "the exact test does not support events, steady-state starts, or conditions that depend on "
+    "unknowns or states"
 )
 
 

@@ -433,7 +433,9 @@ def _without_conditions(
     except IgpeError as error:
         raise UnknownOperation(str(error)) from error
     if at is not None:
-        raise UnknownOperation(f"a measured expression that jumps at the measured t = {at:g}")
+        raise UnknownOperation(
+            f"a measured expression that jumps at the measurement time t = {at:g}"
+        )
     symbols += result.switches
     tables += result.tables
     flags = [

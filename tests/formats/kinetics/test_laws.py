@@ -168,7 +168,7 @@ def test_yields_are_refused_where_nothing_reacts_and_change_what_is_conserved():
     reactor = kinetics.Batch([kinetics.Reaction("A + B -> C + D", None, yields={"C": "Y"})])
     assert reactor.parameters == ("k1", "Y")
     assert sorted(map(str, reactor.conservation)) == ["A + D", "B + D"]
-    with pytest.raises(ModelError, match="yield of 'X'"):
+    with pytest.raises(ModelError, match="yield for 'X'"):
         kinetics.Reaction("A -> B", yields={"X": "Y"})
     with pytest.raises(ModelError, match="positive number"):
         kinetics.Reaction("A -> B", yields={"B": 0.0})
@@ -214,7 +214,7 @@ REFUSED = {
         "amount is 'g'",
     ),
     "exchange with nothing": (lambda: kinetics.HeatBalance([0.0], 4e3, "UA"), "give both"),
-    "heats": (lambda: kinetics.HeatBalance("dH", 4e3), "one for each reaction"),
+    "heats": (lambda: kinetics.HeatBalance("dH", 4e3), "one heat for each reaction"),
     "no heat balance": (lambda: kinetics.Batch(["A -> B"], heat=4e3), "HeatBalance"),
     "catalyst of nothing": (
         lambda: kinetics.Batch(["A -> B"], catalyst=kinetics.Deactivation("k", reactions=[2])),
@@ -248,7 +248,7 @@ REFUSED = {
     ),
     "equilibrium of two": (
         lambda: batch(kinetics.MichaelisMenten("v", "m", "A", equilibrium="K"), "A + B <-> C"),
-        "one product and one substrate",
+        "one substrate and one product",
     ),
     "biomass": (lambda: batch(kinetics.Monod("v", "m"), "A -> B + C"), "is its biomass"),
     "no species": (lambda: kinetics.Monod("v", "m", substrate=3), "name of a species"),

@@ -383,7 +383,7 @@ def test_more_rules_than_variables_are_refused_by_the_linter(tmp_path):
     [
         ("observables", {"noiseDistribution": "laplace"}, "laplace"),
         ("observables", {"observableFormula": "A + x"}, "check of"),
-        ("measurements", {"time": -1.0}, "starts at 0, but has measurements at"),
+        ("measurements", {"time": -1.0}, "starts at 0, but has earlier measurements"),
         ("measurements", {"measurement": np.nan}, "missing"),
         ("measurements", {"simulationConditionId": "c7"}, "c7"),
     ],
@@ -399,7 +399,7 @@ WRONG = [
     ("measurements", {"measurement": "abc"}, "not numeric.*Rows \\[3\\]"),
     ("measurements", {"measurement": np.inf}, "Rows \\[3\\] of the measurement table"),
     ("measurements", {"time": np.nan}, "Rows \\[3\\] of the measurement table"),
-    ("measurements", {"time": -1.0}, "starts at 0, but has measurements at"),
+    ("measurements", {"time": -1.0}, "starts at 0, but has earlier measurements"),
     ("measurements", {"simulationConditionId": "c7"}, "conditions that are not spec.*'c7'"),
     ("measurements", {"observableId": "oC"}, "'oC'.*not defined in observables"),
     ("measurements", {"observableId": "oB", "noiseParameters": "0"}, "standard deviation 0"),

@@ -137,7 +137,7 @@ def test_estimates_are_the_nominal_values(tmp_path):
         ({"loss": igpe.losses.L1()}, "loss L1"),
         (
             {"priors": {"lag": igpe.losses.Prior("normal", (0.0, 1.0), scale="log10")}},
-            "priors that are densities of a logarithm",
+            "priors for the logarithms",
         ),
     ],
 )

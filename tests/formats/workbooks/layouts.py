@@ -907,7 +907,7 @@ LAYOUTS["days of excel"] = Layout(
 LAYOUTS["two temperatures"] = Layout(
     "Excel: the sheet's name and a line above the table contradict each other",
     {"50 °C": "Temperature|60|°C\nt (min)|A (mM)\n0|10\n10|8\n"},
-    refused="two temperatures, 50 °C and 60 °C",
+    refused="two temperatures (50 °C and 60 °C)",
 )
 LAYOUTS["conditions named once"] = Layout(
     "Excel: merged cells down, run and temperature in the first row of each run alone",
