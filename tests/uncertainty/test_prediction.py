@@ -114,7 +114,7 @@ def test_names_choose():
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"names": ["Z"]}, ProblemError, r"Unknown names to predict: \['Z'\]"),
+        ({"names": ["Z"]}, ProblemError, r"Cannot predict these names: \['Z'\]"),
         ({"times": [-1.0]}, ProblemError, "of at least"),
         ({"times": "soon"}, ProblemError, "finite numbers"),
         ({"times": []}, ProblemError, "finite numbers"),
