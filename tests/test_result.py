@@ -225,9 +225,9 @@ def test_the_certificate_is_a_sentence(chain):
             "OPTIMAL_WITHIN_GAP",
             "sum of squares below 9.5 (5 % below the best, 10; method: search)",
         ),
-        (9.5, "TIME_LIMIT", "method: search, stopped at its time limit)"),
+        (9.5, "TIME_LIMIT", "method: search, stopped at the time limit)"),
         (9.5, "INTERRUPTED", "method: search, stopped by you)"),
-        (0.0, "TIME_LIMIT", "its bound is still 0, so nothing is proved"),
+        (0.0, "TIME_LIMIT", "the lower bound is still 0, so nothing is proved"),
         (-np.inf, "BEST_OF_SEVERAL", "smallest sum of squares reached (search); nothing is proved"),
     ],
 )

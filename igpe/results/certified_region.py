@@ -155,7 +155,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             f"{self.objective:.6g} + {self.rise:.4g} by "
             f"{f'F with {self.degrees} degrees of freedom' if self.degrees else 'chi squared'})"
         )
-        stopped = STOPPED.get(self.status, "")
+        stopped = STOPPED.get(self.status, "").replace(", ", "; the proof was ", 1)
         lines = [f"{about} {where}: {self._count()}{stopped}."]
         if not self.closed:
             lines.append(f"{100 * self.open_share:.3g} % of the box is undecided.")
@@ -214,7 +214,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def inner_level(self) -> float:
-        """Sum of squares; parameters that do not exceed it provably belong to the region."""
+        """Parameters with at most this sum of squares provably belong to the region."""
         if not self.degrees:
             return self.lower_bound + self.rise * (1 - ROUNDED)
         return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))

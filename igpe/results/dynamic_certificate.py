@@ -21,7 +21,7 @@ from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
 
 STOPPED = {
-    Status.TIME_LIMIT: ", stopped at its time limit",
+    Status.TIME_LIMIT: ", stopped at the time limit",
     Status.INTERRUPTED: ", stopped by you",
     Status.INTEGRATION_BROKE: ", stopped where solutions could not be enclosed",
 }
@@ -84,7 +84,7 @@ class Certificate(Suggesting):
                 "is proved"
             )
         if not self.lower_bound > 0 or not math.isfinite(self.lower_bound):
-            why = "its bound is still 0, so " * math.isfinite(self.lower_bound)
+            why = "the lower bound is still 0, so " * math.isfinite(self.lower_bound)
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
             f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g} "
@@ -193,8 +193,9 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
             decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
             return (
-                f"Nothing is proved{stopped}: {self.objective:.6g} is the smallest sum of squares "
-                f"reached {where}; {decided:.3g} % of the box is ruled out."
+                f"Nothing is proved ({counted(self.examined, 'box')}{stopped}): "
+                f"{self.objective:.6g} is the smallest sum of squares reached {where}; "
+                f"{decided:.3g} % of the box is ruled out."
             )
         if self.lower_bound <= 0:
             return f"The sum of squares is 0 up to rounding, so no parameters {where} fit better."
@@ -203,7 +204,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
             f"No parameters {where} have a sum of squares below {self.lower_bound:.8g} "
             f"({100 * max(self.gap, 0.0):.2g} % below the best, {self.objective:.8g}): proved for "
             "the differential equations themselves, including the discretisation error "
-            f"({counted(self.examined, 'box')}){stopped}{left}.{self._premise}"
+            f"({counted(self.examined, 'box')}{stopped}){left}.{self._premise}"
         )
 
     @property

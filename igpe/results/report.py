@@ -246,11 +246,12 @@ def candidates(result: ResultData) -> Section:
     )
 
 
-CURVES = "Curves through the measurements. Steps 2 and 3 take states and slopes from them."
+CURVES = "Curves through the measurements. Steps 2 and 3 take states and slopes from these curves."
 SLOPES = (
     "If all states of an equation are smoothed, it predicts a slope without integration (step 2, "
-    "see Identifiability). Step 3 fits their unknowns to these slopes, with a proof where one is "
-    "possible. The sums and bounds below refer to the slopes, not to the fit to the measurements."
+    "see Identifiability). Step 3 fits the unknowns of these equations to the slopes, with a proof "
+    "if possible. The sums and bounds below refer to the slopes, not to the fit to the "
+    "measurements."
 )
 DYNAMICS = (
     "Step 4 integrates the model over time and estimates the remaining unknowns. Step 5 corrects "

@@ -33,7 +33,8 @@ class Result(ResultData, Stored, name="result", number=1):
     measurements  number of measurements; degrees: degrees of freedom, which is the number of
                   measurements minus the number of unknowns that are not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
-    probability   probability of a larger chi squared; NaN if sigma was not given
+    probability   probability of a larger chi squared if the model is correct; NaN if sigma was not
+                  given
     confidence    confidence level of the intervals
     certificates  the proofs of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text

@@ -47,8 +47,8 @@ class MAiNGO:
     """Branch and bound with McCormick relaxations.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1e-6 * min(1,
-                 s), where s is the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1e-6 * min(1, s), where s is the size of the objective
     feasibility  tolerance of the constraints
     options      further options of MAiNGO: (("BAB_maxIterations", 1000), ...)
 

@@ -408,8 +408,8 @@ def Couenne(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1.1e-5 * min(1,
-                 s), where s is the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1.1e-5 * min(1, s), where s is the size of the objective
 
     Couenne treats a time limit as processor time, so igpe also limits its wall time.
     Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
@@ -435,8 +435,8 @@ def ScipProgram(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1e-6 * min(1,
-                 s), where s is the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1e-6 * min(1, s), where s is the size of the objective
     """
     return AmplProgram(
         "scip",
@@ -465,8 +465,8 @@ class Scip:
     """SCIP from the PySCIPOpt wheel: spatial branch and bound within the variables' bounds.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1e-6 * min(1,
-                 s), where s is the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1e-6 * min(1, s), where s is the size of the objective
     feasibility  tolerance of the constraints. The default of SCIP, 1e-6, is too loose for least
                  squares, because SCIP treats the objective as a constraint and underestimates small
                  residuals

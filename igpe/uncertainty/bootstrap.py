@@ -100,8 +100,9 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         return self.parameters.corr()
 
     def to_frame(self) -> pd.DataFrame:
-        """Table of estimate, standard error, bias (mean of the refits minus estimate), intervals.
+        """Return the estimates with their standard errors, biases and two intervals.
 
+        bias                mean of the refits minus the estimate
         lower, upper        ends of the BCa interval: percentiles corrected for bias and skewness
                             (Efron 1987)
         percentile_lower, percentile_upper  ends of the interval between percentiles of the refits
@@ -191,7 +192,7 @@ class ParametricBootstrap:
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """Return accelerations (n,) of BCa intervals: 0, because normal errors are symmetric."""
+        """Return the accelerations (n,) of BCa intervals: 0, as normal errors are symmetric."""
         return np.zeros(len(base.x))
 
 
@@ -221,8 +222,8 @@ class ResidualBootstrap:
         return draw
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """Return accelerations (n,) of BCa intervals: a sixth of the skewness of the linearised
-        estimate."""
+        """Return the accelerations (n,) of BCa intervals: a sixth of the skewness of the
+        linearised estimate."""
         pool = self._pool(base)
         second, third = np.zeros((2, len(pool)))
         for mine in _columns(base).values():

@@ -178,8 +178,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
             ("", "estimate", f"{100 * self.confidence:g} % interval", "linearised", "", "")
         ]
         rows += [_cells(p, self.linearised[p.name]) for p in self.profiles]
-        level = f"the objective {self.objective:.6g} may rise by {self.rise:.4g}"
-        return [rows], [f"Profile likelihood; {level}.", *self.notes]
+        level = f"the objective {self.objective:.6g} rises by at most {self.rise:.4g}"
+        return [rows], [f"Profile likelihood: within the intervals, {level}.", *self.notes]
 
 
 def _cells(p: ParameterProfile, linearised: tuple[float, float]) -> tuple[str, ...]:

@@ -399,7 +399,7 @@ class ThirdCheck:
         finally:
             flint.ctx.prec, flint.ctx.cap = old
         if value is not None and value > objective:
-            shown = f"{value.str(DIGITS)} according to Arb, not at most {objective:.17g}"
+            shown = f"{value.str(DIGITS)} according to Arb; the certificate says {objective:.17g}"
             refuted.append((point, f"the sum of squares of these parameters is {shown}"))
         for leaf, better in (v for v in verdicts if not isinstance(v, bool)):
             why = f"these parameters have a sum of squares below {leaf.level:.9g} according to Arb"

@@ -186,7 +186,7 @@ class RegionClaim:
         held = f"; points in ({'), ('.join(map(str, known))}) belong to the region" if known else ""
         return (
             f"the {100 * self.level:g} % likelihood region ({of}, {law}, sums of squares below "
-            f"{self.cut:.9g}) lies in {boxes or 'no box'}{open_}{held}"
+            f"{self.cut:.9g}) lies in {f'the boxes {boxes}' if boxes else 'no box'}{open_}{held}"
         )
 
 

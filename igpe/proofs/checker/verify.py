@@ -505,7 +505,10 @@ def _region_faults(
     doubtful = []
     for (p, most), least, top in zip(claimed, low, high, strict=True):
         if least > most:
-            why = f"the sum of squares of these parameters is {least:.9g}, not at most {most:.9g}"
+            why = (
+                f"the sum of squares of these parameters is {least:.9g}; the certificate says at "
+                f"most {most:.9g}"
+            )
             wrong.append(tree.region(p, p, why))
         elif not top <= most:
             why = f"the sum of squares of these parameters lies in [{least}, {top}]"
@@ -569,8 +572,8 @@ def _faults(
         why = "the certificate's parameters lie outside its box"
     elif low > tree.objective:
         why = (
-            f"the sum of squares of the certificate's parameters is {low:.9g}, not at most "
-            f"{tree.objective:.9g}"
+            f"the sum of squares of the certificate's parameters is {low:.9g}; the certificate "
+            f"says at most {tree.objective:.9g}"
         )
     elif high < tree.lower_bound:
         why = (

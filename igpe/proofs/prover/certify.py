@@ -187,7 +187,7 @@ class BranchAndBound(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `Estimator`; the local method starts at `start`, if there is one.
+        """See `Estimator`. If `start` has values, a local method starts there before the proof.
 
         raises  the same errors as `igpe.certify`
         """

@@ -24,11 +24,11 @@ NO_RATES = "Pass the names of the model's time-dependent Expressions: names=['r1
 
 
 def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None = None) -> Plot:
-    """Plot the rates of reaction over time, and the slopes of the measured quantities.
+    """Plot the reaction rates over time, and the slopes of the measured quantities.
 
-    A line shows the slopes of the model. A dotted line shows the slopes of the smoothed
-    measurements, which step 3 fits. igpe computes both from the differences between neighbouring
-    points of each curve on a fine grid.
+    Lines show the rates and slopes of the model. Dotted lines show the slopes of the smoothed
+    measurements, which step 3 fits. igpe computes all slopes from the differences between
+    neighbouring points of each curve on a fine grid.
 
     result   a result of `igpe.estimate`
     problem  the problem whose parameters were estimated

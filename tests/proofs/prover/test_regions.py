@@ -171,7 +171,7 @@ def test_interruption_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.undo()
     assert found.status is igpe.Status.INTERRUPTED
     assert 0 < found.open_share < 1
-    assert "found so far; others may exist, stopped by you" in str(found)
+    assert "found so far; others may exist; the proof was stopped by you" in str(found)
     low, high = np.array(found.undecided)
     points = random_points(found, SAMPLES)
     left = ~is_in(found, points) & ~((low <= points) & (points <= high)).all(axis=1)
