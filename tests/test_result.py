@@ -177,7 +177,7 @@ def test_the_details(chain):
         "searches ended at",
         "Sum of squares",
         "over 60 measurements, 58 degrees of freedom",
-        f"Standard deviation of a residual {np.sqrt(chain.variance):.3g}",
+        f"estimated from the residuals: {np.sqrt(chain.variance):.3g}",
         "Intervals: 95 %, linearised.",
         *chain.seconds,
     ):

@@ -167,7 +167,7 @@ def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
         ({"tree": [node([0.0, 0.0], [10.0, 10.0], "split", 0, 1)]}, "not a later node"),
         ({"tree": [node([0.0, 0.0], [10.0, 10.0], "so")]}, "reason 'so'"),
         ("nowhere.json", "could not be read"),
-        ("{]", "not JSON"),
+        ("{]", "not valid JSON"),
         (3, "is a int"),
     ],
 )

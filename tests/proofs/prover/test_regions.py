@@ -257,9 +257,9 @@ def test_an_open_box_that_has_children_already_is_stored_without() -> None:
 
 
 def test_a_paving_of_another_problem_is_refused(two: CertifiedRegion) -> None:
-    with pytest.raises(igpe.errors.ProblemError, match="bounds are"):
+    with pytest.raises(igpe.errors.ProblemError, match="the problem has the lower bounds"):
         igpe.proofs.pave(mirrored(k1=(0.0, 7.0)), two)
-    with pytest.raises(igpe.errors.ProblemError, match="here; the region was certified"):
+    with pytest.raises(igpe.errors.ProblemError, match="the region was certified with"):
         igpe.proofs.pave(mirrored(known=False), two)
 
 
