@@ -177,7 +177,7 @@ def test_the_details(chain):
         "searches ended at",
         "Sum of squares",
         "over 60 measurements, 58 degrees of freedom",
-        f"Standard deviation of a residual {np.sqrt(chain.variance):.3g}",
+        f"estimated from the residuals: {np.sqrt(chain.variance):.3g}",
         "Intervals: 95 %, linearised.",
         *chain.seconds,
     ):
@@ -214,16 +214,20 @@ def test_the_certificate_is_a_sentence(chain):
     other = replace(whole, bounds=bounds, experiments=("1", "2"), undetermined=("k2",))
     assert other.sentence.startswith("k1 in [0, 10], k2 in [10000, 100000], fitted to")
     assert "of A, B, C in 2 experiments: " in other.sentence
-    assert other.sentence.endswith("; they do not determine k2.")
+    assert other.sentence.endswith("; the slopes do not determine k2.")
 
 
 @pytest.mark.parametrize(
     ("bound", "status", "words"),
     [
-        (9.5, "OPTIMAL_WITHIN_GAP", "sum of squares below 9.5, 5 % below the 10 found (search)"),
-        (9.5, "TIME_LIMIT", "(search, stopped at its time limit)"),
-        (9.5, "INTERRUPTED", "(search, stopped by you)"),
-        (0.0, "TIME_LIMIT", "its bound is still 0, so nothing is proved"),
+        (
+            9.5,
+            "OPTIMAL_WITHIN_GAP",
+            "sum of squares below 9.5 (5 % below the best, 10; method: search)",
+        ),
+        (9.5, "TIME_LIMIT", "method: search, stopped at the time limit)"),
+        (9.5, "INTERRUPTED", "method: search, stopped by you)"),
+        (0.0, "TIME_LIMIT", "the lower bound is still 0, so nothing is proved"),
         (-np.inf, "BEST_OF_SEVERAL", "smallest sum of squares reached (search); nothing is proved"),
     ],
 )
@@ -339,7 +343,7 @@ def test_how_many_starts_agree_where_there_is_one_candidate(chain):
     assert result.verdict["optimum"].startswith("2 of 4 starts agree; ")
     assert igpe.Result.from_json(result.to_json()).verdict == result.verdict
     lonely = replace(chain, candidates=(replace(one, reached=(2.0, 3.0, 9.0, np.inf)),))
-    assert lonely.verdict["optimum"].startswith("only 1 of 4 starts led to it; ")
+    assert lonely.verdict["optimum"].startswith("only 1 of 4 starts reached it; ")
     left = replace(one, objective=2 * best)  # the result is not where the starts ended
     words = replace(chain, candidates=(left,)).verdict["optimum"]
     assert words.startswith("one search only; ")

@@ -101,5 +101,5 @@ def test_as_many_as_asked_for_in_given_axes(problem, found):
     assert drawn.axes.tolist() == given.tolist()
     assert given[0, 0].get_legend() is not None
     assert plot_pieces(problem, found, iterates=1)[0, 0].get_title().startswith("iteration 20")
-    with pytest.raises(igpe.errors.ProblemError, match="iterates is 0"):
+    with pytest.raises(igpe.errors.ProblemError, match="`iterates` is 0"):
         plot_pieces(problem, found, iterates=0)

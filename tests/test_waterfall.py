@@ -56,7 +56,7 @@ def test_what_did_not_arrive_is_hollow(ax):
 @pytest.mark.parametrize(
     ("ends", "rounding", "drawn", "words_there"),
     [
-        ([-80.0, 20.0, -83.0], 1e-8, [1.0, 4.0, 104.0], ([], "objective above the best, + 1")),
+        ([-80.0, 20.0, -83.0], 1e-8, [1.0, 4.0, 104.0], ([], "objective - best objective + 1")),
         ([1e-20, 3e-22, 5e-21], 1e-12, [1e-12] * 3, (["3 starts"], "objective")),
         ([1.0, 1.0001, 1.0002], 0.0, [1.0, 1.0001, 1.0002], ([], "objective")),
     ],
@@ -110,6 +110,6 @@ def test_restarts_keep_where_they_ended():
 def test_one_start_is_no_waterfall():
     problem = consecutive.problem()
     found = igpe.SingleShooting().estimate(problem, dict.fromkeys(problem.box.names, 1.0))
-    says = r"one start\. Pass the estimate.*igpe\.estimation\.compare"
+    says = r"one start\. Pass what.*igpe\.estimation\.compare"
     with pytest.raises(igpe.errors.ProblemError, match=says):
         plot_waterfall(found)

@@ -51,8 +51,8 @@ def require_numba() -> None:
     """Raise SolverMissing, with what installs it, unless there is Numba."""
     if numba is None:
         raise SolverMissing(
-            "igpe.certify compiles its enclosures with Numba, which is not installed: pip "
-            "install numba (if it has a wheel for your version of Python)."
+            "igpe.certify needs Numba, which is not installed: pip install numba (if there is a "
+            "wheel for your version of Python)."
         )
 
 

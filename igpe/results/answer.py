@@ -424,7 +424,7 @@ def _agreement(result: ResultData) -> str:
 def _how_many_agree(same: int, many: int, searches: str) -> str:
     """How many of the searches led to the estimate: a single one agrees with no other."""
     if same == 1:
-        return f"only 1 of {many} {searches} led to it; "
+        return f"only 1 of {many} {searches} reached it; "
     return f"{same} of {many} {searches} agree; "
 
 
@@ -449,8 +449,8 @@ def actions(result: ResultData) -> list[str]:
         )
     if result.proof is not None and has_better(result, result.proof):
         lines.append(
-            "igpe.certify reached better values. See result.details, and start a fit from "
-            "these values."
+            "igpe.certify reached better values. See result.details, and start a new fit from "
+            "the better values."
         )
     if result.adequacy is not None and result.adequacy.lacks:
         first = result.adequacy.reasons[:1]

@@ -55,14 +55,14 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     `DynamicCertificate`.
 
     level         confidence level, 0.95
-    simultaneous  whether the region is for all unknowns together; otherwise for each unknown
+    simultaneous  True: the region is for all unknowns together; False: it is for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
     rise          allowed rise in the sum of squares above `objective`
     precision     requested precision, as a fraction of each interval's width
     regions       separate boxes that contain the region
-    undecided     (lower, upper) of the smallest box around all boxes that are not decided and
-                  belong to none of the regions; empty if there are none
+    undecided     (lower, upper) corners of the smallest box that contains all undecided boxes
+                  outside the regions; empty if there are no such boxes
     """
 
     level: float
@@ -77,10 +77,11 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         """One row for each region and unknown.
 
         outer_lower, outer_upper  ends of an interval that provably contains the region
-        inner_lower, inner_upper  values that are proved to belong to the region; NaN if there are
-                                  none
-        below, above              "limited" if the data limit the unknown on this side, "reaches its
-                                  bound" if the data do not limit it, else "not decided"
+        inner_lower, inner_upper  smallest and largest value proved to belong to the region; NaN if
+                                  there is no such value
+        below, above              whether the data limit the unknown on this side: "limited" if they
+                                  do, "reaches its bound" if they do not within the bounds, "not
+                                  decided" if neither is proved
         """
         rows = []
         for k, one in enumerate(self.regions):
@@ -112,10 +113,10 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def intervals(self) -> pd.DataFrame:
-        """One row for each unknown, for all regions together: the four ends, and `identifiable`.
+        """One row for each unknown, over all regions: the four ends, and `identifiable`.
 
         identifiable  True: the data provably limit the unknown on both sides within its bounds;
-                      False: the data provably do not; None: neither is proved
+                      False: it is proved that they do not; None: neither is proved
         """
         frame, rows = self.to_frame(), {}
         for name, own in frame.groupby("name", sort=False):
@@ -150,11 +151,11 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         about = (
             f"The {100 * self.level:g} % likelihood region "
             f"({'all unknowns together' if self.simultaneous else 'each unknown by itself'}, "
-            f"sum of squares up to {self.objective + self.rise:.6g}, "
+            f"sum of squares up to {self.objective + self.rise:.6g}, which is "
             f"{self.objective:.6g} + {self.rise:.4g} by "
             f"{f'F with {self.degrees} degrees of freedom' if self.degrees else 'chi squared'})"
         )
-        stopped = STOPPED.get(self.status, "")
+        stopped = STOPPED.get(self.status, "").replace(", ", "; the proof was ", 1)
         lines = [f"{about} {where}: {self._count()}{stopped}."]
         if not self.closed:
             lines.append(f"{100 * self.open_share:.3g} % of the box is undecided.")
@@ -169,8 +170,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             return f"{_counted(many, 'region')} found so far; others may exist"
         if known < many:
             return (
-                f"it lies in {_counted(many, 'box')} and nowhere else; {known} of them contain "
-                "a part of it (proved)"
+                f"it lies entirely in {_counted(many, 'box')} (proved); number of boxes that are "
+                f"proved to contain a part of it: {known}"
             )
         if many == 1:
             return "one region; there is no second region outside its box (proved)"
@@ -213,14 +214,13 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def inner_level(self) -> float:
-        """Sum of squares up to which parameters are proved to belong to the region."""
+        """Parameters with at most this sum of squares provably belong to the region."""
         if not self.degrees:
             return self.lower_bound + self.rise * (1 - ROUNDED)
         return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Outer and inner ends of all intervals; for the plane of two unknowns see
-        `igpe.proofs.pave`."""
+        """Plot the outer and inner ends of all intervals; see also `igpe.proofs.pave`."""
         return plot_certified_intervals(self, axes)
 
     @classmethod
@@ -240,8 +240,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         region = made(cls, given, base | {"regions": boxes})
         if not all(math.isfinite(v) for v in (region.level, region.rise)):
             raise DataError(
-                "The certificate's level or rise is not a finite number, so it proves "
-                "nothing. Run igpe.certify_region again."
+                "The certificate's level or rise is not a finite number, so the certificate "
+                "proves nothing. Run igpe.certify_region again."
             )
         return region
 

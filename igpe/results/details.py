@@ -87,17 +87,20 @@ def _others(result: ResultData) -> Iterator[Chapter]:
     """Every other set of values that explains the data as well as chance allows."""
     count = len(result.other_optima) + 1
     for k, other in enumerate(result.other_optima, 2):
-        title = f"Set {k} of {count} that explain the data equally well: {word(result)} "
+        title = f"Set {k} of {count} sets that explain the data equally well: {word(result)} "
         yield Chapter(f"{title}{other.objective:.6g}", _rows(other.estimates))
-    own = "Each interval applies only to its own set."
+    own = "Each interval applies only to the set in which it is listed."
     if result.profiled:
-        own = "Linearised intervals apply only to their own set. Profiles may reach other sets."
+        own = (
+            "Each linearised interval applies only to the set in which it is listed. Profiles may "
+            "reach other sets."
+        )
     if count > 1:
         yield Chapter(
             "Sets of values",
             sentences=(
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
-                "others lie within the threshold of the likelihood ratio.",
+                "others are below the threshold of the likelihood ratio.",
                 f"{own} Other measurements, or narrower bounds, can distinguish the sets.",
                 "igpe.check(problem) reports how many sets would remain with perfect measurements.",
             ),
@@ -154,7 +157,7 @@ def fit(result: ResultData) -> Iterator[str]:
         return
     elif not result.criterion and math.isfinite(result.variance):
         spread = math.sqrt(result.variance)
-        yield f"Standard deviation of a residual {spread:.3g} (from the residuals)."
+        yield f"Standard deviation of a residual, estimated from the residuals: {spread:.3g}."
     elif not result.criterion:
         yield "Standard errors are not available: there are no more measurements than unknowns."
 
@@ -193,21 +196,22 @@ def _search(result: ResultData) -> Iterator[str]:
             yield f"{every} searches ended at the {word(result)} {written[0]}."
             return
         values = ", ".join(written)
-        yield f"The {len(ends)} searches ended at these values: {word(result)} {values}."
+        yield f"The {len(ends)} searches ended at these values of the {word(result)}: {values}."
 
 
 def proofs(result: ResultData) -> Iterator[str]:
     """Describe the proofs of the algebraic problems and of the dynamic one."""
     yield from (f"Step 3: {c.sentence}" for c in result.certificates)
     if result.proof is None:
-        why = result.unprovable or "Run igpe.certify(problem, result) to try."
+        why = result.unprovable or "Run igpe.certify(problem, result) to try to prove it."
         yield f"The fit to the measurements is not proved to be the best. {why}"
         return
     yield result.proof.sentence
     if result.proof.objective < result.objective:
         pairs = zip(result.proof.unknowns, result.proof.parameters, strict=True)
         values = ", ".join(f"'{n}': {number(v)}" for n, v in pairs)
-        yield f"igpe.certify reached {word(result)} {result.proof.objective:.6g} at {{{values}}}."
+        least = f"{word(result)} {result.proof.objective:.6g}"
+        yield f"igpe.certify reached the {least} at {{{values}}}."
 
 
 def _time(result: ResultData) -> Iterator[str]:

@@ -21,7 +21,7 @@ from igpe.core.status import Status
 from igpe.results.plots.axes import Plot, plot_bounds, plot_boxes
 
 STOPPED = {
-    Status.TIME_LIMIT: ", stopped at its time limit",
+    Status.TIME_LIMIT: ", stopped at the time limit",
     Status.INTERRUPTED: ", stopped by you",
     Status.INTEGRATION_BROKE: ", stopped where solutions could not be enclosed",
 }
@@ -68,7 +68,7 @@ class Certificate(Suggesting):
         )
         where = f" in {len(self.experiments)} experiments" if len(self.experiments) > 1 else ""
         is_lost = self.undetermined and math.isfinite(self.objective)
-        lost = f"; they do not determine {', '.join(self.undetermined)}" if is_lost else ""
+        lost = f"; the slopes do not determine {', '.join(self.undetermined)}" if is_lost else ""
         slopes = ", ".join(self.slopes)
         return f"{sought}, fitted to {self.origin} of {slopes}{where}: {self._proved}{lost}."
 
@@ -84,11 +84,11 @@ class Certificate(Suggesting):
                 "is proved"
             )
         if not self.lower_bound > 0 or not math.isfinite(self.lower_bound):
-            why = "its bound is still 0, so " * math.isfinite(self.lower_bound)
+            why = "the lower bound is still 0, so " * math.isfinite(self.lower_bound)
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
-            f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g}, "
-            f"{100 * self.gap:.2g} % below the {least} found ({by}); {about}"
+            f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g} "
+            f"({100 * self.gap:.2g} % below the best, {least}; method: {by}); {about}"
         )
 
 
@@ -123,24 +123,25 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
 
     The bound holds for the differential equations themselves, because it includes the error of
-    discretisation. Rounding is covered by explicit allowances in plain doubles; library functions
-    (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last place.
+    discretisation. Explicit allowances cover the rounding errors of double precision. Library
+    functions (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last
+    place.
 
     unknowns      names of the n unknowns; lower, upper: their bounds (n,)
     parameters    (n,) the best parameters found
     objective     proven upper bound on the sum of squares at `parameters`
     lower_bound   lower bound on the sum of squares, proven for all parameters within the bounds
     cut           value that the sum of squares provably exceeds in every decided box; equals
-                  lower_bound if no box is open
+                  `lower_bound` if all boxes are decided
     gap_wanted    requested relative gap
     status        how the search ended
     seconds       wall time
     examined      number of boxes whose solutions were enclosed
     open_share    fraction of the full box's volume that is not decided
-    rows          (experiment, time, quantity) of each residual; priors have no experiment
+    rows          (experiment, time, quantity) of each residual; the experiment is empty for priors
     tree          the boxes; the first is the full box
-    relative_sigma  quantity -> assumed relative standard deviation of its residuals, if none was
-                    given
+    relative_sigma  quantity -> assumed relative standard deviation of its residuals, if no standard
+                    deviation was given
     """
 
     unknowns: tuple[str, ...]
@@ -192,17 +193,18 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
             decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
             return (
-                f"Nothing is proved{stopped}: {self.objective:.6g} is the smallest sum of squares "
-                f"reached {where}; {decided:.3g} % of this box is ruled out."
+                f"Nothing is proved ({counted(self.examined, 'box')}{stopped}): "
+                f"{self.objective:.6g} is the smallest sum of squares reached {where}; "
+                f"{decided:.3g} % of the box is ruled out."
             )
         if self.lower_bound <= 0:
             return f"The sum of squares is 0 up to rounding, so no parameters {where} fit better."
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
-            f"No parameters {where} have a sum of squares below {self.lower_bound:.8g}, "
-            f"{100 * max(self.gap, 0.0):.2g} % below the {self.objective:.8g} found: proved for "
+            f"No parameters {where} have a sum of squares below {self.lower_bound:.8g} "
+            f"({100 * max(self.gap, 0.0):.2g} % below the best, {self.objective:.8g}): proved for "
             "the differential equations themselves, including the discretisation error "
-            f"({counted(self.examined, 'box')}){stopped}{left}.{self._premise}"
+            f"({counted(self.examined, 'box')}{stopped}){left}.{self._premise}"
         )
 
     @property
@@ -211,7 +213,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
             return ""
         names, sizes = ", ".join(self.relative_sigma), self.relative_sigma.values()
         ratio = " : ".join(f"{size / min(sizes):.4g}" for size in sizes)
-        return f" Residuals of {names} have estimated standard deviations of {ratio}."
+        return f" The residuals of {names} have standard deviations in the estimated ratio {ratio}."
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         boxes = zip(self.unknowns, self.parameters, self.lower, self.upper, strict=True)
@@ -219,12 +221,12 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """Plot the boxes in the plane of two unknowns; else the lower bound during the search."""
+        """Plot the boxes if there are two unknowns; otherwise the lower bound during the search."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 
     def entries(self) -> dict[str, Any]:
-        """The stored entries; docs/certificate.md describes them."""
+        """Return the stored entries, which docs/certificate.md describes."""
         stored = {STORED_AS.get(f.name, f.name): getattr(self, f.name) for f in fields(self)}
         boxes = [
             {STORED_AS.get(name, name): value for name, value in vars(box).items()}

@@ -160,7 +160,7 @@ def residual(result: ResultData) -> Section:
 MAP = "Which equations determine which unknowns"
 READING = (
     "Rows are equations. Columns are their unknowns, the measured quantities and the "
-    "parameters. igpe solves framed blocks one after the other, from the top. The last rows "
+    "parameters. igpe solves the framed blocks one after the other, from the top. The last rows "
     "show which slopes and start values depend on which parameters."
 )
 
@@ -246,15 +246,16 @@ def candidates(result: ResultData) -> Section:
     )
 
 
-CURVES = "Curves through the measurements. Steps 2 and 3 take states and slopes from them."
+CURVES = "Curves through the measurements. Steps 2 and 3 take states and slopes from these curves."
 SLOPES = (
-    "Equations whose states are all smoothed predict slopes without integration (step 2, see "
-    "Identifiability). Step 3 fits their unknowns to these slopes, with a proof where one is "
-    "possible. The sums and bounds below refer to the slopes, not to the fit to the measurements."
+    "If all states of an equation are smoothed, it predicts a slope without integration (step 2, "
+    "see Identifiability). Step 3 fits the unknowns of these equations to the slopes, with a proof "
+    "if possible. The sums and bounds below refer to the slopes, not to the fit to the "
+    "measurements."
 )
 DYNAMICS = (
     "Step 4 integrates the model over time and estimates the remaining unknowns. Step 5 corrects "
-    "all unknowns at once. The table follows the best candidate through the steps."
+    "all unknowns at once. The table shows the best candidate after these steps."
 )
 POSED = ("unknowns", "fitted to", "by", "sum of squares", "proven bound", "gap", "how it ended")
 

@@ -49,7 +49,9 @@ def residual_table(points: pd.DataFrame, squares: float, degrees: int) -> pd.Dat
             worst = int(np.argmax(np.abs(odd[at])))
             p = float(outlier_p(odd[at], left)[worst])
             off, time = odd[at][worst], rows["time"].iloc[worst]
-            says = f"the measurement at {time:g} is {abs(off):.2g} standard deviations off: "
+            says = (
+                f"the measurement at time {time:g} is off by {abs(off):.2g} standard deviations: "
+            )
             tests.append((*where, Tested("outlier", float(off), p, f"{says}an outlier")))
     rows_of = [(e, n, t.test, t.statistic, t.p, _verdict(t, len(tests))) for e, n, t in tests]
     return pd.DataFrame(rows_of, columns=COLUMNS)

@@ -26,26 +26,28 @@ class Result(ResultData, Stored, name="result", number=1):
     contains the rest.
 
     estimates     one `Parameter` per unknown
-    objective     weighted sum of squared residuals (+ priors), by accurate integration
+    objective     weighted sum of squared residuals plus the terms of priors, by accurate
+                  integration
     status        how step 5 ended
     covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
-    measurements  number of measurements; degrees: number of measurements minus number of unknowns
-                  that are not on a bound
+    measurements  number of measurements; degrees: degrees of freedom, which is the number of
+                  measurements minus the number of unknowns that are not on a bound
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
-    probability   probability of a larger chi squared; NaN if sigma was not given
+    probability   probability of a larger chi squared if the model is correct; NaN if sigma was not
+                  given
     confidence    confidence level of the intervals
-    certificates  the proof of step 3;  candidates: all variants that were tried, best first
+    certificates  the proofs of step 3;  candidates: all variants that were tried, best first
     structure     the report of step 2, as text
     points        columns experiment, name, time, measured, fitted, residual, sigma (used in the
                   fit), unit, leverage. Further columns, if they apply: relative_sigma, if sigma was
                   unknown and several quantities were weighted by the sizes of their residuals;
-                  limit of detection (the largest one of the quantity), if values below a limit were
-                  left out. For correlated errors: whitened, the residual minus its prediction from
-                  the other residuals, divided by the remaining standard deviation; and conditional,
-                  the remaining fraction of the standard deviation
-    curves        columns experiment, name, time, fitted, smoothed, smoothed_error on a fine grid,
-                  and lower and upper end of the linearised band of the fitted model, where errors
-                  are known
+                  limit, the largest limit of detection of the quantity, if values below a limit
+                  were left out. If errors are correlated: whitened, the residual minus its
+                  prediction from the preceding residuals, divided by the remaining standard
+                  deviation; and conditional, the fraction of the standard deviation that remains
+    curves        columns experiment, name, time, fitted, smoothed and smoothed_error on a fine
+                  grid; if errors are known, also lower and upper, the ends of the linearised band
+                  of the fitted model
     seconds       wall time of each step;  versions: versions of the packages;  seed: seed of the
                   search
     notes         remarks, shown in `details`;  settings: description of how the steps were carried
@@ -54,16 +56,18 @@ class Result(ResultData, Stored, name="result", number=1):
     maps          which equations determine which quantities and parameters, as in `Structure.maps`
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
     adequacy      whether the model fits: a single verdict from all tests of the residuals; None in
-                  results that older versions stored
-    other_optima  all other known optima with an objective below the threshold of the likelihood
-                  ratio (F test, if sigma is unknown) at `confidence`, best first
-    criterion     name of the objective, if it is not a sum of squares
+                  results stored by older versions
+    other_optima  all other known optima, best first, whose objective is below the threshold of the
+                  likelihood ratio test (F test if sigma is unknown) at the level `confidence`
+    criterion     name of the objective if it is not a sum of squares; otherwise empty
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> name of its data file, and the SHA-256 checksum of this file
     combined      unknowns that even perfect measurements determine only in combination
-    unprovable    reason why `igpe.certify` does not support the problem; empty if it does
-    spectral      the fits of spectra: pure spectra, residuals, scatter; `spectra` is their table
+    unprovable    reason why `igpe.certify` does not support the problem; empty if it supports the
+                  problem
+    spectral      the fits of the spectra: pure spectra, residuals and scatter; `spectra` is the
+                  table of the pure spectra
     correlations  estimated correlations of errors, by name
     """
 
@@ -78,7 +82,7 @@ class Result(ResultData, Stored, name="result", number=1):
         return details(self)
 
     def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:
-        """Measurements and fitted model: one panel per quantity, one colour per experiment.
+        """Plot measurements and fitted model: one panel per quantity, one colour per experiment.
 
         axes       matplotlib axes, one per quantity; None: draw in a new figure
         residuals  whether to draw the standardised residuals in a strip below each panel; `axes`
@@ -95,7 +99,7 @@ class Result(ResultData, Stored, name="result", number=1):
         return plot_fit(self.points, self.curves, axes, residuals=values, **how)
 
     def plot_spectra(self, axes: Any = None) -> Plot:
-        """Pure spectra with 95 % bands, and a map of the residuals of the measured spectra.
+        """Plot the pure spectra with 95 % bands, and a map of the residuals of the spectra.
 
         axes    matplotlib axes, two for each fit in `spectral`; None: draw in a new figure
         raises  ProblemError for a result without spectra
@@ -131,7 +135,7 @@ class Result(ResultData, Stored, name="result", number=1):
     def to_excel(self, path: str | Path) -> None:
         """Write a workbook: estimates, measurements with the fit, fit by quantity, correlation.
 
-        raises DataError without openpyxl (pip install 'igpe[excel]')
+        raises DataError if openpyxl is not installed (pip install 'igpe[excel]')
         """
         sheets = {
             "estimates": self.to_frame().reset_index(),

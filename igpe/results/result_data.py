@@ -161,7 +161,7 @@ class ResultData:
         """
         if not self.spectral:
             raise ProblemError(
-                "The result has no spectra. Give the experiment spectra: "
+                "The result has no spectra. Pass spectra to the experiment: "
                 "igpe.Experiment(..., spectra=igpe.Spectra(frame))."
             )
         tables = {", ".join(one.experiments): one.to_frame() for one in self.spectral}
@@ -274,8 +274,8 @@ class ResultData:
         block = self.covariance[np.ix_(at, at)] if min(at) >= 0 else np.full((2, 2), np.nan)
         if not np.isfinite(block).all() or one == other:
             raise ProblemError(
-                f"An ellipse needs two unknowns with a standard error; '{one}' and '{other}' are "
-                f"not both among {list(spread)}."
+                "An ellipse needs two different unknowns with standard errors, from "
+                f"{list(spread)}; got '{one}' and '{other}'."
             )
         degrees = None if sigma_known(self.points) else self.degrees
         level = self.confidence if confidence is None else confidence

@@ -93,22 +93,23 @@ class SpectralFit:
 
     def __str__(self) -> str:
         lines = [
-            f"Spectra of {', '.join(self.species)} at {len(self.wavelengths)} wavelengths from "
+            f"Spectra of {', '.join(self.species)} at {len(self.wavelengths)} wavelengths and "
             f"{len(self.times)} times of {', '.join(self.experiments)}: lack of fit "
             f"{self.lack_of_fit:.3g} %, {self.rank} contributions above the noise."
         ]
         if self.lost:
             lines.append(
                 f"The amounts of {listed(self.lost)} are linearly dependent at all times, so "
-                "only combinations of their pure spectra are determined. A known spectrum, "
-                "pure={...}, or a run with another start would determine them."
+                "only combinations of their pure spectra are determined. A known "
+                "spectrum (pure={...}) or an experiment with another start would determine them."
             )
         if self.is_scattered:
             each = zip(self.species, self.deviations, strict=False)
             lines.append(
                 "Residuals within the space of the pure spectra are larger than the "
-                f"instrument noise explains (p = {self.probability:.1g}): amounts scatter "
-                f"around the model by {', '.join(f'{n} {d:.2g}' for n, d in each)}, or errors "
-                "are correlated. Standard errors include this."
+                f"instrument noise explains (p = {self.probability:.1g}): either the amounts "
+                "scatter around the model with the standard deviations "
+                f"{', '.join(f'{n} {d:.2g}' for n, d in each)}, or the errors are correlated. "
+                "Standard errors include this."
             )
         return "\n".join(lines)

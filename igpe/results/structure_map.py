@@ -104,14 +104,14 @@ class StructureMap:
                 [f"From the {source.name}: {in_words(names, MOST_NAMED)}."] if names else []
             )
         if len(sentences) > MOST_NAMED:
-            more = f"The same applies to {len(sentences) - MOST_NAMED} more."
+            more = f"There are {len(sentences) - MOST_NAMED} more such slopes and start values."
             sentences = [*sentences[:MOST_NAMED], more]
         for kind, head in LAST.items():
             names = [n for n, r in zip(self.parameters, self.reach, strict=True) if r == kind]
             sentences += [f"{head}: {in_words(names, MOST_NAMED)}."] if names else []
         parts = "; ".join(part.sentence for part in self.parts)
         return " ".join([
-            f"Equations of {self.title}, grouped by the quantities that the measurements "
-            f"determine: {parts or 'none'}.{solved * bool(self.blocks)}",
+            f"Equations of {self.title}, grouped by whether the measurements determine their "
+            f"unknowns: {parts or 'none'}.{solved * bool(self.blocks)}",
             *sentences,
         ])

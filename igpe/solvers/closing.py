@@ -87,7 +87,7 @@ def _judged(answer: Answer, tolerance: float) -> Answer:
         return replace(answer, status=Status.OPTIMAL_WITHIN_GAP)
     if answer.status is not Status.OPTIMAL_WITHIN_GAP:
         return answer
-    words = f"within the solver's tolerances, the incumbent and the bound are {distance:.2g} apart"
+    words = f"the solver's tolerances leave a gap of {distance:.2g} between incumbent and bound"
     message = f"{answer.message}; {words}" if np.isfinite(distance) else answer.message
     return replace(answer, status=Status.BEST_OF_SEVERAL, message=message)
 

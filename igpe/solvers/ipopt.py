@@ -223,11 +223,12 @@ class Ipopt:
         return replace(answer, seconds=time.perf_counter() - start_time)
 
     def prepare(self, model: Any, sizes: Sizes | None = None) -> PreparedModel:
-        """Translate the model once, for several solves.
+        """Translate the model once, to solve it several times.
 
-        sizes   whether to scale variables, objective and constraints to magnitude 1, the
-                constraints by their derivatives at the current values
-        raises  ModelError unless there is exactly one active objective, to be minimised
+        sizes   whether to scale variables, objective and constraints to magnitude 1; the
+                constraints are scaled by their derivatives at the current values
+        raises  ModelError unless the model has exactly one active objective, which is to be
+                minimised
         """
         objective = objective_of(model)
         if not self.available():

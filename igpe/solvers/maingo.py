@@ -47,13 +47,13 @@ class MAiNGO:
     """Branch and bound with McCormick relaxations.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1e-6, or, for an
-                 objective smaller than 1, 1e-6 times the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1e-6 * min(1, s), where s is the size of the objective
     feasibility  tolerance of the constraints
     options      further options of MAiNGO: (("BAB_maxIterations", 1000), ...)
 
-    Every variable needs finite bounds, unless an equation defines it. MAiNGO's own time limit is 10
-    s or more; with a shorter limit igpe stops MAiNGO, and the incumbent is lost.
+    Every variable needs finite bounds, unless an equation defines it. The shortest time limit of
+    MAiNGO itself is 10 s. At a shorter limit igpe stops MAiNGO, and the incumbent is lost.
     """
 
     gap: float = 1e-4

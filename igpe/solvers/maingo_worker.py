@@ -86,7 +86,7 @@ def _repeated(program: Any, variables: list[Any]) -> list[Any]:
         elif name in OPERATIONS:
             work[outputs[0]] = OPERATIONS[name](*(work[i] for i in inputs))
         else:
-            raise NotImplementedError(f"it has no operation '{name.lower()}'")
+            raise NotImplementedError(f"it does not support the operation '{name.lower()}'")
     return results
 
 

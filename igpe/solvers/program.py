@@ -202,25 +202,24 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class AmplProgram:
-    """A solver program called as `program model.nl -AMPL options`, as AMPL calls it.
+    """An external solver program, called as AMPL calls it: `program model.nl -AMPL options`.
 
     program      name of the program: couenne, bonmin, scip, pounce, ...
     options      command-line arguments, e.g. ("tol=1e-9",)
     files        (name, text) of option files that the program reads from its working directory,
                  e.g. (("couenne.opt", "allowable_fraction_gap 1e-4"),)
-    time_option  name of the option that limits time in seconds, e.g. "max_wall_time". igpe
-                 interrupts a program without such an option at the limit
-    time_line    line that sets the time limit, for programs that read the limit from the first of
-                 `files`, with {} for the seconds, e.g. "limits/time = {}"
-    gap_line     the line of the first of `files` that sets the absolute gap, e.g.
-                 "limits/absgap = {}"
+    time_option  name of the option that limits the time in seconds, e.g. "max_wall_time". If there
+                 is no such option, igpe interrupts the program at the time limit
+    time_line    line that igpe adds to the first of `files` to set a time limit; {} stands for the
+                 seconds, e.g. "limits/time = {}"
+    gap_line     line that igpe adds to the first of `files` to set the absolute gap; {} stands for
+                 the gap, e.g. "limits/absgap = {}"
     proven_gap   relative gap that a global solver guarantees when it reports "solved"; None for a
                  local solver
     absolute     absolute gap of a global solver for an optimum near 0, in the objective's unit;
-                 None: `margin`, or, for an objective smaller than 1, `margin` times the size of the
-                 objective
-    bound_label  text before ":" and the lower bound in the program's output, e.g. "Dual Bound";
-                 without it the bound is the incumbent minus the gap
+                 None: `margin` * min(1, s), where s is the size of the objective
+    bound_label  label that precedes ":" and the lower bound in the program's output, e.g. "Dual
+                 Bound"; if it is empty, the bound is the incumbent minus the gap
     margin       possible error of the program's bound, for an objective of order one
     how          installation command
     """
@@ -255,7 +254,7 @@ class AmplProgram:
         return locate(self.program) is not None
 
     def solve(self, model: Any, *, time_limit: float | None = None) -> Answer:
-        """See `igpe.solvers.base.Solver.solve`. The program's output and files are removed."""
+        """See `igpe.solvers.base.Solver.solve`. igpe removes the program's output and files."""
         if self.proven_gap is None or not self.available():
             return solve_in_folder(self, model, lambda *task: self.run(Task(time_limit, *task)))
 
@@ -409,10 +408,10 @@ def Couenne(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: about 1e-6, or,
-                 for an objective smaller than 1, about 1e-6 times the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1.1e-5 * min(1, s), where s is the size of the objective
 
-    Couenne treats a time limit as processor time; igpe interrupts Couenne at the wall time.
+    Couenne treats a time limit as processor time, so igpe also limits its wall time.
     Belotti, Lee, Liberti, Margot, Waechter, "Branching and bounds tightening techniques for
     non-convex MINLP", Optim. Methods Softw. 24 (2009).
     """
@@ -436,8 +435,8 @@ def ScipProgram(
 
     gap          relative gap between incumbent and bound at which the solver stops
     feasibility  tolerance of the constraints
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: about 1e-6, or,
-                 for an objective smaller than 1, about 1e-6 times the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1e-6 * min(1, s), where s is the size of the objective
     """
     return AmplProgram(
         "scip",
@@ -463,11 +462,11 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Scip:
-    """SCIP: spatial branch and bound over the variables' bounds, from the PySCIPOpt wheel.
+    """SCIP from the PySCIPOpt wheel: spatial branch and bound within the variables' bounds.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    absolute     absolute gap for an optimum near 0, in the objective's unit; None: 1e-6, or, for an
-                 objective smaller than 1, 1e-6 times the size of the objective
+    absolute     absolute gap for an optimum near 0, in the objective's unit; None:
+                 1e-6 * min(1, s), where s is the size of the objective
     feasibility  tolerance of the constraints. The default of SCIP, 1e-6, is too loose for least
                  squares, because SCIP treats the objective as a constraint and underestimates small
                  residuals

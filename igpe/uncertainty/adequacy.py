@@ -60,13 +60,15 @@ MOST_OFF = 0.25  # of the measurements: more outliers are not the measurements' 
 OFF = (
     "{} of {} measurements are outliers: the model is wrong, or standard deviations are too small."
 )
-LEFT_OUT = "Judged without {} outlier{}, because the loss is robust; see result.outliers()."
+LEFT_OUT = (
+    "The fit was judged without {} outlier{}, because the loss is robust; see result.outliers()."
+)
 BELOW_LIMIT = (
     "{} of {} measurements are below a limit of detection. Their probability enters the "
-    "objective. They have no residuals and are not in plots; residuals near the limit "
+    "objective. They have no residuals and do not appear in plots. Residuals near the limit "
     "are not tested."
 )
-NO_TIME = "The residuals were not judged because of the interrupt."
+NO_TIME = "The residuals were not judged because the run was interrupted."
 
 
 class LinearisedFit(NamedTuple):
@@ -181,7 +183,7 @@ def adequacy(
     along, unable = image.T @ value, ""
     if degrees < FEWEST:
         left = counted(max(degrees, 0), "degree")
-        unable = f"The fit leaves {left} of freedom; at least 3 are needed."
+        unable = f"The fit leaves {left} of freedom; a verdict needs at least {FEWEST}."
     elif not robust and float(along @ along) > LEFT * float(value @ value):
         unable = NO_OPTIMUM
     if unable:
@@ -274,7 +276,7 @@ def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]
         p = probability(float(evidence.series[j]))
         yield f"Residuals of {tested.name(j)} {tested.pattern(j)} ({p})."
     if len(clear) > MOST:
-        yield f"The same applies to {len(clear) - MOST} more series."
+        yield f"Residuals of {len(clear) - MOST} more series are not random either."
     trend, replicates, size = (
         evidence.kinds.get(kind, 1.0) for kind in ("trend", "replicates", "size")
     )
@@ -282,7 +284,7 @@ def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]
         yield f"Residuals of all series together are not random over time ({probability(trend)})."
     if replicates <= ODD:
         yield (
-            "Means of replicates are further from the model than their scatter explains "
+            "The means of replicates deviate from the model by more than their scatter explains "
             f"({probability(replicates)})."
         )
     objective = float(tested.residuals.value @ tested.residuals.value)

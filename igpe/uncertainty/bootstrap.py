@@ -54,10 +54,10 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     """Estimates from simulated repetitions of the measurements.
 
     estimate      unknown -> value estimated from the measurements;  units: units of the unknowns
-    replications  one row for each refit, indexed by its number: status, objective, the unknowns,
-                  and, with few degrees of freedom, the drawn sigma as a multiple of the residuals'
-                  standard deviation
-    asked       number of replications requested;  complete: False if the run was interrupted
+    replications  table with one row for each refit, indexed by its number; columns: status,
+                  objective, the unknowns and, if there are few degrees of freedom, sigma_drawn: the
+                  drawn sigma as a multiple of the residuals' standard deviation
+    asked         number of replications requested;  complete: False if the run was interrupted
     kind          how errors were drawn;  seed: random seed of the errors
     confidence    confidence level of the intervals
     acceleration  unknown -> acceleration of its BCa interval
@@ -85,31 +85,33 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
 
     @property
     def parameters(self) -> pd.DataFrame:
-        """Converged refits: one row for each, one column for each unknown."""
+        """Estimates of the converged refits: one row per refit, one column per unknown."""
         good = self.replications["status"] == "CONVERGED"
         return self.replications.loc[good, list(self.estimate)].astype(float)
 
     @property
     def failed(self) -> int:
-        """Number of refits that did not converge; intervals do not include them."""
+        """Number of refits that did not converge; the intervals do not use them."""
         return len(self.replications) - len(self.parameters)
 
     @property
     def correlation(self) -> pd.DataFrame:
-        """Correlation of the replications; NaN for unknowns that do not vary."""
+        """Correlation matrix of the refitted unknowns; NaN for unknowns that do not vary."""
         return self.parameters.corr()
 
     def to_frame(self) -> pd.DataFrame:
-        """Estimate, standard error, bias (mean of the refits - estimate) and two intervals.
+        """Return the estimates with their standard errors, biases and two intervals.
 
-        lower, upper        BCa: percentiles corrected for bias and skewness (Efron 1987)
-        percentile_lower, percentile_upper    percentiles of the refits
+        bias                mean of the refits minus the estimate
+        lower, upper        ends of the BCa interval: percentiles corrected for bias and skewness
+                            (Efron 1987)
+        percentile_lower, percentile_upper  ends of the interval between percentiles of the refits
         """
         rows = {n: self._row(n) for n in self.estimate}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
     def plot(self, axes: Any = None, *, pairs: bool = False) -> Plot:
-        """A histogram of each unknown with estimate and interval.
+        """Plot a histogram of each unknown, with its estimate and interval.
 
         pairs  whether to plot each pair of unknowns as well
         """
@@ -185,12 +187,12 @@ class ParametricBootstrap:
     residuals."""
 
     def draw(self, base: Likelihood) -> Draw:
-        """Return a generator of errors for a problem at its estimate."""
+        """Return a function that draws the errors of one replication."""
         spread = _spread(base)
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """Return accelerations (n,) of BCa intervals: 0, because normal errors are symmetric."""
+        """Return the accelerations (n,) of BCa intervals: 0, as normal errors are symmetric."""
         return np.zeros(len(base.x))
 
 
@@ -198,14 +200,14 @@ class ParametricBootstrap:
 class ResidualBootstrap:
     """Errors for the bootstrap, drawn with replacement from the residuals of the same column.
 
-    The residuals are first standardised, r / sqrt(1 - leverage), because a fit makes residuals
-    smaller than the errors, and centred (Davison & Hinkley, Bootstrap Methods and their
-    Application, 1997, section 6.2.3). The method makes no assumption about the distribution of
-    errors. Only the ratios of standard deviations within a column matter.
+    The residuals are first divided by sqrt(1 - leverage), because a fit makes residuals smaller
+    than the errors, and then centred (Davison & Hinkley, Bootstrap Methods and their Application,
+    1997, section 6.2.3). The method makes no assumption about the distribution of errors. Only the
+    ratios of standard deviations within a column matter.
     """
 
     def draw(self, base: Likelihood) -> Draw:
-        """Return a generator of errors.
+        """Return a function that draws the errors of one replication.
 
         raises ProblemError for a column with fewer than 5 measurements
         """
@@ -220,8 +222,8 @@ class ResidualBootstrap:
         return draw
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """Return accelerations (n,) of BCa intervals: a sixth of the skewness of the linearised
-        estimate."""
+        """Return the accelerations (n,) of BCa intervals: a sixth of the skewness of the
+        linearised estimate."""
         pool = self._pool(base)
         second, third = np.zeros((2, len(pool)))
         for mine in _columns(base).values():
@@ -238,8 +240,9 @@ class ResidualBootstrap:
         few = {name: len(mine) for name, mine in columns.items() if len(mine) < LEAST}
         if few:
             raise ProblemError(
-                f"ResidualBootstrap() draws each column's errors from its own residuals and needs "
-                f"{LEAST} or more; it found {few}. Use igpe.uncertainty.ParametricBootstrap()."
+                "ResidualBootstrap() draws the errors of each column from the residuals of this "
+                f"column and needs at least {LEAST} of them. Columns with fewer residuals: {few}. "
+                "Use igpe.uncertainty.ParametricBootstrap()."
             )
         left = 1 - leverage(base.at.jacobian, base.held)
         errors = -base.at.residual / np.sqrt(np.maximum(left, 1e-8))
@@ -403,8 +406,8 @@ def _remarks(table: pd.DataFrame, requested: int, on_bound: list[str], degrees: 
          f"The residuals leave {degrees} degrees of freedom, so sigma itself is uncertain. "
          "igpe drew sigma for each refit, so the intervals correspond to those of Student's t."),
         (failed,
-         f"{failed} of {made} refits did not converge and are not in the intervals; if there "
-         "are many, the intervals are too short."),
+         f"{failed} of {made} refits did not converge, and the intervals do not use them. If many "
+         "refits fail, the intervals are too short."),
         (made < requested, f"Interrupted: {made} of {requested} replications were finished."),
         (made < FEW, f"{made} replications give only rough intervals; use several hundred."),
         (on_bound,

@@ -33,10 +33,10 @@ from igpe.numerics.statistics.covariance import Uncertainty
 from igpe.problem.problem import Problem
 
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
-NO_ESTIMATE = "{'k1': 0.5}, or the result of igpe.estimate or of a method"
+NO_ESTIMATE = "{'k1': 0.5}, or what igpe.estimate or the `estimate` of a method returns"
 NO_ERRORS = (
-    "There are no more measurements than unknowns, so the errors cannot be estimated; give "
-    "sigma= to the experiments."
+    "There are no more measurements than unknowns, so the errors cannot be estimated. Give "
+    "the experiments standard deviations: Experiment(sigma=...)."
 )
 
 
@@ -143,7 +143,7 @@ def values_of(problem: Problem, estimate: Any) -> dict[str, float]:
     if missing:
         raise ProblemError(
             f"The estimate has no value for {missing}; the problem's unknowns are {list(names)}. "
-            "Give the result of igpe.estimate(problem) for this problem."
+            "Give the result that igpe.estimate(problem) returns for this problem."
         )
     for name in names:
         ok = is_finite(given[name])

@@ -36,13 +36,15 @@ INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promis
 
 @dataclass(frozen=True, repr=False)
 class Region(Shown):
-    """Joint region of two unknowns within which the fit is good enough.
+    """Joint confidence region of two unknowns, from the likelihood ratio.
 
     names       names of the two unknowns;  estimate: their estimates;  units: their units
-    edge        closed curve, columns of the two names, and `end`: "" where the likelihood ratio
-                limits the region, else "bound reached", "open" or "no solution beyond"
-    linearised  columns of the two names: the ellipse (empty if an error is not defined)
-    confidence  confidence level of the region;  rise: increase in the sum of squares on its edge
+    edge        closed curve: a table with one column for each of the two unknowns, and the column
+                `end`. This is "" where the likelihood ratio limits the region, otherwise "bound
+                reached", "open" or "no solution beyond"
+    linearised  the linearised region: points on the ellipse, one column for each unknown; empty if
+                a standard error is not defined
+    confidence  confidence level of the region;  rise: increase in the sum of squares on the edge
     integrations  number of integrations of the full model with derivatives
     """
 
@@ -64,12 +66,12 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region from the likelihood ratio."
         return [rows], [
             words,
-            *[f"The likelihood ratio does not determine a part of the region's edge: {ends}."]
+            *[f"The likelihood ratio does not limit all parts of the region's edge: {ends}."]
             * bool(ends),
         ]
 
     def plot(self, axes: Any = None) -> Plot:
-        """Region, linearised ellipse and estimate."""
+        """Plot the region, the linearised ellipse and the estimate."""
         return plot_region(self, axes)
 
 
@@ -95,7 +97,7 @@ def region(
     require_confidence("region", confidence)
     pair = chosen(problem, names)
     if len(set(pair)) != 2:  # noqa: PLR2004
-        raise ProblemError(f"A region needs two unknowns; got {list(pair)}.")
+        raise ProblemError(f"A region needs two different unknowns; got {list(pair)}.")
     base = likelihood(problem, estimate, method, confidence=confidence)
     rise = allowed_rise(base.errors, base.problem.sigma_known, confidence, 2)
     if not np.isfinite(rise):

@@ -21,12 +21,12 @@ CHANCE = 0.05  # of a likelihood ratio
 
 @dataclass(frozen=True, repr=False)
 class ModelComparison(Shown):
-    """Rival models, the best first.
+    """Comparison of rival models, the best first.
 
-    table  indexed by model: unknowns (including an unknown sigma), objective, log_likelihood, AIC,
-           AICc, BIC, delta (AICc minus the smallest AICc), weight (Akaike's); within: the smallest
-           of the larger models that contain all its unknowns; p: p-value of the likelihood ratio
-           between the two
+    table  one row for each model; columns: unknowns (their number, including an unknown sigma),
+           objective, log_likelihood, AIC, AICc, BIC, delta (AICc minus the smallest AICc), weight
+           (Akaike weight), within (the smallest of the larger models that contain all its
+           unknowns), and p (p-value of the likelihood ratio test between these two models)
     notes  remarks for the user
     """
 
@@ -43,24 +43,27 @@ def compare_models(
     """Compare several models on the same measurements.
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
-    unknowns and n measurements; weights exp(-delta / 2). A nested model is compared with the larger
-    one by the likelihood ratio: chi squared if sigma is known, else F.
+    unknowns and n measurements; the weights are proportional to exp(-delta / 2). A likelihood ratio
+    test compares a nested model with the larger model: by chi squared if sigma is known, otherwise
+    by F.
 
-    results  name -> result, all of the same measurements
-    nested   smaller model -> larger model that contains it; None: igpe compares the unknowns' names
-    raises   DataError if measurements or standard deviations differ, ProblemError if there are
-             fewer than two models, or `nested` refers to a model that is not among them
+    results  name -> result; all results are of the same measurements
+    nested   name of the smaller model -> name of the larger model that contains it; None: igpe
+             finds these pairs by the names of the unknowns
+    raises   DataError if the measurements differ or only some have standard deviations,
+             ProblemError if there are fewer than two models, or if `nested` names a model that is
+             not in `results`
     """
     if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
         raise ProblemError(
-            "compare_models needs two models or more: compare_models({'a': result_a, 'b': b})."
+            "compare_models needs at least two models: compare_models({'a': one, 'b': other})."
         )
     _check_same(results)
     pairs = dict(_by_names(results) if nested is None else nested)
     unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
     if unknown_names:
         raise ProblemError(
-            f"nested= contains {unknown_names}, which are not among the models {list(results)}."
+            f"`nested` names the models {unknown_names}, which are not in {list(results)}."
         )
     table = pd.DataFrame.from_dict({n: _row(r) for n, r in results.items()}, orient="index")
     table["delta"] = table["AICc"] - table["AICc"].min()
@@ -171,7 +174,7 @@ def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     yield f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.3g} % of the weight."
     close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
     if close:
-        yield f"These measurements cannot distinguish {in_words(close)} from it."
+        yield f"These measurements cannot distinguish {in_words(close)} from {best}."
     far = [str(n) for n in table.index[1:] if deltas[n] > FAR]
     if far:
         yield f"{in_words(far)} {'has' if len(far) == 1 else 'have'} no support."

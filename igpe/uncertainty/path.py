@@ -234,7 +234,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     if answer.status is not Status.CONVERGED:
         raise EstimationFailed(
             f"Collocation found no optimum next to the estimate: {answer.message}. Give the "
-            "estimate of igpe.Collocation().estimate(problem, ...).",
+            "estimate that igpe.Collocation().estimate(problem, ...) returns.",
             answer.status,
         )
     values = _values(program)

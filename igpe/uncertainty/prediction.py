@@ -70,7 +70,9 @@ class PredictedTrajectory(NamedTuple):
         runs = [simulation.run(x[self.run.index]) for x in vectors]
         usable = [r for r in runs if r.status.usable]
         if len(usable) < 2:  # noqa: PLR2004
-            raise ProblemError("Fewer than two replications can be integrated; use more.")
+            raise ProblemError(
+                "Fewer than two replications can be integrated; use more replications."
+            )
         random = np.random.default_rng(replications.seed)
         errors = random.standard_normal((len(usable), len(self.grid)))
         tail = (1 - self.base.errors.confidence) / 2
@@ -146,9 +148,10 @@ class PredictedTrajectory(NamedTuple):
 class Prediction(Shown, Stored, name="prediction", number=1):
     """Predictions of the model at the estimate, with their uncertainty.
 
-    table       columns experiment, name, time, value, standard_error, lower, upper (of the mean),
-                band_lower, band_upper (of a measurement; NaN for quantities that are not measured),
-                unit. Errors are infinite where the measurements do not determine the prediction
+    table       columns experiment, name, time, value, standard_error, lower and upper (band of the
+                mean), band_lower and band_upper (band of a measurement; NaN for quantities that are
+                not measured), and unit. The errors are infinite if the measurements do not
+                determine the prediction
     measured    columns experiment, name, time, measured
     confidence  confidence level of the bands, at each time separately; kind: name of the method
     time_unit   unit of the times; empty if unknown
@@ -163,7 +166,7 @@ class Prediction(Shown, Stored, name="prediction", number=1):
     time_unit: str = ""
 
     def plot(self, axes: Any = None) -> Plot:
-        """Mean with both bands and the measurements, one panel per quantity."""
+        """Plot the mean with both bands and the measurements, one panel per quantity."""
         how: dict[str, Any] = {"confidence": self.confidence, "time_unit": self.time_unit}
         return plot_prediction(self.table, self.measured, axes, **how)
 
@@ -205,7 +208,7 @@ def predict(
     unknown_names = [n for n in given if n not in known]
     if unknown_names or not given:
         raise ProblemError(
-            f"Unknown names to predict: {unknown_names or 'none given'}. The states and measured "
+            f"Cannot predict these names: {unknown_names or 'none given'}. The states and measured "
             f"quantities are {known}."
         )
     tables, measured = [], []
@@ -229,7 +232,7 @@ def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < run.ivp.t0:
         raise ProblemError(
-            f"The times are {shown(times)}; give finite numbers of at least "
-            f"{run.ivp.t0:g}, the start of experiment {run.name}."
+            f"The times are {shown(times)}; give finite numbers not below {run.ivp.t0:g}, which "
+            f"is the start time of experiment {run.name}."
         )
     return grid

@@ -102,9 +102,9 @@ class ParameterProfile:
 class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
-    names         names of all unknowns that were free
-    parameters    the optimum of the profiles; objective: the sum of squares at the optimum, or with
-                  estimated standard deviations -2 log-likelihood up to a constant
+    names         names of all free unknowns
+    parameters    the optimum of the profiles;  objective: the sum of squares at this optimum; if
+                  standard deviations are estimated, -2 log-likelihood up to a constant
     rise          increase in the objective at the ends of the intervals: from chi squared, or from
                   F if sigma is unknown
     confidence    confidence level of each interval
@@ -113,7 +113,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     integrations  number of integrations of the full model with derivatives; 0 for collocation
     seconds       wall time
     notes         remarks for the user
-    complete      False if the run was interrupted and only the finished profiles are there
+    complete      False if the run was interrupted; `profiles` then contains only the finished
+                  profiles
     """
 
     names: tuple[str, ...]
@@ -138,7 +139,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         )
 
     def range_of(self, name: str) -> tuple[float, float]:
-        """Smallest and largest value of an unknown along all profiles, up to their ends.
+        """Return the smallest and largest value that an unknown has along all profiles.
 
         The interval of the unknown includes at least these values, even if the unknown itself has
         no profile.
@@ -169,7 +170,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return pd.DataFrame(rows, index=pd.Index([p.name for p in self.profiles], name="name"))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Rise in the sum of squares against each unknown, with threshold and linearised rise."""
+        """Plot the rise in the sum of squares for each unknown, and its linearisation."""
         return plot_profiles(self, axes)
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
@@ -177,8 +178,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
             ("", "estimate", f"{100 * self.confidence:g} % interval", "linearised", "", "")
         ]
         rows += [_cells(p, self.linearised[p.name]) for p in self.profiles]
-        level = f"the objective {self.objective:.6g} may rise by {self.rise:.4g}"
-        return [rows], [f"Profile likelihood; {level}.", *self.notes]
+        level = f"the objective {self.objective:.6g} rises by at most {self.rise:.4g}"
+        return [rows], [f"Profile likelihood: within the intervals, {level}.", *self.notes]
 
 
 def _cells(p: ParameterProfile, linearised: tuple[float, float]) -> tuple[str, ...]:
@@ -229,7 +230,7 @@ def limited(made: Profiles, box: Box) -> list[str]:
         reached = set[str]().union(*(on_bounds(row) for end, row in sides if not end))
         if others := sorted(reached - already - {p.name}):
             lines.append(
-                f"The interval of {p.name} depends on bounds of {listed(others)}: wider bounds "
+                f"The interval of {p.name} depends on the bounds of {listed(others)}: wider bounds "
                 "may lengthen it."
             )
     return lines

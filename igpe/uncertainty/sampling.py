@@ -104,7 +104,8 @@ class Samples(Shown):
 
     names         names of the n unknowns;  estimate: unknown -> value at the maximum of the
                   likelihood
-    chains        (walkers, steps, n);  log_density: (walkers, steps), up to a constant
+    chains        (walkers, steps, n) values of the unknowns;  log_density: (walkers, steps)
+                  logarithm of the posterior density, up to an additive constant
     autocorrelation  unknown -> autocorrelation time of a walker, in steps
     acceptance    fraction of accepted proposals
     burnt         number of discarded steps; seed: seed of all random numbers
@@ -127,7 +128,7 @@ class Samples(Shown):
         return pd.DataFrame(self.chains.reshape(-1, len(self.names)), columns=list(self.names))
 
     def to_arviz(self) -> Any:
-        """Convert to ArviZ: a DataTree with `posterior` and `sample_stats`, each walker a chain.
+        """Convert to an ArviZ DataTree with `posterior` and `sample_stats`; a walker is a chain.
 
         raises SolverMissing if arviz-base is not installed
         """
@@ -138,8 +139,8 @@ class Samples(Shown):
     def to_frame(self) -> pd.DataFrame:
         """One row for each unknown.
 
-        Estimate, mean, standard deviation, median, equal-tailed interval, R-hat and effective
-        sample size (Vehtari et al. 2021), autocorrelation time in steps.
+        The columns are the estimate, mean, standard deviation, median, equal-tailed interval, R-hat
+        and effective sample size (Vehtari et al. 2021), and the autocorrelation time in steps.
         """
         draws, tail = self.flat(), (1 - self.confidence) / 2
         statistics, tree = _module("arviz_stats"), self.to_arviz()
@@ -158,7 +159,7 @@ class Samples(Shown):
         return table.rename_axis("name")
 
     def plot(self, axes: Any = None, *, pairs: bool = True) -> Plot:
-        """A histogram of each unknown with estimate and interval.
+        """Plot a histogram of each unknown, with its estimate and interval.
 
         pairs  whether to plot each pair of unknowns as well
         """
@@ -167,8 +168,8 @@ class Samples(Shown):
     def _shown(self) -> tuple[list[Rows], list[str]]:
         walkers, steps, _ = self.chains.shape
         drawn = (
-            f"{walkers} walkers, {steps} steps after {self.burnt} discarded, seed {self.seed}; "
-            f"{100 * self.acceptance:.0f} % of the proposals accepted."
+            f"{walkers} walkers, {steps} steps each ({self.burnt} earlier steps discarded), seed "
+            f"{self.seed}; {100 * self.acceptance:.0f} % of the proposals were accepted."
         )
         return [frame_rows(self.to_frame())], [drawn, *self.notes]
 
@@ -230,8 +231,8 @@ def sample(
     notes = (
         (done < steps, f"Interrupted after {done} steps."),
         (done < LONG * longest,
-         f"Too short: {done} steps are {done / longest:.0f} autocorrelation times; at least "
-         f"{LONG:g} are needed. Try steps={np.ceil(LONG * longest):.0f}."),
+         f"The chains are too short: {done} steps are {done / longest:.0f} autocorrelation times; "
+         f"at least {LONG:g} are needed. Try steps={np.ceil(LONG * longest):.0f}."),
         (not problem.box.bounded, (
             "Unknowns without bounds have a flat prior over all real numbers."
         )),

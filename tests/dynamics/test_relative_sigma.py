@@ -203,7 +203,7 @@ def test_a_certificate_names_the_weights_as_its_premise():
     result = igpe.estimate(posed)
     proof = igpe.certify(posed, result, gap=0.05)
     assert proof.relative_sigma == pytest.approx(result.relative_sigma)
-    assert "Residuals of a, b have estimated standard deviations of" in proof.sentence
+    assert "The residuals of a, b have standard deviations in the estimated ratio" in proof.sentence
     assert igpe.verify(proof, posed).verdict.name == "VERIFIED"
     with pytest.raises(igpe.errors.ProblemError, match="relative standard deviations"):
         igpe.verify(proof, problem(table(12), sigma="equal"))

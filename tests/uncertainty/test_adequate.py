@@ -206,7 +206,7 @@ def test_a_robust_fit_is_judged_without_its_outliers(sigma):
     same = decays(dict.fromkeys(RATES, 0.5), sigma=sigma, seed=4)
     result = igpe.estimate(robustly(same, T300={3: 2.0, 7: -1.0}))
     assert result.adequacy.verdict == "adequate"
-    assert result.adequacy.reasons[-1].startswith("Judged without 2 outliers")
+    assert result.adequacy.reasons[-1].startswith("The fit was judged without 2 outliers")
     assert len(result.outliers()) == 2
     assert result.parameters["k"] == pytest.approx(0.5, rel=0.02)
 

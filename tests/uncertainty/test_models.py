@@ -57,7 +57,7 @@ def test_with_unknown_sigma_the_ratio_is_f():
 
 def test_who_is_nested_can_be_said(results):
     assert compare_models(results, nested={}).table["p"].isna().all()
-    with pytest.raises(ProblemError, match=r"\['c'\], which are not among the models"):
+    with pytest.raises(ProblemError, match=r"names the models \['c'\], which are not in"):
         compare_models(results, nested={"slope 0.6": "c"})
 
 
@@ -71,7 +71,7 @@ def test_other_measurements_are_refused(results):
     blind = replace(results["any slope"], points=results["any slope"].points.assign(sigma=np.nan))
     with pytest.raises(DataError, match="given for only one"):
         compare_models({"a": results["any slope"], "b": blind})
-    with pytest.raises(ProblemError, match="two models or more"):
+    with pytest.raises(ProblemError, match="at least two models"):
         compare_models({"a": results["any slope"]})
 
 

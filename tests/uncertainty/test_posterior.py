@@ -77,7 +77,7 @@ def test_bounds_are_kept_and_a_seed_gives_the_same():
     assert draws["vmax"].between(0.9, 1.1).all()
     assert np.array_equal(first.chains, second.chains)
     assert not np.array_equal(first.chains, sample(tight, DECAY_TRUTH, steps=60, seed=4).chains)
-    assert "Too short: 60 steps" in first.notes[0]
+    assert "The chains are too short: 60 steps" in first.notes[0]
     assert "16 walkers" in str(first)
     assert "km" in first._repr_html_()
 

@@ -114,8 +114,8 @@ def test_names_choose():
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"names": ["Z"]}, ProblemError, r"Unknown names to predict: \['Z'\]"),
-        ({"times": [-1.0]}, ProblemError, "of at least"),
+        ({"names": ["Z"]}, ProblemError, r"Cannot predict these names: \['Z'\]"),
+        ({"times": [-1.0]}, ProblemError, "not below"),
         ({"times": "soon"}, ProblemError, "finite numbers"),
         ({"times": []}, ProblemError, "finite numbers"),
         ({"confidence": 0}, ProblemError, "between 0 and 1"),

@@ -358,9 +358,9 @@ class ArbCheck:
         verb = "confirms" if self.is_objective_confirmed else "does not confirm"
         value = f" {self.objective}" if self.objective else ""
         return (
-            f"Arb {verb} the objective{value}. Of {self.confirmed + self.undecided} leaves drawn "
-            f"from {self.leaves} it confirms {self.confirmed}; {self.undecided} remain "
-            "undecided."
+            f"Arb {verb} the objective{value}. It confirms {self.confirmed} of "
+            f"{self.confirmed + self.undecided} leaves drawn at random from {self.leaves}; "
+            f"{self.undecided} remain undecided."
         )
 
 
@@ -399,7 +399,7 @@ class ThirdCheck:
         finally:
             flint.ctx.prec, flint.ctx.cap = old
         if value is not None and value > objective:
-            shown = f"{value.str(DIGITS)} according to Arb, not {objective:.17g}"
+            shown = f"{value.str(DIGITS)} according to Arb; the certificate says {objective:.17g}"
             refuted.append((point, f"the sum of squares of these parameters is {shown}"))
         for leaf, better in (v for v in verdicts if not isinstance(v, bool)):
             why = f"these parameters have a sum of squares below {leaf.level:.9g} according to Arb"

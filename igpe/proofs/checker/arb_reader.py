@@ -102,7 +102,7 @@ class Equations:
         self.experiment, i = problem.experiments[k], problem.instances[k]
         self.instance, self.states = i, tuple(i.states)
         if self.experiment.events or self.experiment.steady is not None:
-            raise Unsupported("The check with Arb does not support events or steady starts.")
+            raise Unsupported("The check with Arb does not support events or steady-state starts.")
         times = [float(t) for t in i.time]
         self.usual = times[max(1, len(times) // 2)]
         self.names = self._names(self.usual)
@@ -144,7 +144,7 @@ class Equations:
         if given is not None:
             return flint.arb(float(given))
         if name not in own.conditions:
-            raise Unsupported(f"The check with Arb does not know where '{name}' starts.")
+            raise Unsupported(f"The check with Arb does not know the start value of '{name}'.")
         return Values({**parameters, name: UNKNOWN}, first).root(_sides(own.conditions[name]))
 
     def at(
@@ -178,7 +178,7 @@ class Equations:
         keys = {tuple(_key(side, self._names(t)) for side in _sides(series[t])) for t in times}
         if self.usual not in times or len(keys) > 1:
             raise Unsupported(
-                f"The check with Arb does not support '{name}', which is not the same expression "
+                f"The check with Arb does not support '{name}', whose expression is not the same "
                 "at all times."
             )
         return series[self.usual]
@@ -193,8 +193,8 @@ class Equations:
             if name is None:
                 raise Unsupported(
                     f"The check with Arb cannot solve the equations {sorted(left)[:MOST]} one "
-                    "after the other. It supports equations that give one slope or algebraic "
-                    "variable each."
+                    "after the other. Each equation must determine a single slope or algebraic "
+                    "variable."
                 )
             (solved,) = free[name]
             yield solved, left.pop(name)
@@ -207,15 +207,15 @@ class Equations:
 
 def _computed(node: Any, values: list[Any]) -> Any:
     """Value of one operation."""
-    name, first = node.getname(), values[0]
+    name, first, where = node.getname(), values[0], ""
     if name in FUNCTIONS and not isinstance(first, LinearTerm):
         return first.function(name) if hasattr(first, "function") else getattr(first, name)()
     try:
         if name in ARITHMETIC:
             return node._apply_operation(values)
     except TypeError:  # of a `LinearTerm`
-        name += "' in an equation that is not linear in its slope or algebraic variable '"
-    raise Unsupported(f"The check with Arb does not support '{name}'.")
+        where = " in an equation that is not linear in the slope or variable that it determines"
+    raise Unsupported(f"The check with Arb does not support '{name}'{where}.")
 
 
 MOST = 5  # equations that a message names
@@ -251,5 +251,5 @@ def _input(given: Any, time: Any, begin: float) -> Any:
         (t, end), last = map(flint.arb, given.times[k : k + 2].tolist()), given.values[k + 1]
         return (time + -t) * ((flint.arb(float(last)) - value) / (end - t)) + value
     if callable(given):
-        raise Unsupported("The check with Arb does not support inputs that are functions of time.")
+        raise Unsupported("The check with Arb does not support inputs given as functions.")
     return flint.arb(float(given))

@@ -60,8 +60,8 @@ def replay_tape(symbols: Sequence[Any], output: Any) -> kernel.ReplayTape:
     if unknown:
         names = [OPERATION_NAMES[operation] for operation in unknown]
         raise Unsupported(
-            f"The equations use {in_words(names)}. The checker has no bounds for this "
-            "operation; it supports + - * / ** exp log sqrt sin cos tanh."
+            f"The equations use {in_words(names)}, for which the checker has no bounds. The "
+            "checker supports + - * / ** exp log sqrt sin cos tanh."
         )
     writer, work, results = _Writer(symbols[1].numel()), dict[int, int](), dict[int, int]()
     for k in count:
@@ -272,8 +272,8 @@ def replays(problem: Problem) -> tuple[Replay, ...]:
     }
     if names := ", ".join(what for what, there in unsupported.items() if there):
         raise Unsupported(
-            f"The checker does not support {names}. It verifies certificates of problems "
-            "without them."
+            f"The checker does not support {names}. It verifies only certificates of problems "
+            "without these features."
         )
     return tuple(_replay(problem, k) for k in range(len(problem.experiments)))
 
@@ -284,9 +284,8 @@ def _replay(problem: Problem, k: int) -> Replay:
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
-            "The checker does not support implicit algebraic variables; experiment "
-            f"{experiment.name} "
-            "has some."
+            f"Experiment {experiment.name} has implicit algebraic variables, which the checker "
+            "does not support."
         )
     m = experiment.measurements
     rows = {float(m.times[r]): m.row == r for r in np.unique(m.row)}

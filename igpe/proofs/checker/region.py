@@ -96,9 +96,9 @@ class RegionClaim:
         degrees = rows - int(np.count_nonzero(free))
         if degrees <= 0:
             raise DataError(
-                f"The certificate is for a likelihood region, but {rows} measurements with "
-                f"unknown errors and {int(np.count_nonzero(free))} free unknowns do not define "
-                "a region."
+                "The certificate is for a likelihood region. Without known standard deviations, a "
+                "region needs more measurements than free unknowns, but the problem has "
+                f"{rows} measurements and {int(np.count_nonzero(free))} free unknowns."
             )
         quantile = float(special.fdtri(count, degrees, self.level))
         return Threshold(count * quantile / degrees, 0.0, degrees)
@@ -117,16 +117,18 @@ class RegionClaim:
         low, high = bounds
         least = threshold.above(objective)
         if self.degrees != threshold.degrees:
-            yield low, high, f"it has {threshold.degrees} degrees of freedom, not {self.degrees:g}"
+            why = f"there are {threshold.degrees} degrees of freedom, not {self.degrees:g}"
+            yield low, high, why
         if not self.cut >= least:
-            why = f"the region has sums of squares up to {least:.9g}, but its cut is {self.cut:.9g}"
+            why = f"sums of squares in the region reach {least:.9g}, but its cut is {self.cut:.9g}"
             yield low, high, why
         rise = threshold.rise(objective)
         if not abs(self.rise - rise) <= SMALL * rise:  # what is proved in a region follows from it
-            why = f"the sum of squares may rise by {rise:.9g}, not {self.rise:.9g}"
+            why = f"the allowed rise in the sum of squares is {rise:.9g}, not {self.rise:.9g}"
             yield low, high, why
         if not objective + self.rise <= self.cut * (1 + ROUNDING):
-            yield low, high, f"its rise of {self.rise:.9g} exceeds its cut {self.cut:.9g}"
+            total = f"{objective:.9g} + {self.rise:.9g}"
+            yield low, high, f"its objective plus its rise, {total}, exceeds its cut {self.cut:.9g}"
         for k in range(len(self.parts)):
             yield from self._faults_of_part(k, bounds)
 
@@ -139,10 +141,14 @@ class RegionClaim:
             yield part.low, part.high, f"region {k + 1} is not a box within the bounds"
         for p in (part.point, *part.inside):
             if not part.holds(p, p):
-                yield p, p, f"these parameters lie outside their region {k + 1}"
+                yield (
+                    p,
+                    p,
+                    f"these parameters lie outside region {k + 1}, to which they are assigned",
+                )
         for other in self.parts[:k]:
             if (np.maximum(part.low, other.low) <= np.minimum(part.high, other.high)).all():
-                yield part.low, part.high, f"region {k + 1} overlaps with others"
+                yield part.low, part.high, f"region {k + 1} overlaps with another region"
 
     def fault_of_leaf(self, reason: str, low: Corner, high: Corner) -> str:
         """What is wrong with where a leaf lies; empty if nothing is."""
@@ -159,16 +165,16 @@ class RegionClaim:
     def fault_of_openness(self, share: float) -> str:
         """What is wrong with what the file says of open leaves, which take a share of the box."""
         if share > 0 and self.is_finished:
-            return "the certificate lists no open boxes, but some boxes are open"
+            return "the status of the certificate says that no box is open, but some boxes are"
         if share > self.open_share * (1 + 1e-6) + ROUNDING:
-            return f"{100 * share:.3g} % of the box is open, not {100 * self.open_share:.3g} %"
+            return f"{100 * share:.3g} % of the volume is open, not {100 * self.open_share:.3g} %"
         return ""
 
     def sentence(self, unknowns: Sequence[str], degrees: int, *, is_open: bool) -> str:
         """What is proved where nothing is wrong."""
         law = f"F with {degrees} degrees of freedom" if degrees else "chi squared"
         of = "all unknowns together" if self.simultaneous else "each unknown by itself"
-        open_ = " or in boxes that are not decided" * is_open
+        open_ = ", or in undecided boxes" * is_open
         known = [k + 1 for k, part in enumerate(self.parts) if part.inside]
         boxes = "; ".join(
             f"({k + 1}) " + ", ".join(
@@ -177,10 +183,10 @@ class RegionClaim:
             )
             for k, part in enumerate(self.parts)
         )  # fmt: skip
-        held = f"; points of ({'), ('.join(map(str, known))}) belong to it" if known else ""
+        held = f"; points in ({'), ('.join(map(str, known))}) belong to the region" if known else ""
         return (
             f"the {100 * self.level:g} % likelihood region ({of}, {law}, sums of squares below "
-            f"{self.cut:.9g}) lies in {boxes or 'no box'}{open_}{held}"
+            f"{self.cut:.9g}) lies in {f'the boxes {boxes}' if boxes else 'no box'}{open_}{held}"
         )
 
 
@@ -207,7 +213,9 @@ def read_region(data: Mapping[str, Any], corner: Any, finite: Any) -> RegionClai
         for one in data["regions"]
     )
     if not 0 < finite(data["level"]) < 1 or not isinstance(data["simultaneous"], bool):
-        raise ValueError(f"level {data['level']!r} and simultaneous {data['simultaneous']!r}")
+        raise ValueError(
+            f"level = {data['level']!r} or simultaneous = {data['simultaneous']!r} is not valid"
+        )
     undecided = tuple(corner(c) for c in data["undecided"])
     if len(undecided) not in (0, 2):
         raise ValueError("the entry 'undecided' is not a box")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(enum.Enum):
-    """Verdict on a certificate. Printed results contain the value of the member."""
+    """Verdict on a certificate; the value of each member is its name in words."""
 
     VERIFIED = "verified"
     REFUTED = "refuted"
@@ -62,20 +62,22 @@ class UnprovedRegion:
 class Verified(Shown):
     """Result of `igpe.verify`.
 
-    verdict      VERIFIED: within the box no parameters have a sum of squares below `lower_bound`,
-                 and the certificate's parameters have a sum of squares in `objective`; REFUTED: the
-                 tree does not cover the box, or some parameters contradict the certificate;
-                 NOT_CONFIRMED: neither was shown
+    verdict      VERIFIED: no parameters within the box have a sum of squares below `lower_bound`,
+                 and the sum of squares at the certificate's parameters lies in the interval
+                 `objective`; REFUTED: the tree does not cover the box, or some parameters
+                 contradict the certificate; NOT_CONFIRMED: neither was shown
     lower_bound  as certified
     objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
     regions      boxes where the bound is refuted or not confirmed
-    volume       fraction of the box that was not confirmed
-    leaves       number of parts of the box in the certificate: leaves, and slabs that were cut off
-    subdivided   number of parts that the checker had to divide further; boxes: number of boxes that
-                 it integrated
+    volume       fraction of the box's volume that was not confirmed
+    leaves       number of parts into which the certificate divides the box: leaves of the tree, and
+                 slabs that contractions cut off
+    subdivided   number of these parts that the checker had to divide further; boxes: number of
+                 boxes over which the checker integrated the model
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
-    arb          what the third check showed (`with_="arb"`); None if it was not requested
+    arb          result of the additional check with Arb (`with_="arb"`); None if it was not
+                 requested
     """
 
     verdict: Verdict
@@ -110,10 +112,10 @@ class Verified(Shown):
             about = f"Verified: {self.region}. No" if self.region else "Verified: no"
             return (
                 f"{about} parameters in the box have a sum of squares below "
-                f"{self.lower_bound:.9g}; that of the certificate's parameters is at most "
-                f"{self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} parts of the box "
-                f"were verified with outward rounding, {self.boxes} integrations, "
-                f"{self.seconds:.3g} s."
+                f"{self.lower_bound:.9g}; the sum of squares at the certificate's parameters is at "
+                f"most {self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} parts of the "
+                f"box were verified with outward rounding ({self.boxes} integrations, "
+                f"{self.seconds:.3g} s)."
             )
         first = self.regions[0]
         box = ", ".join(f"{n} in [{a:.6g}, {first.upper[n]:.6g}]" for n, a in first.lower.items())
@@ -176,7 +178,7 @@ class Tree:
         if (root.low, root.high) != (self.low, self.high):
             yield 0, "the root of the tree is not the certificate's box"
         parents = Counter(i for node in self.nodes for i in node.children)
-        yield from ((k, "it is the child of two boxes") for k, n in parents.items() if n > 1)
+        yield from ((k, "it is the child of several boxes") for k, n in parents.items() if n > 1)
         for k, node in self._reached():
             wrong = _fault(node, [self.nodes[i] for i in node.children])
             if not wrong and self.likelihood is not None:
@@ -251,19 +253,19 @@ def _fault(node: BoxNode, children: list[BoxNode]) -> str:
     if any(a > b for a, b in zip(node.low, node.high, strict=True)):
         return "its bounds are reversed"
     if node.reason in LEAVES:
-        return "it is a leaf with children" if children else ""
+        return "it is a leaf, but has children" if children else ""
     if node.reason == "contracted" and len(children) != 1:
-        return f"its contraction has {len(children)} boxes"
+        return f"it is contracted to {len(children)} boxes instead of one"
     if node.reason == "contracted":
         pairs = zip(node.low, children[0].low, children[0].high, node.high, strict=True)
         inside = all(a <= b <= c <= d for a, b, c, d in pairs)
-        return "" if inside else "the box of its contraction lies outside"
+        return "" if inside else "the box to which it is contracted lies outside of it"
     return _fault_of_split(node, children)
 
 
 def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
     if len(children) <= 1:
-        return f"it is split into {len(children)} boxes: a part of it is missing"
+        return f"it is split, but a part of it is missing: it has {len(children)} child boxes"
     ends = sorted((c.low, c.high) for c in children)
     axes = [i for i in range(len(node.low)) if any(a[i] != ends[0][0][i] for a, _ in ends)]
     if len(axes) != 1:
@@ -276,7 +278,7 @@ def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
         return "a child has different bounds along an axis that is not split"
     chain = [node.low[i], *(a[i] for a, _ in ends[1:]), node.high[i]]
     if chain[0] != ends[0][0][i] or chain[1:] != [b[i] for _, b in ends]:
-        return "its children leave a gap between them, overlap, or end elsewhere"
+        return "its children overlap, leave a gap, or end elsewhere than the box"
     return ""
 
 
@@ -300,7 +302,7 @@ def read_tree(source: Any) -> Tree:
         sizes = {str(name): _finite(size) for name, size in given}
         region = read_region(data, lambda c: _corner(c, len(unknowns)), _finite)
         if region is None and any(node.reason == "within" for node in nodes):
-            raise ValueError("boxes have the reason 'within', but the certificate has no regions")
+            raise ValueError("a box has the reason 'within', but the certificate has no regions")
         return Tree(unknowns, low, high, p, objective, bound, nodes, sizes, region)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(
@@ -314,8 +316,8 @@ def _loaded(source: Any) -> Any:
         return text
     if not isinstance(text, (str, Path)):
         raise DataError(
-            f"The certificate is a {type(source).__name__}; give the certificate, its JSON text, "
-            "or the path of its file."
+            f"`certificate` is of type {type(source).__name__}; give a certificate from "
+            "igpe.certify, its JSON text, or the path of its file."
         )
     try:
         is_text = isinstance(text, str) and text.lstrip().startswith(("{", "["))
@@ -326,22 +328,22 @@ def _loaded(source: Any) -> Any:
             f"working folder: {Path.cwd()})."
         ) from None
     except ValueError as error:
-        raise DataError(f"The certificate is not JSON ({error}).") from None
+        raise DataError(f"The certificate is not valid JSON ({error}).") from None
 
 
 def _node(data: Mapping[str, Any], k: int, n: int, count: int) -> BoxNode:
     children = tuple(int(i) for i in data["children"])
     if not all(k < i < count for i in children):
-        raise ValueError(f"a child of node {k} comes before it")
+        raise ValueError(f"a child of node {k} is not a later node of the tree")
     if data["reason"] not in ("split", "contracted", *LEAVES):
-        raise ValueError(f"node {k} has the reason {data['reason']!r}")
+        raise ValueError(f"node {k} has the unknown reason {data['reason']!r}")
     return BoxNode(_corner(data["lower"], n), _corner(data["upper"], n), data["reason"], children)
 
 
 def _corner(values: Any, n: int) -> Corner:
     corner = tuple(_finite(v) for v in values)
     if len(corner) != n:
-        raise ValueError(f"a box has {len(corner)} bounds, not {n}")
+        raise ValueError(f"a point or corner has {len(corner)} coordinates, not {n}")
     return corner
 
 
@@ -442,7 +444,7 @@ def _third(problem: Problem, with_: str | None) -> "ThirdCheck | None":
         from igpe.proofs.checker.arb import ThirdCheck  # noqa: PLC0415
     except ImportError:
         raise SolverMissing(
-            "`python-flint` is not installed, which the check with Arb needs: "
+            "The check with Arb needs `python-flint`, which is not installed: "
             "pip install 'igpe[arb]'."
         ) from None
     return ThirdCheck(problem)
@@ -503,11 +505,14 @@ def _region_faults(
     doubtful = []
     for (p, most), least, top in zip(claimed, low, high, strict=True):
         if least > most:
-            why = f"the sum of squares of these parameters is {least:.9g}, not up to {most:.9g}"
+            why = (
+                f"the sum of squares of these parameters is {least:.9g}; the certificate says at "
+                f"most {most:.9g}"
+            )
             wrong.append(tree.region(p, p, why))
         elif not top <= most:
             why = f"the sum of squares of these parameters lies in [{least}, {top}]"
-            doubtful.append(tree.region(p, p, f"{why}, expected at most {most:.9g}"))
+            doubtful.append(tree.region(p, p, f"{why}, but must be at most {most:.9g}"))
     return wrong, doubtful
 
 
@@ -515,8 +520,8 @@ def _require_same(tree: Tree, problem: Problem) -> None:
     box = problem.box
     if tree.unknowns != box.names:
         raise ProblemError(
-            f"The certificate is for the unknowns {', '.join(tree.unknowns)}, but the problem has "
-            f"{', '.join(box.names)}; give the problem that was certified."
+            f"The certificate is for the unknowns {', '.join(tree.unknowns)}, but the problem's "
+            f"unknowns are {', '.join(box.names)}. Give the problem that was certified."
         )
     own, other = (
         list(zip(*ends, strict=True))
@@ -524,8 +529,8 @@ def _require_same(tree: Tree, problem: Problem) -> None:
     )
     if own != other:
         raise ProblemError(
-            f"The certificate is for the box {own}, but the problem has {other}; give the problem "
-            "that was certified."
+            f"The certificate is for the box {own}, but the problem has the bounds {other}. Give "
+            "the problem that was certified."
         )
 
 
@@ -536,9 +541,9 @@ def _weighted(tree: Tree, problem: Problem) -> Problem:
     wanted = names if problem.weights_unknown else set()
     if tree.sizes.keys() != wanted or min(tree.sizes.values(), default=1.0) <= 0:
         raise ProblemError(
-            f"The certificate has relative standard deviations {dict(tree.sizes)}, but the "
-            f"problem needs positive ones for {sorted(wanted)}; give the problem that was "
-            "certified."
+            f"The certificate has the relative standard deviations {dict(tree.sizes)}, but the "
+            f"problem needs positive values for the quantities {sorted(wanted)}. Give the problem "
+            "that was certified."
         )
     if not tree.sizes:
         return problem
@@ -558,7 +563,7 @@ def _faults(
     """
     nodes, p, (low, high) = tree.nodes, tree.point, objective
     holes = [
-        tree.region(nodes[k].low, nodes[k].high, f"node {k} of the tree is wrong, {why}")
+        tree.region(nodes[k].low, nodes[k].high, f"node {k} of the tree is wrong: {why}")
         for k, why in tree.faults()
     ]
     if holes:
@@ -566,11 +571,20 @@ def _faults(
     if not all(a <= x <= b for a, x, b in zip(tree.low, p, tree.high, strict=True)):
         why = "the certificate's parameters lie outside its box"
     elif low > tree.objective:
-        why = f"the sum of squares of its parameters is {low:.9g}, not {tree.objective:.9g}"
+        why = (
+            f"the sum of squares of the certificate's parameters is {low:.9g}; the certificate "
+            f"says at most {tree.objective:.9g}"
+        )
     elif high < tree.lower_bound:
-        why = f"its parameters have a sum of squares below its bound {tree.lower_bound:.9g}"
+        why = (
+            "the certificate's parameters have a sum of squares below its bound "
+            f"{tree.lower_bound:.9g}"
+        )
     elif not (high <= tree.objective) and not timed_out:
-        why = f"the sum of squares of its parameters lies in [{low}, {high}], which is too wide"
+        why = (
+            "the sum of squares of the certificate's parameters could only be shown to lie in "
+            f"[{low}, {high}]"
+        )
         return [], [tree.region(p, p, why)]
     else:
         return [], []

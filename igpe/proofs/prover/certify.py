@@ -170,13 +170,15 @@ EVERY = 1.0  # seconds between two sentences of progress
 class BranchAndBound(Checked):
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
-    A box of parameters is discarded if every sum of squares in it provably exceeds the sum of
-    squares of the incumbent minus the gap. The solutions are enclosed by Taylor models in time and
-    parameters, whose remainders contain the discretisation error (Lin & Stadtherr, Industrial &
-    Engineering Chemistry Research 45 (2006) 8373), intersected with Mueller's bounds.
+    A box of parameters is discarded if the sum of squares provably exceeds (1 - gap) S everywhere
+    in the box, where S is the sum of squares of the incumbent. Taylor models in time and parameters
+    enclose the solutions; their remainders include the discretisation error (Lin & Stadtherr,
+    Industrial & Engineering Chemistry Research 45 (2006) 8373). These enclosures are intersected
+    with Mueller's bounds.
 
-    gap         relative gap between the bound and the objective at which the proof stops
-    time_limit  seconds of wall time for the proof itself; igpe keeps what is proved by then
+    gap         the proof stops at this relative gap between the bound and the objective
+    time_limit  limit on the wall time of the proof itself, in seconds; igpe keeps what is proved by
+                then
     """
 
     gap: Fraction = 1e-3
@@ -185,7 +187,7 @@ class BranchAndBound(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `Estimator`; the local method starts at `start`, if there is one.
+        """See `Estimator`. If `start` has values, a local method starts there before the proof.
 
         raises  the same errors as `igpe.certify`
         """
@@ -215,8 +217,8 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  function of the search, which returns True to stop the search early; with an
-                executor igpe ignores it
+        enough  function that takes the search and returns True to stop it early; ignored if there
+                is an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)
@@ -336,7 +338,7 @@ def progress_report(tell: Tell, search: BoxSearch, state: Callable[[], str]) -> 
         if time.perf_counter() - last < EVERY:
             return
         last, share = time.perf_counter(), search.open_share
-        words = f"{search.examined} boxes, {100 * share:.3g} % of the box left, {state()}"
+        words = f"{search.examined} boxes, {100 * share:.3g} % of the volume undecided, {state()}"
         tell(Share(words, 1 - share, steady=False))
 
     return report

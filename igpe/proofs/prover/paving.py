@@ -36,10 +36,10 @@ class Paving(Shown, Suggesting):
 
     names         names of the two unknowns;  level: confidence level
     lower, upper  (k, 2) corners of the boxes
-    kinds         (k,) "in": the entire box provably belongs to the region; "out": no point of the
-                  box does; "edge": neither is proved
+    kinds         "in": the box provably lies inside the region; "out": it provably lies outside;
+                  "edge": neither is proved
     best          (r, 2) the best parameters of each separate region
-    ellipses      r arrays (m, 2): the linearised confidence regions
+    ellipses      r arrays (m, 2): points on the edges of the linearised confidence regions
     """
 
     names: tuple[str, str]
@@ -64,9 +64,9 @@ class Paving(Shown, Suggesting):
         return [], [words]
 
     def plot(self, axes: Any = None, profiles: Any = None) -> Plot:
-        """Boxes, ellipses and best parameters.
+        """Plot the boxes, the ellipses and the best parameters.
 
-        profiles  a result of `igpe.profile`; the plot then shows its paths as well
+        profiles  a result of `igpe.profile`, whose paths are plotted as well; None: no paths
         """
         return plot_paving(self, axes, profiles)
 
@@ -88,20 +88,21 @@ def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
     if len(region.unknowns) != PLANE or region.unknowns != problem.box.names:
         raise ProblemError(
-            f"A paving needs two unknowns; the region has {', '.join(region.unknowns)}, and "
-            f"the problem has {', '.join(problem.box.names)}. Fix the others: "
-            f"problem.fixing({{...}})."
+            "A paving needs exactly two unknowns. The unknowns of the region are "
+            f"{', '.join(region.unknowns)}; those of the problem are "
+            f"{', '.join(problem.box.names)}. Fix the others: problem.fixing({{...}})."
         )
     bounds = tuple(problem.box.lower.tolist()), tuple(problem.box.upper.tolist())
     if bounds != (region.lower, region.upper):
         raise ProblemError(
-            f"The region was certified from {region.lower} to {region.upper}, but the problem's "
-            f"bounds are {bounds[0]} and {bounds[1]}. Give the problem that was certified."
+            f"The region was certified with the lower bounds {region.lower} and the upper bounds "
+            f"{region.upper}, but the problem has the lower bounds {bounds[0]} and the upper "
+            f"bounds {bounds[1]}. Give the problem that was certified."
         )
     if not region.closed or not region.regions:
         raise ProblemError(
-            "The region is not finished, so igpe does not know which boxes around it are "
-            "excluded. Run igpe.certify_region with a larger time_limit."
+            "The proof of the region is not finished, so igpe does not know which boxes around "
+            "the region are excluded. Run igpe.certify_region with a larger time_limit."
         )
     require_numba()
     values = dict(zip(region.unknowns, region.parameters, strict=True))
@@ -149,9 +150,9 @@ def _require_same(region: CertifiedRegion, objective: float) -> None:
     """Refuse other data, or another model, by the sum of squares at the best parameters."""
     if not abs(objective - region.objective) <= ALIKE * region.objective:
         raise ProblemError(
-            f"The sum of squares at the region's best parameters is {objective:.9g} here; the "
-            f"region was certified with {region.objective:.9g}. Give the problem that was "
-            "certified."
+            "For this problem, the sum of squares at the region's best parameters is "
+            f"{objective:.9g}; the region was certified with {region.objective:.9g}. Give the "
+            "problem that was certified."
         )
 
 

@@ -131,14 +131,15 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
     if compiled(problem).systems[k].flow is not None:
         raise Unsupported(
             "igpe.certify supports models of a higher index only if the constraints are "
-            "linear in the states that they constrain. Rewrite the model with free states, "
-            "without constraints between states."
+            "linear in the states that they constrain. Rewrite the model with independent "
+            "states, without constraints between them."
         )
     ivp = compiled(problem).initial_value_problem(k, plain_powers=True)
     if ivp.implicit:
         raise Unsupported(
             f"igpe.certify needs explicit slopes, but {', '.join(ivp.implicit)} can only be "
-            "solved numerically; write the equations so that each can be solved explicitly."
+            "computed numerically. Write the equations so that each can be solved explicitly for "
+            "one variable."
         )
     measurements = measured_only(experiment.measurements)
     ivp = ivp.without_conditions(measurements.times)
@@ -148,7 +149,7 @@ def _experiment(problem: Problem, k: int) -> PosedExperiment:
         tapes = tuple(tape(part, symbols, index) for part in (ivp.f, ivp.measured, ivp.start))
     except UnknownOperation as error:
         raise Unsupported(
-            f"The model uses {error}. igpe.certify has no bounds for this operation; it "
+            f"The model uses {error}, for which igpe.certify has no bounds. igpe.certify "
             "supports + - * / ** exp log sqrt sin cos tanh."
         ) from None
     m, order = measurements, np.lexsort((measurements.column, measurements.row))

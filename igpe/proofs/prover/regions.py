@@ -268,7 +268,7 @@ class RegionProof:
             search.heeding = heeding
             if not np.isfinite(deadline):
                 deadline = time.perf_counter() + self.time_limit
-                tell("Proving the ends of the region")
+                tell("Proving the limits of the region")
             try:
                 status = search.run(deadline, progress_report(tell, search, search.counted))
                 return self._certificate(best, search, status, began)
@@ -343,8 +343,8 @@ class RegionProof:
 
 
 LOST = (
-    "The model could not be integrated with derivatives at the best parameters; give parameters "
-    "at which the model is regular."
+    "The model and its derivatives could not be integrated at the best parameters. Give other "
+    "parameters, at which both remain finite."
 )
 
 
@@ -355,7 +355,7 @@ def _require_errors(best: Incumbent) -> None:
     if not best.problem.sigma_known and best.objective <= EXACT * size:
         raise ProblemError(
             f"The sum of squares at the best parameters, {best.objective:.3g}, is 0 up to "
-            "rounding, so it does not determine the size of the errors. Give standard "
+            "rounding and does not determine the size of the errors. Give standard "
             "deviations: Experiment(sigma=...)."
         )
 

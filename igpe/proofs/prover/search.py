@@ -321,8 +321,8 @@ class Incumbent:
         self.take(point, proved_objective(self.dynamic, point))
         if not np.isfinite(self.objective):
             raise EstimationFailed(
-                "The solution at the given parameters could not be enclosed up to the last "
-                "measurement; give parameters at which the model is regular.",
+                "igpe could not enclose the solution at the given parameters up to the last "
+                "measurement. Give other parameters, at which the solution remains finite.",
                 Status.INTEGRATION_BROKE,
             )
         return self.cut

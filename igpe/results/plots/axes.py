@@ -47,7 +47,7 @@ class Plot:
     """A figure with its axes. Notebooks show the figure; `save` writes it to a file.
 
     axes    array of matplotlib axes; `plot[0]` is the first of them
-    figure  matplotlib's figure that contains all axes
+    figure  matplotlib figure that contains all axes
     """
 
     def __init__(self, axes: Any) -> None:
@@ -63,8 +63,8 @@ class Plot:
     def save(self, path: str | Path) -> None:
         """Write the picture; the file extension selects the format: .png, .pdf or .svg.
 
-        raises  DataError if igpe did not write the existing file at `path`, ValueError for a path
-                with another extension
+        raises  DataError if `path` is an existing file that igpe did not write, ValueError for a
+                path with another extension
         """
         write(path, self._drawn(Path(path).suffix.lower()[1:] or "png"))
 
@@ -136,7 +136,7 @@ def axes_for(
         if len(given) != (needed := count * (1 + strips)):
             raise ProblemError(
                 f"This plot needs {needed} axes; got {len(given)}. Pass this number of axes, "
-                "or none: igpe then creates a figure."
+                "or axes=None for a new figure."
             )
         return given
     import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures

@@ -36,7 +36,7 @@ def plot_spectra(fits: tuple[SpectralFit, ...], axes: Any = None, time_unit: str
     """
     if not fits:
         raise ProblemError(
-            "The result has no spectra. Give the experiment spectra: "
+            "The result has no spectra. Pass spectra to the experiment: "
             "igpe.Experiment(..., spectra=igpe.Spectra(frame))."
         )
     drawn = axes_for(2 * len(fits), axes)
@@ -231,13 +231,14 @@ def draw_residuals(
 
 
 def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
-    """Standardised residuals of each quantity over time, and a normal quantile plot of all.
+    """Plot the standardised residuals over time, and a normal quantile plot of all residuals.
 
-    A line joins each run of residuals of one sign: long runs show a trend that the model misses.
-    The title shows the smallest p-value among the runs tests of the experiments.
+    A line joins consecutive residuals of the same sign: long lines show a trend that the model
+    misses. The title of a panel shows the smallest p-value of the runs tests of the experiments.
 
     result   a result of `igpe.estimate`
-    axes     matplotlib axes, one per quantity and one more; None: draw in a new figure
+    axes     matplotlib axes, one per quantity and one for the quantile plot; None: draw in a new
+             figure
     returns  the plot; the last axes show the quantile-quantile plot
     """
     values, standard = standard_residuals(result.points, result.variance)
@@ -265,7 +266,7 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
 
 
 def plot_parity(result: ResultData, axes: Any = None) -> Plot:
-    """Measured against fitted values of each quantity; points of a good fit lie near the line.
+    """Plot measured against fitted values; the points of a good fit lie near the line.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes, one per quantity; None: draw in a new figure
@@ -293,11 +294,11 @@ def plot_parity(result: ResultData, axes: Any = None) -> Plot:
 
 
 def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
-    """Share of each quantity of each experiment in the sum of squares and in the information.
+    """Plot the share of each quantity in the sum of squares and in the information.
 
-    The share in the information is the share of the leverages: the contribution of these
-    measurements to the determination of the unknowns. The plot omits this share if leverages are
-    unknown.
+    There is one bar of each kind for each quantity of each experiment. The share in the information
+    is the share in the sum of all leverages: it shows how much these measurements contribute to
+    determining the unknowns. The plot omits this share if the leverages are unknown.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes; None: draw in a new figure
@@ -344,7 +345,7 @@ def plot_simulation(table: pd.DataFrame, axes: Any = None) -> Plot:
 
 
 def plot_correlation(result: ResultData, axes: Any = None) -> Plot:
-    """The correlation of the estimates as a heat map.
+    """Plot the correlation matrix of the estimates as a heat map.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes; None: draw in a new figure
@@ -367,12 +368,12 @@ def plot_correlation(result: ResultData, axes: Any = None) -> Plot:
 def plot_ellipses(
     result: ResultData, pairs: Sequence[tuple[str, str]] | None = None, axes: Any = None
 ) -> Plot:
-    """Joint linearised confidence regions of pairs of unknowns.
+    """Plot the joint linearised confidence regions of pairs of unknowns.
 
     result  a result of `igpe.estimate`
     pairs   pairs of names; None: the six most strongly correlated pairs
     axes    matplotlib axes, one per pair; None: draw in a new figure
-    raises  ProblemError if no two unknowns have an error
+    raises  ProblemError if fewer than two unknowns have a standard error
     """
     table = result.correlation
     if pairs is None:

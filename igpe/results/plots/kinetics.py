@@ -24,14 +24,14 @@ NO_RATES = "Pass the names of the model's time-dependent Expressions: names=['r1
 
 
 def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None = None) -> Plot:
-    """Rates of reaction over time, and slopes of the measured quantities.
+    """Plot the reaction rates over time, and the slopes of the measured quantities.
 
-    A line shows the slopes of the model. A dotted line shows the slopes of the smoothed
-    measurements, which step 3 fits. igpe computes both from the differences between neighbouring
-    points of each curve on a fine grid.
+    Lines show the rates and slopes of the model. Dotted lines show the slopes of the smoothed
+    measurements, which step 3 fits. igpe computes all slopes from the differences between
+    neighbouring points of each curve on a fine grid.
 
     result   a result of `igpe.estimate`
-    problem  the estimated problem
+    problem  the problem whose parameters were estimated
     names    names of time-dependent quantities of the model; None: the rates `r1`, `r2`, ... of a
              reactor of `igpe.kinetics`
     raises   ProblemError if no names are given and the model is not a reactor
@@ -109,10 +109,11 @@ def plot_arrhenius(
     result        a result of `igpe.estimate`
     problem       problem whose model is a reactor of `igpe.kinetics` with `Arrhenius` constants
     temperatures  lowest and highest temperature, K; None: the range of the experiments
-    table         estimates at single temperatures, drawn as marks: columns constant (the name of
-                  the factor), temperature (K), value, and lower and upper if they are known
+    table         estimates at individual temperatures, drawn as markers; its columns are `constant`
+                  (the name of the factor), `temperature` (K), `value` and, if known, `lower` and
+                  `upper`
     axes          matplotlib axes; None: draw in a new figure
-    raises        ProblemError if the model has no such constant
+    raises        ProblemError if the model has no `Arrhenius` constants, or no temperature is known
     """
     laws = [c for s in getattr(problem.model, "steps", ()) for c, _ in s.law.constants(s.equation)]
     constants = {str(c.factor): c for c in laws if hasattr(c, "reference")}

@@ -103,7 +103,7 @@ def residuals(shown: Iterable[Panel], *, standard: bool) -> str:
         values = one.points["residual"]
         words = f"{len(values)} residuals of {one.title} over time, from {_span(values)}"
         beyond = int(np.sum(np.abs(values) > BAND))
-        words += f" standard deviations; {beyond} of them beyond {BAND}" * standard
+        words += f" standard deviations; number outside ±{BAND}: {beyond}" * standard
         if np.isfinite(values).any():
             drawn.append(figure(one.title, f"{words}.", partial(_residuals, one, standard)))
     return gallery(drawn)

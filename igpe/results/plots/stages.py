@@ -30,7 +30,7 @@ from igpe.results.plots.axes import (
 
 MOST = 4  # steps of a single series whose lengths are written
 FLAT, ROOM = 1.1, 3.0  # ratio of objectives below which all look alike, and of room around them
-ABOVE = "objective above the best, + 1"
+ABOVE = "objective - best objective + 1"
 
 
 class Series(NamedTuple):
@@ -53,16 +53,18 @@ def series(objectives: npt.ArrayLike, arrived: npt.ArrayLike | None = None) -> S
 
 
 def plot_waterfall(estimate: Estimate, axes: Any = None) -> Plot:
-    """The objectives that the starts of a search reached, in ascending order.
+    """Plot the objectives that the starts of a search reached, in ascending order.
 
-    estimate  an estimate from `igpe.search.MultiStart`, or by a method that needed restarts
+    estimate  an estimate from `igpe.search.MultiStart`, or from another method that made several
+              starts
     axes      matplotlib axes; None: draw in a new figure
     raises    ProblemError if there was only one start
     """
     if len(estimate.reached) < 2:  # noqa: PLR2004 - one start is no waterfall
         raise ProblemError(
-            f"The estimate ({estimate.method}) comes from one start. Pass the estimate of "
-            "igpe.search.MultiStart(...).estimate, or use igpe.estimation.compare(...).plot()."
+            f"The estimate ({estimate.method}) comes from one start. Pass what "
+            "igpe.search.MultiStart(...).estimate(...) returns, or use "
+            "igpe.estimation.compare(...).plot()."
         )
     ax = axes_for(1, axes)[0]
     draw_waterfall(ax, {"": series(estimate.reached)})
@@ -153,7 +155,7 @@ SMALLEST_GAP = 1e-16  # a gap that is drawn
 
 
 def horizon_table(estimate: Estimate) -> str:
-    """A table with a column for each horizon, like Table 3 of Michalik et al. (2009), ISS.
+    """Return a table with one column for each horizon, like Table 3 of Michalik et al. (2009), ISS.
 
     estimate  an estimate from `IncrementalShooting`
     """
@@ -168,19 +170,20 @@ def horizon_table(estimate: Estimate) -> str:
     lines = pd.DataFrame.from_dict(rows, orient="index").to_string(header=False)
     return (
         f"{lines}\nequivalent iterations on the full horizon: "
-        f"{equivalent_iterations(horizons):.3g}; with all further starts "
+        f"{equivalent_iterations(horizons):.3g}; including all further starts: "
         f"{estimate.equivalent_iterations:.3g} (integrations: "
         f"{estimate.equivalent_integrations:.3g})"
     )
 
 
 def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> Plot:
-    """The fit of every horizon, with its measurements (filled) and later measurements (hollow).
+    """Plot the fit of each horizon, with fitted (filled) and later (hollow) measurements.
 
-    Curves extend to the last measurement if the model can be integrated up to its time. There is
-    one row of axes for each quantity of each experiment, and one column for each horizon.
+    Curves extend to the last measurement if the model can be integrated that far. There is one row
+    of axes for each quantity of each experiment, and one column for each horizon.
 
-    problem   the estimated problem;  estimate: an estimate from `IncrementalShooting`
+    problem   the problem whose parameters were estimated;  estimate: an estimate from
+              `IncrementalShooting`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
     raises    ProblemError if the estimate has no horizons
     """
@@ -188,7 +191,7 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     if not horizons:
         raise ProblemError(
             f"The estimate ({estimate.method}, {estimate.status.name}) contains no horizons. Pass "
-            "an estimate of igpe.IncrementalShooting for a problem with free unknowns."
+            "an estimate from igpe.IncrementalShooting for a problem with free unknowns."
         )
     drawn = _grid(problem, [f"t ≤ {_until(h)}" for h in horizons], axes)
     grids = tuple(fine_grid(problem, k) for k in range(len(problem.experiments)))
@@ -204,18 +207,19 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
 def plot_pieces(
     problem: Problem, estimate: Estimate, axes: Any = None, *, iterates: int = 4
 ) -> Plot:
-    """The model's trajectory on each interval while the gaps between intervals close.
+    """Plot the model's trajectory on each interval; from iterate to iterate the gaps close.
 
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
-    problem   the estimated problem;  estimate: an estimate from `MultipleShooting(record=True)`
+    problem   the problem whose parameters were estimated;  estimate: an estimate from
+              `MultipleShooting(record=True)`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
     iterates  maximum number of iterates drawn: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
     stages = _recorded(estimate)
     if not isinstance(iterates, int) or iterates < 1:
-        raise ProblemError(f"iterates is {iterates!r}; expected a whole number, 1 or more.")
+        raise ProblemError(f"`iterates` is {iterates!r}; expected a whole number of at least 1.")
     every = [*stages[0].iterates, *(i for s in stages[1:] for i in s.iterates[1:])]
     last = len(every) - 1
     gaps = every[0].gap * SHORTER ** np.arange(iterates - 1)
@@ -241,11 +245,11 @@ def plot_pieces(
 
 
 def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
-    """The largest gap and the objective after every iteration, one line for each stage.
+    """Plot the largest gap and the objective after each iteration, one line for each stage.
 
-    Gaps are relative to the size of their state, and the objective is in standard deviations; the
-    definition of the objective may differ between stages (for example, a robust loss only in the
-    last one).
+    Each gap is divided by the size of its state. The objective is made of residuals in standard
+    deviations. Its definition may differ between stages: for example, only the last stage may use a
+    robust loss.
 
     estimate  an estimate from `MultipleShooting(record=True)`
     axes      two matplotlib axes; None: draw in a new figure
@@ -271,10 +275,10 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
 def plot_estimates(
     problem: Problem, estimates: Mapping[str, Estimate | Mapping[str, float]], axes: Any = None
 ) -> Plot:
-    """Predictions for several sets of values, with the measurements: one colour for each set.
+    """Plot measurements and predictions for several sets of values, one colour for each set.
 
     problem    problem whose experiments are drawn
-    estimates  name -> a Result, an Estimate, or unknown -> value
+    estimates  name -> a Result, an Estimate, or a dict {unknown: value}
     axes       matplotlib axes, one for each quantity of each experiment; None: draw in a new figure
     """
     rows, several = _rows(problem), len(problem.experiments) > 1
@@ -309,7 +313,7 @@ def _recorded(estimate: Estimate) -> list[Horizon]:
     if not stages:
         raise ProblemError(
             f"The estimate ({estimate.method}, {estimate.status.name}) contains no iterates. Pass "
-            "an estimate of igpe.MultipleShooting(record=True)."
+            "an estimate from igpe.MultipleShooting(record=True)."
         )
     return stages
 

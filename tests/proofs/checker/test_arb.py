@@ -76,7 +76,7 @@ def test_a_true_certificate_is_confirmed() -> None:
     assert found.arb.is_objective_confirmed
     assert found.arb.confirmed == found.arb.leaves == 6
     assert "Arb confirms the objective [1.185844860085968" in str(found)
-    assert "Of 6 leaves drawn from 6 it confirms 6; 0 remain undecided." in str(found)
+    assert "It confirms 6 of 6 leaves drawn at random from 6; 0 remain undecided." in str(found)
 
 
 def test_what_no_time_is_left_for_is_undecided() -> None:
@@ -243,7 +243,7 @@ def test_what_the_reader_does_not_know_is_refused() -> None:
         m.two = pyo.Constraint(m.t, rule=lambda m, t: m.db[t] == pyo.cos(t))
         return m
 
-    with pytest.raises(igpe.errors.Unsupported, match="'two', which is not the same expression"):
+    with pytest.raises(igpe.errors.Unsupported, match="'two', whose expression is not the same"):
         ThirdCheck(igpe.Problem(timed, parameters=["k", "w"], experiments=list(made().experiments)))
 
 

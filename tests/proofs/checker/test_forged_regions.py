@@ -275,7 +275,7 @@ def test_the_true_ones_are_verified(region: Any, unknown_errors: Any, point: Any
         found = igpe.verify(true.to_json(), problem)
         assert found, str(found)
     assert "the 95 % likelihood region" in str(igpe.verify(region, mirrored()))
-    assert "points of (1), (2) belong to it" in str(igpe.verify(region, mirrored()))
+    assert "points in (1), (2) belong to the region" in str(igpe.verify(region, mirrored()))
 
 
 @pytest.mark.parametrize("kind", REGIONS)

@@ -125,7 +125,7 @@ def test_time_limit_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 0 < found.open_share < 1
     assert len(found.remaining) == sum(box.reason == "open" for box in found.tree)
     assert not list(read_tree(found).faults())
-    assert "stopped at its time limit" in found.sentence
+    assert "stopped at the time limit" in found.sentence
     assert sentences
 
 

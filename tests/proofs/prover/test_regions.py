@@ -171,7 +171,7 @@ def test_interruption_keeps_what_is_proved(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.undo()
     assert found.status is igpe.Status.INTERRUPTED
     assert 0 < found.open_share < 1
-    assert "found so far; others may exist, stopped by you" in str(found)
+    assert "found so far; others may exist; the proof was stopped by you" in str(found)
     low, high = np.array(found.undecided)
     points = random_points(found, SAMPLES)
     left = ~is_in(found, points) & ~((low <= points) & (points <= high)).all(axis=1)
@@ -257,9 +257,9 @@ def test_an_open_box_that_has_children_already_is_stored_without() -> None:
 
 
 def test_a_paving_of_another_problem_is_refused(two: CertifiedRegion) -> None:
-    with pytest.raises(igpe.errors.ProblemError, match="bounds are"):
+    with pytest.raises(igpe.errors.ProblemError, match="the problem has the lower bounds"):
         igpe.proofs.pave(mirrored(k1=(0.0, 7.0)), two)
-    with pytest.raises(igpe.errors.ProblemError, match="here; the region was certified"):
+    with pytest.raises(igpe.errors.ProblemError, match="the region was certified with"):
         igpe.proofs.pave(mirrored(known=False), two)
 
 
