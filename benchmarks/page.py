@@ -160,12 +160,12 @@ def peers() -> Iterator[str]:
     yield "|---" * (len(several) + 1) + "|"
     for case in cases:
         yield f"| {case} | {' | '.join(_share(runs, case, p) for p in several)} |"
-    yield "\nMedian over the problems of the method's total time divided by igpe's time (infinite where"
-    yield "the method misses the optimum):\n"
+    yield "\nMedian over the problems of the method's total time divided by igpe's time (infinite"
+    yield "where the method misses the optimum):\n"
     yield "| | all starts | all starts and preparation |"
     yield "|---|---|---|"
     yield from (_together(runs, cases, p) for p in several)
-    yield "\nMethods that reach the optimum in less time than igpe (first number of the table above):\n"
+    yield "\nMethods that reach the optimum in less time than igpe (first number in the table):\n"
     for case in cases:
         faster = [p for p in PEERS if p != "igpe" and _loses(runs, case, p)]
         yield f"- {case}: {', '.join(faster) or 'none'}"
@@ -313,8 +313,8 @@ def overhead() -> Iterator[str]:
             unit = "" if "power" in figure else " s"
             where = f"`{case.replace(', ', '; ')}`" if case.startswith("import") else case
             yield f"- {where}, {_worded(figure)}: {_number(value)}{unit}"
-    yield "\nProcessor times in milliseconds of two estimates of the same problem, of a bootstrap, and"
-    yield "of single shooting:\n"
+    yield "\nProcessor times in milliseconds of two estimates of the same problem, of a bootstrap,"
+    yield "and of single shooting:\n"
     again = [
         f for c, f in run if c == "consecutive" and f.startswith(("estimate,", "boot", "sing"))
     ]
