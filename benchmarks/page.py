@@ -29,29 +29,33 @@ PAGE = HERE.parent / "docs" / "benchmarks.md"
 PICTURE = PAGE.with_name("benchmarks_growth.svg")
 HEAD = """# igpe beside its peers
 
-`benchmarks/page.py` writes this page from measurements. [The summary](numbers.md) has their dates.
-Every method gets the same problem, in a separate process with one thread. Times are processor
-seconds. For every method, igpe computes the objective by one accurate integration at the returned
-parameters. A method reaches the optimum if its objective is at most 0.1 % above the best objective
-of all methods.
+The script `benchmarks/page.py` generates this page from stored measurements. [The
+summary](numbers.md) gives the dates of the measurements. Every method solves the same problem, in a
+separate process with one thread. Times are processor times in seconds, unless stated otherwise.
+After every run, igpe recomputes the objective by an accurate integration at the parameters that the
+method returned. A method reaches the optimum if this objective is at most 0.1 % above the lowest
+objective of all methods.
 
 ## Time to the best known objective
 
 For methods with several starts, the first number is the average time until a start reaches the
-optimum. To stop there, a user would have to know the optimum. The number in brackets is the total
-time of all starts, for which a user has to wait. Some methods were stopped early; with more time,
-these might reach the optimum. igpe's time includes all steps, and comes from its latest
-measurement. Times of the other methods exclude translation and compilation (about 20 s for AMICI)
-unless stated. No method proves the optimum here. Random starts use one seed. Only two methods ran
-on the PEtab problems.
+optimum. A user can stop at this start only if the optimum is already known. The number in brackets
+is the total time of all starts, which a user has to wait in practice. Some methods were stopped
+early and might reach the optimum with more time. igpe's time includes all five steps and comes from
+the latest measurement of igpe. The times of the other methods exclude translation and compilation
+(about 20 s for AMICI), unless a table includes this preparation explicitly. In this comparison, no
+method proves that its result is the optimum. The random starts come from a single seed. On the
+PEtab problems (Boehm, Bruno and Elowitz), only igpe and pyPESTO were run.
 
 """
 MIDDLE = """
 ## One simulation with forward sensitivities
 
-Milliseconds for a simulation whose derivatives have errors of 1e-3 and 1e-6 of their largest
-value. Each method uses its cheapest tolerance. Derivatives are with respect to all unknowns, at all
-measured times.
+The table gives the processor time, in milliseconds, of one simulation with derivatives of all
+outputs with respect to all unknowns at all measurement times. The errors of the derivatives are at
+most 0.001 or 1e-06 of the largest derivative of the same output with respect to the same unknown.
+Each method was run with several tolerances; the table gives its fastest run with this accuracy. In
+the list below the table, "igpe" is `igpe Automatic`.
 
 """
 
@@ -60,55 +64,75 @@ GROWTH = f"""
 
 ![Time against the size of a problem]({PICTURE.name})
 
-The times are those of `igpe.estimate` and of SciPy's least_squares with LSODA from 20 starts, for a
-chain of reactions (`benchmarks/growth.py`). The table gives the exponent of the growth over the
-range. SciPy needs no translation, and nearly every start reaches the optimum of these easy
-problems. A single start of SciPy takes a twentieth of this time and is always faster than igpe.
+The picture shows the processor times of `igpe.estimate` and of 20 starts of SciPy's `least_squares`
+with LSODA, for a chain of reactions (`benchmarks/growth.py`). The table gives the exponent with
+which the time grows from the smallest to the largest size; the times at these two sizes are in
+brackets. SciPy does not have to translate the model. The problems are easy, so nearly every start
+of SciPy reaches the optimum. One start of SciPy takes a twentieth of the time of 20 starts, and is
+always faster than `igpe.estimate`.
 
 """
 OVERHEAD = """
 ## Overhead
 
-Processor seconds of `igpe.estimate` in a new process with an empty cache of compiled models, and
-the percentages of its steps (`benchmarks/overhead.py`).
+The table gives the processor time of `igpe.estimate` in seconds, in a new process with an empty
+cache of compiled models, and the percentage of this time for each step (`benchmarks/overhead.py`).
 
 """
 SMOOTHING = """
 ## Smoothing
 
-Processor seconds for a curve with value and slope at 100 to 1,000,000 evenly spaced points. In
-brackets: root mean square errors of the value (per cent of the range) and of the slope (per cent of
-its size) over three sets of noise of 2 % (`benchmarks/smoothing.py peers`). The curves are a wave
-without a step, and a wave with a step that takes a fortieth of a unit of time.
+The tables give the processor time, in seconds, to fit a smooth curve to 100 to 1,000,000 evenly
+spaced points and to compute its values and slopes at these points. The two numbers in brackets are
+the root mean square errors of the values (in per cent of the range) and of the slopes (in per cent
+of the root mean square slope), for three data sets with noise of 2 % (`benchmarks/smoothing.py
+peers`). In the first table the true curve is a wave. In the second table this wave also has a step,
+which takes a fortieth of a unit of time.
 
 igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross-validation. csaps
-uses a fixed rule that ignores the noise. With more than a few hundred points its curve follows the
-noise, and its slopes are inaccurate. It solves one linear system without a search, **which makes it
-3 to 20 times faster than igpe up to 10,000 points**. With the penalty of igpe's natural spline it
-gives the same curve (without the time of the search). At 100,000 points both take the same time;
-for more points igpe is faster, because it uses 3,000 knots. The other methods report no standard
-errors.
-SciPy searches for the penalty between 0 and n (the number of points), so its result depends on the
-unit of time. Without rescaling, it fails for 100,000 points or more ("Seems like
-the problem is ill-posed"); with the spacing as the unit of time, its penalties are too small.
+computes the penalty by a fixed rule that ignores the noise. For more than a few hundred points, the
+curve of csaps follows the noise, and its slopes are inaccurate. csaps does not search for the
+penalty and solves only one linear system. **For up to 10,000 points, csaps is therefore 3 to 20
+times as fast as igpe.** If csaps gets the penalty that igpe found for its natural spline, both
+compute the same curve; the time of csaps then excludes the search for the penalty. For 100,000
+points, igpe and csaps take about the same time. For more points igpe is faster, because it uses
+3,000 knots. Only igpe reports standard errors. SciPy searches for a penalty between 0 and the
+number of points, so its result depends on the unit of time. With the original unit of time, SciPy
+fails for 100,000 points or more ("Seems like the problem is ill-posed"). If the unit of time is the
+spacing of the points, the penalties that SciPy finds are too small.
 
 """
 STRUCTURE = """
 ## Structure of large models
 
-Processor seconds for the Dulmage-Mendelsohn decomposition and the block triangular form of its
-square part, for the same matrix of n equations and unknowns (`benchmarks/structure.py`). igpe uses
-CasADi's `btf`, Pyomo `pyomo.contrib.incidence_analysis` with NetworkX. SciPy has only the matching,
-which is the first part of the decomposition. "network" is the hardest case for igpe: augmenting
-paths are long, and `btf` searches them one by one.
+The table gives processor times in seconds for the Dulmage-Mendelsohn decomposition of a matrix and
+for the block triangular form of its square part (`benchmarks/structure.py`). All packages get the
+same matrix. igpe uses CasADi's `btf`, and Pyomo uses `pyomo.contrib.incidence_analysis` with
+NetworkX. SciPy offers only the matching, which is the first part of the decomposition. The case
+"network" is the hardest one for igpe, because its augmenting paths are long and `btf` searches for
+them one after the other.
 
 """
 MODELS = """
-The next table shows the preparation of this analysis for a chain of n reactions. igpe reads each
-equation at seven times and translates it to CasADi, which takes most of the time. Pyomo's graph
-represents a model at two times, with three times as many equations and without derivatives.
+The next table gives the processor time in seconds of this analysis and of its preparation, for the
+model of a chain of reactions. igpe reads each equation at seven points in time and translates it
+into a CasADi expression. This translation takes most of igpe's time. Pyomo builds a graph of the
+model at two points in time. This graph has three times as many equations, and it contains no
+derivatives.
 
 """
+WORDS = {  # figures of overhead.json
+    "wall time within ": "wall time spent in modules of ",
+    "the user's builder, called twice, and checks": "two calls of the user's builder, and checks",
+    "translated": "translation",
+    "structure": "structural analysis",
+    "power of n that translation grows with": "exponent with which the translation time grows",
+    "estimate, first": "first estimate",
+    "estimate, again": "second estimate",
+    "bootstrap of 20, each": "one of 20 bootstrap replications",
+    "single shooting, made ready": "single shooting: preparation",
+    "single shooting, each of 8 starts": "single shooting: one of 8 starts",
+}
 
 
 def loaded(pattern: str) -> list[dict[tuple[str, str], float | None]]:
@@ -130,17 +154,18 @@ def peers() -> Iterator[str]:
         yield f"| {case} | {' | '.join(_time(runs, case, p) for p in measured)} |"
     yield ""
     yield from (f"- `{n}`: {p.told}" for n, p in PEERS.items() if n in measured)
-    yield "\nStarts that reach the optimum, per cent:\n"
+    yield "\nPercentage of starts that reach the optimum:\n"
     several = [p for p in measured if PEERS[p].several]
     yield f"| | {' | '.join(several)} |"
     yield "|---" * (len(several) + 1) + "|"
     for case in cases:
         yield f"| {case} | {' | '.join(_share(runs, case, p) for p in several)} |"
-    yield "\nMedian ratios to igpe's time (infinite where a method misses the optimum):\n"
-    yield "| | of all | of all with preparing |"
+    yield "\nMedian over the problems of the method's total time divided by igpe's time (infinite"
+    yield "where the method misses the optimum):\n"
+    yield "| | all starts | all starts and preparation |"
     yield "|---|---|---|"
     yield from (_together(runs, cases, p) for p in several)
-    yield "\nFaster than igpe if each start stops at the known optimum:\n"
+    yield "\nMethods that reach the optimum in less time than igpe (first number in the table):\n"
     for case in cases:
         faster = [p for p in PEERS if p != "igpe" and _loses(runs, case, p)]
         yield f"- {case}: {', '.join(faster) or 'none'}"
@@ -221,11 +246,11 @@ def sensitivities() -> Iterator[str]:
         yield f"| {method} | {' | '.join('' if v is None else _number(v) for v in cells)} |"
     yield ""
     for (case, figure), value in merged.items():
-        where = case.replace("right to", "errors of")
+        where = case.replace("right to", "errors of at most")
         if "beside AMICI" in figure:
-            yield f"- {where}: igpe takes {_number(value)} of AMICI's time"
+            yield f"- {where}: igpe's time divided by AMICI's time is {_number(value)}"
         if figure.startswith("faster than"):
-            other = figure.partition(" than ")[2]
+            other = figure.partition(" than ")[2].replace("SciPy's best", "the faster SciPy method")
             yield f"- {where}: igpe is {_number(value)} times as fast as {other}"
 
 
@@ -282,21 +307,29 @@ def overhead() -> Iterator[str]:
     for case in [c for c, f in run if f == "estimate"]:
         cells = [_number(run[case, "estimate"]), *(_number(run[case, f]) for f in shares)]
         yield f"| {case} | {' | '.join(cells)} |"
-    yield "\nTranslation of a chain of reactions, and loading the package:\n"
+    yield "\nTimes to import the package, and to translate and analyse a chain of reactions:\n"
     for (case, figure), value in run.items():
         if "equations" in case or case.startswith("import"):
             unit = "" if "power" in figure else " s"
-            named = figure.replace("power of n that translation grows with", "exponent of growth")
-            yield f"- {named} ({case}): {_number(value)}{unit}"
-    yield "\nRepeated estimates of the same problem, and calls after the first, in milliseconds:\n"
+            where = f"`{case.replace(', ', '; ')}`" if case.startswith("import") else case
+            yield f"- {where}, {_worded(figure)}: {_number(value)}{unit}"
+    yield "\nProcessor times in milliseconds of two estimates of the same problem, of a bootstrap,"
+    yield "and of single shooting:\n"
     again = [
         f for c, f in run if c == "consecutive" and f.startswith(("estimate,", "boot", "sing"))
     ]
-    yield f"| | {' | '.join(again)} |"
+    yield f"| | {' | '.join(map(_worded, again))} |"
     yield "|---" * (len(again) + 1) + "|"
     for case in [c for c, f in run if f == "estimate, first"]:
         cells = [_number(1000 * (run[case, f] or 0.0)) for f in again]
         yield f"| {case} | {' | '.join(cells)} |"
+
+
+def _worded(figure: str) -> str:
+    """Return a figure's name as a reader without the script needs it."""
+    for short, clear in WORDS.items():
+        figure = figure.replace(short, clear)
+    return figure
 
 
 def smoothing() -> Iterator[str]:
@@ -312,8 +345,8 @@ def smoothing() -> Iterator[str]:
             yield f"| {method} | {' | '.join(cells)} |"
         yield ""
     last = cases[-1]
-    told = [f"{m} {v:.0f}" for m in methods if (v := run.get((last, f"{m}: memory"))) is not None]
-    yield f"Memory for {int(last.split()[1]):,} points, MB: {'; '.join(told)}."
+    told = [f"{m}: {v:.0f}" for m in methods if (v := run.get((last, f"{m}: memory"))) is not None]
+    yield f"Memory in MB for {int(last.split()[1]):,} points: {'; '.join(told)}."
 
 
 def _smoothed(run: Mapping[tuple[str, str], float | None], case: str, method: str) -> str:

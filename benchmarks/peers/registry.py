@@ -17,10 +17,12 @@ class Entry(NamedTuple):
 PEERS = {
     "igpe": Entry("ours:igpe_estimate", False, "igpe.estimate"),
     "igpe-local": Entry("ours:local_search", True, "igpe.SingleShooting from several starts"),
-    "parmest": Entry("parmests:parmest", True, "Pyomo's parmest, Radau collocation, IPOPT"),
-    "pypesto": Entry("pypestos:pypesto_amici", True, "pyPESTO, AMICI, fides, log10"),
-    "scipy": Entry("scipys:multistart", True, "SciPy least_squares + solve_ivp(LSODA)"),
-    "scipy-log": Entry("scipys:in_logarithms", True, "the same, log10"),
+    "parmest": Entry("parmests:parmest", True, "Pyomo's parmest with Radau collocation and IPOPT"),
+    "pypesto": Entry(
+        "pypestos:pypesto_amici", True, "pyPESTO with AMICI and fides, parameters on a log10 scale"
+    ),
+    "scipy": Entry("scipys:multistart", True, "SciPy least_squares with solve_ivp (LSODA)"),
+    "scipy-log": Entry("scipys:in_logarithms", True, "the same as `scipy`, log10 scale"),
     "evolution": Entry("scipys:evolution", False, "SciPy differential_evolution, default settings"),
     "copasi": Entry("copasis:copasi", False, "COPASI: SRES, then Levenberg-Marquardt"),
 }
