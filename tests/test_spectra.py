@@ -110,6 +110,14 @@ def test_intervals_of_non_negative_spectra_are_those_without_the_biasing_sign() 
         assert one.upper == pytest.approx(max(other.upper, one.value), abs=half)
 
 
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_the_cost_of_spectra_where_no_unknown_is_free(nonnegative: bool) -> None:
+    one = problem(run(igpe.Spectra(frame(), nonnegative=nonnegative)))
+    there = igpe.SingleShooting().estimate(one.fixing(TRUE), {})
+    best = igpe.SingleShooting().estimate(one, TRUE)
+    assert 0 < there.objective - best.objective < 30
+
+
 def test_a_known_spectrum_decides_between_the_twins() -> None:
     shown = pd.Series(pure()[1], index=WAVELENGTHS)
     one = problem(run(igpe.Spectra(frame(), pure={"B": shown})))

@@ -9,6 +9,8 @@ systems   every system of `spectra_cases.py` by `igpe.estimate` with defaults an
           first-order steps can be exchanged; with non-negative spectra the least value of one
 big       1,000 times x 500 wavelengths x 5 species: processor time and peak memory, of a process
           of its own
+          The errors in `big` are relative to the standard errors of `igpe.estimate`: with
+          non-negative spectra these are those without the sign, which biases estimates.
 scipy     the local fit from one start by `igpe.SingleShooting`, beside `scipy.least_squares` whose
           residuals solve `scipy.nnls` at each wavelength: processor times (means of several
           fits, as a clock may tick in hundredths of a second) and sums of squares
@@ -16,6 +18,10 @@ coverage  of 95 % intervals over many draws: rate constants and pure spectra whe
           their bound (consecutive reactions, free and non-negative, standard deviation unknown)
 
 Times are of the processor, with one thread.
+
+KIPET is not beside: `pip install kipet` (1.0.7, the last release) fails on Python 3.11, as it pins
+PyYAML 5, which current Cython does not build. Without its pins it can be imported beside current
+NumPy and Pyomo, but it needs an IPOPT of its own, with k_aug or sIPOPT for standard errors.
 """
 
 # ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
