@@ -20,8 +20,8 @@ coverage  of 95 % intervals over many draws: rate constants and pure spectra whe
 Times are of the processor, with one thread.
 
 KIPET is not beside: `pip install kipet` (1.0.7, the last release) fails on Python 3.11, as it pins
-PyYAML 5, which current Cython does not build. Without its pins it can be imported beside current
-NumPy and Pyomo, but it needs an IPOPT of its own, with k_aug or sIPOPT for standard errors.
+PyYAML 5, which current Cython does not build. With `--no-deps` it can be imported beside NumPy 2.4
+and Pyomo 6.10 and creates a `ReactionModel`; no fit was tried, since no IPOPT is installed.
 """
 
 # ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
