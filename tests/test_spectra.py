@@ -91,9 +91,31 @@ def test_no_start_values_are_needed_and_the_slow_fast_twin_is_told() -> None:
 def test_non_negative_spectra_decide_between_the_twins() -> None:
     result = fitted(nonnegative=True)
     assert not result.other_optima
-    near(result, 5.0)
+    near(result)
     assert (result.spectral[0].values >= 0).all()
     assert (result.spectral[0].values == 0).any()
+
+
+def test_intervals_of_non_negative_spectra_are_those_without_the_biasing_sign() -> None:
+    """They are centred at the optimum with free signs, and reach as far as the estimate."""
+    signed, free = fitted(nonnegative=True), fitted()
+    k1, k2 = free.estimates
+    if k1.value < k2.value:  # the twin
+        k1, k2 = free.other_optima[0].estimates
+    for one, other in zip(signed.estimates, (k1, k2), strict=True):
+        assert abs(one.value - other.value) > 0.1 * other.standard_error
+        assert one.standard_error == pytest.approx(other.standard_error, rel=1e-3)
+        half = 1e-3 * other.standard_error
+        assert one.lower == pytest.approx(min(other.lower, one.value), abs=half)
+        assert one.upper == pytest.approx(max(other.upper, one.value), abs=half)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_the_cost_of_spectra_where_no_unknown_is_free(nonnegative: bool) -> None:
+    one = problem(run(igpe.Spectra(frame(), nonnegative=nonnegative)))
+    there = igpe.SingleShooting().estimate(one.fixing(TRUE), {})
+    best = igpe.SingleShooting().estimate(one, TRUE)
+    assert 0 < there.objective - best.objective < 30
 
 
 def test_a_known_spectrum_decides_between_the_twins() -> None:

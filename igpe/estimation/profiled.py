@@ -2,6 +2,9 @@
 
 Linearised intervals of poorly determined unknowns are wrong at first order: a sum of squares that
 is nearly flat has the curvature of its errors, and one on a bound that of the other unknowns.
+
+Where pure spectra must be non-negative, the intervals are those without this constraint, which
+biases them (`igpe.estimation.spectral`): so are the profiles, as far as the estimate.
 """
 
 import math
@@ -80,10 +83,19 @@ def with_profiles(steps: Steps, settings: Settings, result: Result, clock: Clock
     return _without_profile(result, names)
 
 
+def _reaching(made: Profiles, result: Result) -> Profiles:
+    """Profiles without signs, whose intervals reach as far as a result with them."""
+    ends = [(p, result.parameters[p.name]) for p in made.profiles]
+    longer = [replace(p, lower=min(p.lower, v), upper=max(p.upper, v)) for p, v in ends]
+    rise = made.rise - (result.objective - made.objective)
+    return replace(made, profiles=tuple(longer), objective=result.objective, rise=rise)
+
+
 def _profiled(
     problem: Problem, result: Result, names: Sequence[str], settings: Settings
 ) -> Profiles | None:
     """Profiles at the result, or at a better optimum; None if they fail, or time is up."""
+    signed, problem = problem.has_signs, problem.with_free_signs()
     method = SingleShooting(settings.compiled)
     residuals = Residuals(problem, method.integrator)
     level = settings.confidence
@@ -98,9 +110,10 @@ def _profiled(
         )  # fmt: skip
 
     try:
-        return if_in_time(made_now)
+        made = if_in_time(made_now)
     except IgpeError:
         return None
+    return _reaching(made, result) if made is not None and signed else made
 
 
 def _can_profile(steps: Steps, result: Result) -> bool:
@@ -163,7 +176,8 @@ def _doubtful(steps: Steps, result: Result) -> list[str]:
         one = every[name]
         if one.remark == LOST and name in lost:
             continue
-        size = error / abs(one.value) if one.value else math.inf
+        largest = max(error, one.standard_error)  # without the sign of spectra the second is
+        size = largest / abs(one.value) if one.value else math.inf
         is_held = bool(one.remark)
         is_poor |= is_held or size > WIDE or error > FREED * one.standard_error
         if is_held or size > SMALL:

@@ -11,6 +11,14 @@ model too, or errors at neighbouring wavelengths are correlated, the covariance 
 residuals is not sigma^2 1. Only its part within the space of the pure spectra matters, W_c =
 Q'WQ, which the residuals of many times tell: the estimate's covariance is then V (sum over t of
 J_t' W_c J_t) V, V = (J'J)^-1.
+
+Signs. A spectrum s_i that is truly zero is held at 0 in half of all draws, those in which the error
+along u = (1 - P) c_i is negative, P without c_i. The gradient keeps this part of the error, so its
+mean is -0.4 sigma times the sum of u' dC/dk s over such wavelengths, while its standard deviation
+grows as the root of their number only: where spectra are zero at many wavelengths, k is biased by
+many standard errors. Which of the s_i are zero, and not merely small, no data say. The optimum
+without the signs has no such bias. Intervals are therefore centred there and have its width, and
+reach as far as the estimate.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +32,8 @@ from scipy import special
 
 from igpe.core.arrays import FloatArray
 from igpe.core.markup import listed
-from igpe.dynamics.integrators.base import Trajectory
+from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.dynamics.shooting.spectral import SpectralBlock
@@ -51,6 +60,10 @@ TRENDS = {"runs", "autocorrelation"}
 MISFIT = (
     "{name}, computed from the spectra: {says} ({p}). The model is incomplete, or "
     "another species absorbs."
+)
+ONLY_BY_SIGN = (
+    "Without the non-negativity of the spectra, the data do not determine the unknowns. The "
+    "intervals do not include the bias that non-negativity causes where spectra are zero."
 )
 TOO_LARGE = (
     "The residuals of the spectra are larger than sigma explains ({p}): the model is wrong, "
@@ -99,7 +112,7 @@ class _Solved(NamedTuple):
 
 def spectral_summary(
     problem: Problem,
-    residuals: Residuals,
+    integrator: Integrator,
     x: FloatArray,
     errors: Uncertainty,
     others: Sequence[FloatArray] = (),
@@ -108,20 +121,21 @@ def spectral_summary(
 
     others  values (n,) of the other optima
     """
+    residuals = Residuals(problem, integrator)
     trajectories = residuals.trajectories(x)
     if trajectories is None:
         return None
     solved = [_solved(block, trajectories, errors) for block in residuals.spectral]
-    held = sum(s.degrees - s.block.degrees for s in solved)
-    errors = replace(errors, degrees=errors.degrees + held)
-    errors = _with_scatter(problem, x, errors, [s for s in solved if s.p < SCATTERED])
+    errors = _with_scatter(problem, x, errors, solved)
+    free = free_sign_errors(problem, integrator, x, errors)
+    errors = errors if free is None else free.errors
     fits = tuple(_fit(problem, s, errors) for s in solved)
     tables = [t for s, f in zip(solved, fits, strict=True) for t in _points(problem, s, f)]
     points = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     adequacy = _adequacy(solved, points, errors)
     notes = [*map(str, fits), *_negative(residuals, [x, *others])]
-    if any(block.mixture.nonnegative for block in residuals.spectral):
-        notes += _moved_by_sign(problem, x, errors)
+    if problem.has_signs:
+        notes += [ONLY_BY_SIGN] if free is None else _moved_by_sign(problem, x, free)
     return SpectralSummary(fits, errors, points, adequacy, tuple(notes))
 
 
@@ -146,23 +160,52 @@ def _negative(residuals: Residuals, sets: Sequence[FloatArray]) -> Iterator[str]
                 )
 
 
-def _moved_by_sign(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iterator[str]:
-    """How far the sign of the spectra moved the unknowns, if by more than chance explains."""
+class FreeSigns(NamedTuple):
+    """The optimum x (n,) beside an estimate if spectra may be negative, and what follows.
+
+    errors  of the estimate: intervals of that optimum that reach as far as the estimate
+    """
+
+    x: FloatArray
+    errors: Uncertainty
+
+
+def free_sign_errors(
+    problem: Problem, integrator: Integrator, x: FloatArray, errors: Uncertainty
+) -> FreeSigns | None:
+    """Errors of unknowns x (n,) of non-negative spectra, without bias (module docstring).
+
+    None where all signs are free, or the data do not determine the unknowns without signs.
+    """
+    if not problem.has_signs:
+        return None
     free = problem.with_free_signs()
-    start = problem.box.mapping(x)
-    there = SingleShooting().estimate(free, start)
-    if not there.status.usable:
-        return
+    there = SingleShooting(integrator).estimate(free, problem.box.mapping(x))
+    residuals, y = Residuals(free, integrator), problem.box.vector(there.parameters)
+    at, trajectories = residuals(y), residuals.trajectories(y)
+    if not there.status.usable or at is None or trajectories is None:
+        return None
+    own = errors_at(free, y, at, errors.confidence)
+    if (own.undetermined & ~errors.undetermined).any() or (own.held != errors.held).any():
+        return None
+    solved = [_solved(block, trajectories, own) for block in residuals.spectral]
+    own = _with_scatter(free, y, own, solved)
+    lower, upper = np.minimum(own.lower, x), np.maximum(own.upper, x)
+    return FreeSigns(y, replace(own, lower=lower, upper=upper, degrees=errors.degrees))
+
+
+def _moved_by_sign(problem: Problem, x: FloatArray, free: FreeSigns) -> Iterator[str]:
+    """How far the sign of the spectra moved the unknowns, if by more than chance explains."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        moved = (x - problem.box.vector(there.parameters)) / errors.standard_error
+        moved = (x - free.x) / free.errors.standard_error
     names = np.array(problem.box.names)[np.abs(moved) > CLEARLY]
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
             "The non-negativity of the spectra moved "
             f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. Where spectra "
-            "are zero at many wavelengths, this biases estimates, and the intervals do not "
-            "include the bias. Compare with nonnegative=False."
+            "are zero at many wavelengths, this biases estimates. The intervals are therefore "
+            "those of nonnegative=False, extended to the estimates."
         )
 
 
@@ -202,9 +245,12 @@ def _solved(
 
 
 def _with_scatter(
-    problem: Problem, x: FloatArray, errors: Uncertainty, scattered: Sequence[_Solved]
+    problem: Problem, x: FloatArray, errors: Uncertainty, solved: Sequence[_Solved]
 ) -> Uncertainty:
     """The errors of the unknowns where amounts scatter beyond the instrument."""
+    held = sum(s.degrees - s.block.degrees for s in solved)
+    errors = replace(errors, degrees=errors.degrees + held)
+    scattered = [s for s in solved if s.p < SCATTERED]
     free = ~errors.held & ~errors.undetermined
     if not scattered or not free.any():
         return errors

@@ -29,12 +29,12 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
-from igpe.dynamics.shooting.residuals import Residuals, deviations
+from igpe.dynamics.shooting.residuals import deviations
 from igpe.dynamics.shooting.reweighting import assumed_sizes
 from igpe.dynamics.shooting.simulated import fine_grid, simulate
 from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
-from igpe.estimation.spectral import SpectralSummary, spectral_summary
+from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.steps import Steps
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
@@ -220,7 +220,7 @@ def summarise(steps: Steps, settings: Settings) -> Result:
             replace(p, standard_error=np.inf, lower=-np.inf, upper=np.inf, remark="")
             for p in parameters
         ]
-    others = tuple(_optimum(problem, one, confidence, origins) for one in steps.others)
+    others = tuple(_optimum(problem, one, settings, origins) for one in steps.others)
     rank: Ranked | None = Ranked()
     if at is not None and status not in {Status.INTERRUPTED, Status.TIME_LIMIT}:
         rank = if_in_time(lambda: _rank(steps, x, at, errors, free))
@@ -282,12 +282,10 @@ def _spectral(
     steps: Steps, settings: Settings, x: FloatArray, errors: Uncertainty
 ) -> SpectralSummary | None:
     """What is said of the spectra at the estimate x (n,); None without any."""
-    problem = steps.problem
-    if not problem.has_spectra or steps.best.at is None:
+    if not steps.problem.has_spectra or steps.best.at is None:
         return None
-    others = [problem.box.vector(one.estimate.parameters) for one in steps.others]
-    residuals = Residuals(problem, settings.integrator)
-    return spectral_summary(problem, residuals, x, errors, others)
+    others = [steps.problem.box.vector(one.estimate.parameters) for one in steps.others]
+    return spectral_summary(steps.problem, settings.integrator, x, errors, others)
 
 
 def _with_spectra(
@@ -329,11 +327,13 @@ def _rank(
 
 
 def _optimum(
-    problem: Problem, one: Refined, confidence: float, origins: Mapping[str, str]
+    problem: Problem, one: Refined, settings: Settings, origins: Mapping[str, str]
 ) -> Optimum:
     x = problem.box.vector(one.estimate.parameters)
     found_by = SEARCHED if is_plain(problem) else CANDIDATE
-    errors = errors_at(problem, x, one.at, confidence, active=tangent(problem, x).rows)
+    errors = errors_at(problem, x, one.at, settings.confidence, active=tangent(problem, x).rows)
+    free = None if one.at is None else free_sign_errors(problem, settings.integrator, x, errors)
+    errors = errors if free is None else free.errors
     return Optimum(
         tuple(_parameters(problem, x, errors, dict.fromkeys(origins, found_by))),
         one.estimate.objective,

@@ -272,7 +272,7 @@ def linearised(c: FloatArray, slopes: FloatArray, mixture: Mixture) -> Linearise
         return compressed(separated(c, mixture), slopes)
     c, slopes, mixture, rest = shorter
     at = compressed(separated(c, mixture), slopes)
-    return at._replace(offset=at.offset + rest)
+    return at._replace(offset=at.offset + rest, rest=at.rest + rest)
 
 
 def _fewer_rows(
@@ -299,10 +299,11 @@ def compressed(one: Unmixed, slopes: FloatArray) -> Linearised:
     k = slopes.shape[2]
     parts = list(moved_rows(one, slopes))
     rows = np.empty((sum(r.size for r, _ in parts), k + 1))
-    rows[:, :k] = np.concatenate([by.reshape(-1, k) for _, by in parts])
+    rows[:, :k] = np.concatenate([by.reshape(r.size, k) for r, by in parts])
     rows[:, k] = np.concatenate([r.ravel() for r, _ in parts])
     short: FloatArray = np.asarray(np.linalg.qr(rows, mode="r"))
     jacobian, residual = np.zeros((k, k)), np.zeros(k)
     few = min(k, len(short))
     jacobian[:few], residual[:few] = short[:few, :k], short[:few, k]
-    return Linearised(residual, jacobian, one.cost - float(residual @ residual))
+    rest = one.cost - float(residual @ residual)
+    return Linearised(residual, jacobian, rest, rest)

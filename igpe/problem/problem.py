@@ -178,6 +178,11 @@ class Problem(Suggesting):
         return any(e.spectra is not None for e in self.experiments)
 
     @property
+    def has_signs(self) -> bool:
+        """Return True if pure spectra must be nonnegative in any experiment."""
+        return any(e.spectra is not None and e.spectra.nonnegative for e in self.experiments)
+
+    @property
     def has_noise_level(self) -> bool:
         """Return True if igpe estimates the noise level of any spectra."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)

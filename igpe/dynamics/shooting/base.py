@@ -378,7 +378,8 @@ def in_deviations(fit: Fit, spread: float) -> Fit:
         return fit
     at = fit.at
     if at is not None:
-        at = Linearised(at.residual / spread, at.jacobian / spread, at.offset / spread**2)
+        rest = at.rest / spread**2
+        at = Linearised(at.residual / spread, at.jacobian / spread, at.offset / spread**2, rest)
     return fit._replace(at=at, promised=fit.promised / spread**2)
 
 

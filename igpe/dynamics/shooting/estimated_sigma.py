@@ -29,7 +29,8 @@ def joined(pieces: Sequence[Piece]) -> Linearised:
     if all(piece.estimated is None for piece in pieces):
         return plain
     spread, slope, estimated = [], [], []
-    for (_, jacobian, _), s, by, which in pieces:
+    for linearised, s, by, which in pieces:
+        jacobian = linearised.jacobian
         spread.append(np.ones(len(jacobian)) if s is None else s)
         slope.append(np.zeros(jacobian.shape) if by is None else by)
         estimated.append(np.zeros(len(jacobian), dtype=bool) if which is None else which)

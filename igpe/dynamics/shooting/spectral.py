@@ -96,7 +96,7 @@ class SpectralBlock:
         if not (np.isfinite(amounts).all() and np.isfinite(slopes).all()):
             return Linearised(np.full(size, np.nan), np.full((size, size), np.nan))
         at = linearised(amounts, slopes, self.mixture)
-        return at._replace(offset=at.offset + self.outside)
+        return at._replace(offset=at.offset + self.outside, rest=at.rest + self.outside)
 
     def separated(self, trajectories: Sequence[Trajectory]) -> Unmixed:
         """The spectra at trajectories."""

@@ -47,11 +47,14 @@ class Linearised(NamedTuple):
     offset    cost minus the sum of squares: 0 for least squares. A likelihood with unknown
               deviations and a robust loss have one; jacobian' residual is half the gradient of the
               cost there too
+    rest      the part of the offset that is a sum of squares too: residuals whose derivative is
+              zero, such as those that eliminated unknowns leave
     """
 
     residual: FloatArray
     jacobian: FloatArray
     offset: float = 0.0
+    rest: float = 0.0
 
     @property
     def cost(self) -> float:
@@ -63,14 +66,21 @@ class Linearised(NamedTuple):
         """Sum of squared residuals."""
         return float(self.residual @ self.residual)
 
+    @property
+    def every_square(self) -> float:
+        """Sum of all squared residuals, with those that no unknown changes."""
+        return self.squares + self.rest
+
 
 def stacked(parts: Sequence[Linearised]) -> Linearised:
     """All residuals of several parts."""
     if len(parts) == 1:
         return parts[0]
-    residual = np.concatenate([p.residual for p in parts])
     return Linearised(
-        residual, np.vstack([p.jacobian for p in parts]), sum(p.offset for p in parts)
+        np.concatenate([p.residual for p in parts]),
+        np.vstack([p.jacobian for p in parts]),
+        sum(p.offset for p in parts),
+        sum(p.rest for p in parts),
     )
 
 

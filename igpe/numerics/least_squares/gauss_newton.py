@@ -141,7 +141,7 @@ class Curvature:
         left = before.residual + before.jacobian @ step
         plain, more = before.squares - float(left @ left), float(step @ self.matrix @ step)
         actual = before.cost - after.cost
-        self.slow += bool(0 <= actual <= SLOW * before.squares)
+        self.slow += bool(0 <= actual <= SLOW * before.every_square)
         is_better = abs(actual - plain + more) < abs(actual - plain)
         self.believed = is_better and self.slow >= PATIENCE
         moved = after.jacobian.T @ after.residual - before.jacobian.T @ before.residual
@@ -205,7 +205,7 @@ class GaussNewton(Checked):
             size = np.where(even, 1.0, np.maximum(np.abs(x), floor))
             low, high = box.lower - x, box.upper - x
             step = model.step(at, low, high, radius * size)
-            cost, squares = at.cost, at.squares
+            cost, squares = at.cost, at.every_square
             promised = model.promised(at, step)
             if promised <= self.tolerance * squares + self.absolute and not (
                 promised > TINY * squares and _held(step, low, high, radius * size)

@@ -51,6 +51,22 @@ def test_a_start_outside_begins_at_the_nearest_point_inside():
     assert fit.x == pytest.approx([1.0, 1.0], rel=1e-6)
 
 
+def test_squares_that_no_unknown_changes_count_for_the_tolerance():
+    """One part of 1e10 of all of them is the end, though the other residuals vanish there."""
+
+    def with_rest(rest):
+        return lambda x: rosenbrock(x)._replace(offset=rest, rest=rest)
+
+    plain, large = (
+        GaussNewton(curvature=True).fit(with_rest(rest), np.array([-1.2, 1.0]), box(2))
+        for rest in (0.0, 1e3)
+    )
+    assert large.status is Status.CONVERGED
+    assert large.iterations < plain.iterations
+    assert large.promised <= 1e-10 * large.cost
+    assert plain.promised < 1e-3 * large.promised
+
+
 def linear(matrix, right):
     """Residuals A x - b."""
     return lambda x: Linearised(matrix @ x - right, matrix)
