@@ -64,8 +64,7 @@ def test_ends_with_one_objective_count_as_one_optimum():
 
 def test_half_of_the_unknowns_is_redrawn_or_fewer():
     n, random = 10, np.random.default_rng(0)
-    every = np.arange(n)
-    children = [_redrawn(np.zeros(n), np.ones(n), random, every) for _ in range(200)]
+    children = [_redrawn(np.zeros(n), np.ones(n), random) for _ in range(200)]
     counts = {int(c.sum()) for c in children}
     assert counts == {1, 2, 5}  # round(10/16), 10/8, 10/4, 10/2
     assert all(set(c) <= {0.0, 1.0} for c in children)

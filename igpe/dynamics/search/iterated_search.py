@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
@@ -124,10 +124,16 @@ class IteratedSearch(Checked):
         return replace(found, seconds=time.perf_counter() - began)
 
     def _prepared(self, problem: Problem, rtol: float) -> PreparedShooting:
-        """Single shooting as exact as that."""
+        """Single shooting as exact as that, of all unknowns together.
+
+        To eliminate scales and offsets takes longer than all else in rough searches, and their
+        ends are no better (docs/notes/search.md).
+        """
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
         search = GaussNewton(ENOUGH, max_iterations=self.iterations)
-        shooting = replace(self.local, integrator=integrator, search=search, restarts=ONCE)
+        shooting = replace(
+            self.local, integrator=integrator, search=search, restarts=ONCE, hierarchical=False
+        )
         return shooting.prepare(problem)
 
     def _finish(
@@ -202,7 +208,7 @@ class _Search:
             if more and k % 2:
                 child = _mixed(first, more[0], random, box)
             else:
-                child = _redrawn(first, other, random, self.rough.searched)
+                child = _redrawn(first, other, random)
             self._search(child)
             idle = 0 if self._below(self.pool[0].cost, best) else idle + 1
             if idle >= method.patience or self._is_worked_out:
@@ -237,16 +243,11 @@ class _Search:
         self.pool = first_of_each(pool, self._is_level)[: self.method.pool]
 
 
-def _redrawn(
-    parent: FloatArray, other: FloatArray, random: np.random.Generator, searched: IntArray
-) -> FloatArray:
-    """The parent (n,) with some of its unknowns from another point: a half of them, or fewer.
-
-    searched  places of those that the search varies
-    """
-    count = round(len(searched) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
+def _redrawn(parent: FloatArray, other: FloatArray, random: np.random.Generator) -> FloatArray:
+    """The parent (n,) with some of its unknowns from another point: a half of them, or fewer."""
+    count = round(len(parent) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
     child = parent.copy()
-    drawn = random.choice(searched, max(count, 1), replace=False)
+    drawn = random.choice(len(parent), max(count, 1), replace=False)
     child[drawn] = other[drawn]
     return child
 
