@@ -368,7 +368,8 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
     residuals(box.vector(steps.best.estimate.parameters))
     if residuals.work > COSTLY:
         return steps
-    method = MultipleShooting() if residuals.work < CHEAP else MultipleShooting(restarts=ONCE)
+    is_brief = residuals.work >= CHEAP or was_searched_everywhere(steps, settings)
+    method = MultipleShooting(restarts=ONCE) if is_brief else MultipleShooting()
     for start in (box.middle, box.vector(steps.best.estimate.parameters)):
         with suppress(IgpeError):
             met = method.estimate(problem, box.mapping(start))

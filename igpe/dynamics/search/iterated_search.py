@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import FloatArray
 from igpe.core.box import Box
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
@@ -44,6 +44,7 @@ ALIKE = 0.5  # of -2 log L: rough ends that differ by less count as one
 ENDING = 0.5  # s after which an interrupted search tries no further point
 LONGER = 4  # times as long may those search that are among the best
 SHARE = 0.1  # of the random starts that end anywhere, which must agree for the search to end
+RETURNS = 25  # ends of changed starts at the best optimum, after which the search ends
 WIDER = 0.5  # of the distance of two optima, on both sides: where a mixed start may lie beyond them
 SPARE = 4  # times as many random starts may be tried where the model cannot be integrated at some
 HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the minus this
@@ -59,7 +60,8 @@ class IteratedSearch(Checked):
     agreeing    number of random starts that must reach the best optimum to end the search; at least
                 a tenth of all finished starts must reach it, too (some starts end at a flat line
                 through the measurements)
-    patience    number of modified starts without a better optimum after which the search ends
+    patience    number of modified starts without a better optimum after which the search ends; it
+                also ends when 25 searches have ended at the best optimum
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
@@ -124,10 +126,16 @@ class IteratedSearch(Checked):
         return replace(found, seconds=time.perf_counter() - began)
 
     def _prepared(self, problem: Problem, rtol: float) -> PreparedShooting:
-        """Single shooting as exact as that."""
+        """Single shooting as exact as that, of all unknowns together.
+
+        To eliminate scales and offsets takes longer than all else in rough searches, and their
+        ends are no better (docs/notes/search.md).
+        """
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
         search = GaussNewton(ENOUGH, max_iterations=self.iterations)
-        shooting = replace(self.local, integrator=integrator, search=search, restarts=ONCE)
+        shooting = replace(
+            self.local, integrator=integrator, search=search, restarts=ONCE, hierarchical=False
+        )
         return shooting.prepare(problem)
 
     def _finish(
@@ -187,12 +195,16 @@ class _Search:
 
     @property
     def _agrees(self) -> bool:
+        return self._at_best >= max(self.method.agreeing, SHARE * self._ended)
+
+    @property
+    def _at_best(self) -> int:
+        """Searches that ended at the best optimum."""
         best = self.pool[0].cost
-        agreeing = sum(not self._below(best, cost) for cost in self.reached)
-        return agreeing >= max(self.method.agreeing, SHARE * self._ended)
+        return sum(not self._below(best, cost) for cost in self.reached)
 
     def _modify(self) -> None:
-        """Search from modified optima until many starts, or much work, give nothing better."""
+        """Search from modified optima until many return to the best, or nothing better comes."""
         method, box = self.method, self.rough.problem.box
         others = box.sobol(method.most, method.seed + 1) if method.most else ()
         random, idle = np.random.default_rng(method.seed), 0
@@ -202,10 +214,10 @@ class _Search:
             if more and k % 2:
                 child = _mixed(first, more[0], random, box)
             else:
-                child = _redrawn(first, other, random, self.rough.searched)
+                child = _redrawn(first, other, random)
             self._search(child)
             idle = 0 if self._below(self.pool[0].cost, best) else idle + 1
-            if idle >= method.patience or self._is_worked_out:
+            if idle >= method.patience or self._at_best >= RETURNS or self._is_worked_out:
                 return
 
     @property
@@ -237,16 +249,11 @@ class _Search:
         self.pool = first_of_each(pool, self._is_level)[: self.method.pool]
 
 
-def _redrawn(
-    parent: FloatArray, other: FloatArray, random: np.random.Generator, searched: IntArray
-) -> FloatArray:
-    """The parent (n,) with some of its unknowns from another point: a half of them, or fewer.
-
-    searched  places of those that the search varies
-    """
-    count = round(len(searched) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
+def _redrawn(parent: FloatArray, other: FloatArray, random: np.random.Generator) -> FloatArray:
+    """The parent (n,) with some of its unknowns from another point: a half of them, or fewer."""
+    count = round(len(parent) * 2.0 ** -random.integers(1, HALVINGS, endpoint=True))
     child = parent.copy()
-    drawn = random.choice(searched, max(count, 1), replace=False)
+    drawn = random.choice(len(parent), max(count, 1), replace=False)
     child[drawn] = other[drawn]
     return child
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import FloatArray
 from igpe.core.deadline import interruptible
 from igpe.core.estimates import Estimate
 from igpe.core.status import Status
@@ -109,11 +109,6 @@ class PreparedShooting:
     search: Search
     restarts: Restarts = ONCE
     few: Eliminated | None = None
-
-    @property
-    def searched(self) -> IntArray:
-        """Places of the unknowns that the search varies; it finds the others from them."""
-        return np.arange(len(self.problem.box)) if self.few is None else self.few.outer
 
     def cost(self, x: FloatArray) -> float | None:
         """Cost at x (n,), of eliminated unknowns at their best; None if it cannot be computed."""
