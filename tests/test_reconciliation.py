@@ -160,14 +160,17 @@ def test_what_is_not_checked_is_said():
     said = str(reconcile(experiment(table, sigma=0.1), CARBON))
     assert "igpe cannot check pH: no balance contains these measurements." in said
     assert (
-        "cannot detect a constant offset in glucose, ethanol and CO2: it would change no balance" in said
+        "cannot detect a constant offset in glucose, ethanol and CO2: it would change no balance"
+        in said
     )
     assert "none at the level of 1 %" in said
     found = reconcile(experiment(table, sigma=0.1), CARBON)
     assert found.table.groupby("name")["detectable"].count().to_dict()["pH"] == 0
     unclear = {"carbon": "6*glucose + 2*ethanol + CO2 + biomass = constant"}
     said = reconcile(experiment(table, sigma=0.1), unclear, unmeasured="biomass")
-    assert "check glucose, ethanol and CO2: the balances contain too many unknown values" in str(said)
+    assert "check glucose, ethanol and CO2: the balances contain too many unknown values" in str(
+        said
+    )
     assert said.degrees == 0
     assert said.table.query("name == 'glucose'")["reconciled"].notna().all()
 

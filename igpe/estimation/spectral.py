@@ -53,8 +53,8 @@ MISFIT = (
     "another species absorbs."
 )
 TOO_LARGE = (
-    "The residuals of the spectra are larger than sigma explains ({p}): the model is wrong, "
-    "an absorbing species is missing, or sigma is too small."
+    "The residuals of the spectra are larger than `sigma` explains ({p}): the model is wrong, an "
+    "absorbing species is missing, or `sigma` is too small."
 )
 
 
@@ -159,10 +159,10 @@ def _moved_by_sign(problem: Problem, x: FloatArray, errors: Uncertainty) -> Iter
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "The non-negativity of the spectra moved "
-            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. Where spectra "
-            "are zero at many wavelengths, this biases estimates, and the intervals do not "
-            "include the bias. Compare with nonnegative=False."
+            "The condition that spectra are not negative moved "
+            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. If spectra are "
+            "zero at many wavelengths, this condition biases the estimates, and the intervals do "
+            "not account for the bias. Compare with nonnegative=False."
         )
 
 
