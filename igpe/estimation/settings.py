@@ -85,7 +85,8 @@ class Settings(Suggesting):
         """Check that the chosen outside solvers are installed.
 
         The solvers of the default settings may be missing: igpe uses them only if its own methods
-        are not sufficient. raises SolverMissing with the installation command
+        are not sufficient.
+        raises SolverMissing with the installation command
         """
         usual = set(map(repr, _solvers(Settings())))
         for solver in _solvers(self):

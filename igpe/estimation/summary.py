@@ -129,7 +129,7 @@ def rank_notes(
         ),
         (
             those(apart) if errors.held.any() else "",
-            f"the errors are valid only if {those(errors.held)} stay on the bound. Away from the "
+            f"the errors are valid only with {those(errors.held)} held on the bound. Away from the "
             "bound, the measurements do not determine them.",
         ),
         (

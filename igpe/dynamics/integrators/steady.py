@@ -54,7 +54,7 @@ BORDER = (
 )
 
 
-CROSSES = "The model reaches no steady state, because a condition on states changes before."
+CROSSES = "The model reaches no steady state, because a condition on states changes before that."
 
 
 class Rest(NamedTuple):

@@ -63,15 +63,14 @@ class MultiStart(Checked):
         store: str | Path | None = None,
         timeout: float | None = None,
     ) -> Estimate:
-        """Return the best local optimum of all starts; `start` is a further start (it may be
-        empty).
+        """Return the best local optimum of all starts, including `start` (which may be empty).
 
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
         After Ctrl-C igpe returns the best of the finished searches, with status INTERRUPTED. The
         trail of the estimate contains the horizons of the best search, if any, followed by the
-        other distinct optima, best first. raises ProblemError if an unknown has no finite bounds to
-        search in, or if a nonempty start
+        other distinct optima, best first.
+        raises ProblemError if an unknown has no finite bounds to search in, or if a nonempty start
                omits an unknown or has a value that is not finite; other errors as in
                `igpe.campaign`
         """

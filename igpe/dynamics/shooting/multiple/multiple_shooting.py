@@ -102,7 +102,7 @@ AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 class MultipleShooting(Checked):
     """Least squares, or a robust loss, on a trajectory that is divided into intervals.
 
-    At the end of the search, the intervals join to a continuous trajectory (exact matching). The
+    At the end of the search, the intervals join into a continuous trajectory (exact matching). The
     method tolerates bad start values of parameters, because the states start near their
     measurements. Estimated start values of measured states also start near the measurements,
     whatever `start` contains.

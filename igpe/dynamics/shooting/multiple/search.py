@@ -267,9 +267,8 @@ def _require_lifting(problem: Problem, chains: Chains) -> None:
         if not intervals.sweeps:
             raise Unsupported(
                 "BackwardLifting needs RungeKutta() or Automatic(), equations without implicit "
-                "algebraic variables, and a C compiler.{' ' * "
-                "bool(intervals.refused)}{intervals.refused} Omit the argument `search` to use "
-                "GeneralisedGaussNewton()."
+                f"algebraic variables, and a C compiler.{' ' * bool(intervals.refused)}"
+                f"{intervals.refused} Omit the argument `search` to use GeneralisedGaussNewton()."
             )
 
 
