@@ -77,8 +77,8 @@ CUT_SHORT = (
 )
 LATE = 2.0  # s after an interrupt: an answer that comes later says why
 SLOW = (
-    "The result came {:.1f} s after the interrupt, because its integrations, errors and "
-    "tables took this time."
+    "The result came {:.1f} s after the interrupt, because integrations, errors and tables still "
+    "had to be computed."
 )
 SUBSPACE = "the subspace of the spectra's leading singular vectors"
 CONTENDS = 2.0  # times the best objective, up to which a candidate may be the best by new weights
@@ -172,7 +172,7 @@ def _estimate(
         raise Unsupported(
             "igpe.estimate supports neither constraints nor unknowns that vary with time if values "
             "are below a limit of detection (igpe.losses.Censored). Deactivate the constraints, or "
-            "leave that quantity out."
+            "omit the quantity with such values."
         )
     given, problem = problem, first_weighted(problem)
     ladder, structure, problem, algebraic = _by_algebra(problem, settings, clock)
@@ -466,9 +466,9 @@ def _refined_best(
     if best is None:
         raise EstimationFailed(
             f"Step 5 could not correct any of the {len(paths)} candidates, and shooting cannot "
-            f"integrate the model at any of them. The first ended with: {first.status.value} "
-            "Check the bounds and the start values, and simulate the model at plausible "
-            "parameters: igpe.simulate(problem, {...}).",
+            "integrate the model at any of them. The first attempt ended with the status: "
+            f"{first.status.value} Check the bounds and the start values, and simulate the model "
+            "at plausible parameters: igpe.simulate(problem, {...}).",
             first.status,
         )
     return Fitted([paths[0]._replace(corrected=best.estimate), *paths[1:]], best)

@@ -234,7 +234,7 @@ RESULTS: Cases = {
     ),
     "result of another format": (
         lambda: Result.from_json(json.dumps({"format": 99})),
-        "format 99 | reads 1 | create it again",
+        "format 99 | reads format 1 | create it again",
     ),
     "result file missing": (
         lambda: Result.from_json("nowhere.json"),

@@ -375,7 +375,7 @@ def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(nam
     result = igpe.estimate(CASES[name].problem(SEED))
     notes = [note for note in result.notes if "perfect measurements leave" in note]
     assert len(notes) == bool(told)
-    assert all(told in note and "This result has 1 of these" in note for note in notes)
+    assert all(told in note and "This result contains 1 of these" in note for note in notes)
     assert all("ka + ke, ka*ke, ke*V" in note for note in notes)
 
 

@@ -509,7 +509,7 @@ def test_what_was_stored_without_settings_is_read(chain):
     with pytest.raises(igpe.errors.DataError, match=r"lacks \['points'\]"):
         igpe.Result.from_dict({k: v for k, v in older.items() if k != "points"})
     with pytest.raises(
-        igpe.errors.DataError, match="result has the format 99; this version of igpe reads 1"
+        igpe.errors.DataError, match="result has the format 99; this version of igpe reads format 1"
     ):
         igpe.Result.from_json(chain.to_json().replace('"format": 1', '"format": 99'))
 

@@ -251,7 +251,7 @@ class ResidualWeights(Protocol):
 class Unweighted:
     """Every slope has the same weight, whatever its unit and error (Michalik et al. 2009, eq. 5).
 
-    All residuals are divided by their typical error, which does not change the optimum.
+    All residuals are divided by the same typical error, which does not change the optimum.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
@@ -264,9 +264,10 @@ class Unweighted:
 class StateErrors:
     """One weight for each state: the reciprocal of the typical standard error of its slopes.
 
-    These are the default weights; they do not depend on units. For slopes, the estimates are as
-    accurate as with `SlopeErrors`. For increments, the estimates are more accurate
-    (benchmarks/weights.py), because neighbouring errors are correlated.
+    These are the default weights. With them, the estimates do not depend on the units of the
+    states. Estimates from slopes are as accurate as with `SlopeErrors`. Estimates from increments
+    are more accurate than with `SlopeErrors` (benchmarks/weights.py), because neighbouring errors
+    are correlated.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
@@ -276,9 +277,11 @@ class StateErrors:
 
 @dataclass(frozen=True)
 class SlopeErrors:
-    """The reciprocal standard error of each slope (suggested by Michalik et al. 2009, section 5).
+    """Weight of each slope: the reciprocal of its standard error.
 
-    least  smallest error, as a fraction of the state's typical error
+    Michalik et al. (2009, section 5) suggest these weights.
+
+    least  smallest standard error used, as a fraction of the typical error of the state's slopes
     """
 
     least: float = 0.1

@@ -50,24 +50,24 @@ WORSE = (  # from the best ending of a stage to the worst
 class Decomposed:
     """A route that solves the stages of a problem one after the other.
 
-    route   route for stages that are nonlinear in their parameters; its time limit applies to each
-            stage
-    linear  route for stages that are linear in their parameters
+    route   route used for stages that are nonlinear in their parameters; its time limit applies to
+            each stage separately
+    linear  route used for stages that are linear in their parameters
 
-    A stage whose data do not determine all its parameters is solved again together with the next
-    stage. The `trail` of the returned estimate contains the stages' estimates. igpe uses only the
-    best optimum of each stage.
+    If the data of a stage do not determine all its parameters, igpe solves that stage again,
+    together with the next stage. The `trail` of the returned estimate contains the estimates of all
+    stages. igpe uses only the best optimum of each stage.
     """
 
     route: Route
     linear: Route = LinearRoute()
 
     def seeded(self, seed: int) -> "Decomposed":
-        """Return this route with another seed for `route`, if `route` has a seed."""
+        """Return a copy of this route that passes the seed to `route`, if `route` uses a seed."""
         return replace(self, route=reseeded(self.route, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Estimate the parameters of all stages; the module docstring defines bound and status."""
+        """Estimate the parameters of all stages (bound and status: see the module docstring)."""
         began, names = time.perf_counter(), regression.box.names
         stages: list[_Stage] = []
         held: dict[str, float] = {}

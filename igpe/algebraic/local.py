@@ -76,12 +76,12 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Gauss-Newton searches from the best of many Sobol points, chosen far apart from each other.
+    """Gauss-Newton searches from good Sobol points that lie far apart from each other.
 
-    trials  number of points evaluated;  starts: number of local searches, from the best of these
+    trials  number of points to evaluate;  starts: number of local searches from the best of these
             points
     seed    seed of the random points; the same seed gives the same result
-    search  the local search from each start
+    search  method of the local searches
     """
 
     trials: int = 256
@@ -90,11 +90,11 @@ class LocalSearch:
     search: GaussNewton = GaussNewton()
 
     def seeded(self, seed: int) -> "LocalSearch":
-        """Return the search with another seed, which gives other start points."""
+        """Return a copy of the search with another seed, which gives other start points."""
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Return the best local optimum and the others; undetermined parameters are omitted."""
+        """Return the best and the other local optima, without undetermined parameters."""
         began = time.perf_counter()
         fits = self.fits(regression)
         method = f"Gauss-Newton from {self.starts} starts"
@@ -106,7 +106,7 @@ class LocalSearch:
         return route_result(regression, fits, Estimate({}, np.inf, status, method), began)
 
     def fits(self, regression: Regression) -> list[Fit]:
-        """Return all distinct local optima, the best first; empty if no point can be evaluated.
+        """Return all distinct local optima, best first; an empty list if no point can be evaluated.
 
         After Ctrl-C the method returns the optima found so far, or raises KeyboardInterrupt if
         there are none.

@@ -60,11 +60,12 @@ BOUND_TOLERANCE = 1e-6  # taken off a bound on an objective of order one, for th
 class GlobalSolver:
     """A general global solver, started from the best local optimum.
 
-    solver      computes the best point and the bound; witness: another solver, which confirms a
-                closed gap
-    time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
-                returned
-    local       finds the solver's start point; its result is returned if the solver fails
+    solver      solver that computes the best point and the lower bound;  witness: another solver,
+                which confirms that the gap is closed
+    time_limit  time limit in seconds; when it is reached, or on Ctrl-C, the route returns the best
+                point and the best lower bound found so far
+    local       local search that finds the solver's start point; its result is returned if the
+                solver fails
     """
 
     solver: Solver = Scip(feasibility=1e-7)
@@ -73,11 +74,11 @@ class GlobalSolver:
     local: LocalSearch = LocalSearch()
 
     def seeded(self, seed: int) -> "GlobalSolver":
-        """Return the route with another seed for its local search (the proof uses none)."""
+        """Return a copy with another seed for the local search (the proof uses no seed)."""
         return replace(self, local=self.local.seeded(seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Return the best known point and the proved bound."""
+        """Return the best point found and the proved lower bound."""
         began = time.perf_counter()
         fits = self.local.fits(regression)
         if not fits or not regression.box.bounded:
@@ -164,28 +165,30 @@ SPARE = 2  # but only so often while they are not better than the best
 
 @dataclass(frozen=True)
 class Projected:
-    """Projected branch and bound, which proves its optimum up to a gap.
+    """Projected branch and bound, which proves a lower bound on the objective.
 
     The route proves that no parameters within the bounds have a weighted sum of squared residuals
-    below the estimate's `lower_bound`. The proof holds for the given residuals, with their numbers
-    as stored. The bound includes the rounding errors of enclosures and bounds
-    (`docs/projection.md`); it does not cover errors of the measurements from which the residuals
-    were computed.
+    below the estimate's `lower_bound`. The proof applies to the given residuals, with all numbers
+    exactly as they are stored. The bound accounts for the rounding errors of the enclosures and
+    bounds (`docs/projection.md`). It does not account for errors in the measurements from which the
+    residuals were computed.
 
-    gap         (objective - lower bound) / objective at which the search stops
-    absolute    gap at which the search stops, as a fraction of the weighted targets' sum of
-                squares; a relative gap is not defined for exact data
-    time_limit  limit in s; when it is reached, or at Ctrl-C, the best point and bound so far are
-                returned
-    samples     maximum number of points at which the best linear parameters are computed to find
-                starts
-    starts      number of local searches from these points; at most one more than the number of
-                nonlinear parameters
-    seed        random seed of the samples
-    search      the local search method
-    exchange    whether to search for parameters that separate products and exponents
-    otherwise   route for residuals with operations that cannot be enclosed, and for nonlinear
-                parameters without bounds
+    gap         relative gap, (objective - lower bound) / objective, at which the search stops
+    absolute    absolute gap, objective - lower bound, at which the search stops, as a fraction of
+                the sum of squares of the weighted targets. It is needed for exact data, for which
+                the relative gap is not defined
+    time_limit  time limit in seconds; when it is reached, or on Ctrl-C, the route returns the best
+                point and the best lower bound found so far
+    samples     maximum number of random points from which igpe chooses the starts; it computes the
+                best linear parameters at each point
+    starts      number of local searches from these points, but at most 1 + the number of nonlinear
+                parameters
+    seed        seed of the random points
+    search      method of the local searches
+    exchange    whether to replace parameters by new ones, for example k2/kc or Ea2 - dh, each of
+                which enters either linearly or in an exponent of its own
+    otherwise   route used if residuals contain operations that cannot be enclosed, or if nonlinear
+                parameters have no bounds
     """
 
     gap: float = 1e-4
@@ -199,11 +202,11 @@ class Projected:
     otherwise: Route = GlobalSolver()
 
     def seeded(self, seed: int) -> "Projected":
-        """Return the route with another seed, which gives other samples."""
+        """Return a copy of the route with another seed, which gives other random points."""
         return replace(self, seed=seed, otherwise=reseeded(self.otherwise, seed))
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Return the best known point and the proved bound."""
+        """Return the best point found and the proved lower bound."""
         began = time.perf_counter()
         try:
             separated = separate(regression.pieces, regression.box, exchange=self.exchange)

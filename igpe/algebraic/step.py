@@ -159,15 +159,15 @@ ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", 
 class RouteSelection:
     """Methods for algebraic problems.
 
-    linear  route for problems that are linear in their parameters; always global
-    proven  route for nonlinear problems of the first candidate
-    quick   route for nonlinear problems of all further candidates
-    factor  local optima with an objective of at most `factor` times the best become candidates too;
-            values above 10 act like 10. The value 2 corresponds to the 95 % region for two
-            parameters and about twelve independent values in the smoothed slopes (Beale 1960:
-            1 + p / (n - p) F)
-    most    maximum number of these further candidates; the candidates with the smallest objectives,
-            relative to the best one, come first
+    linear  route for problems that are linear in their parameters; its optimum is always global
+    proven  route for the nonlinear problems of the first candidate
+    quick   route for the nonlinear problems of all other candidates
+    factor  local optima whose objective is at most `factor` times the smallest objective also
+            become candidates; values above 10 are treated as 10. The value 2 corresponds to the
+            confidence region of 95 % for two parameters and about twelve independent values in the
+            smoothed slopes (Beale 1960: 1 + p / (n - p) F)
+    most    maximum number of these additional candidates; igpe takes those whose objectives are the
+            smallest relative to the best objective
     """
 
     linear: Route = LinearRoute()
@@ -177,7 +177,7 @@ class RouteSelection:
     most: int = 6
 
     def seeded(self, seed: int) -> "RouteSelection":
-        """Return the routes with another seed; routes without a seed are unchanged."""
+        """Return a copy with another seed for each route that uses a seed."""
         proven, quick = reseeded(self.proven, seed), reseeded(self.quick, seed)
         return replace(self, proven=proven, quick=quick)
 

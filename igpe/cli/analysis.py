@@ -29,7 +29,8 @@ def profile(
     names: Annotated[
         list[str] | None,
         typer.Option(
-            "--name", help="Unknown to profile; repeat the option for more. Default: all."
+            "--name",
+            help="Parameter or start value to profile; repeat the option for more. Default: all.",
         ),
     ] = None,
     data: DataFile = None,
@@ -57,14 +58,15 @@ def profile(
 
 def report(
     result: Annotated[
-        Path, typer.Argument(help="Stored result (JSON), written by estimate --json.")
+        Path, typer.Argument(help="Stored result: a JSON file that igpe estimate --json wrote.")
     ],
     page: Annotated[Path, typer.Argument(callback=page_file, help="HTML file to write.")],
     *,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "Estimated parameters",
     author: Annotated[str, typer.Option(help="Author, printed below the title.")] = "",
     date: Annotated[
-        str | None, typer.Option(help="Date below the title, printed as given; default: today.")
+        str | None,
+        typer.Option(help="Date, printed below the title exactly as given; default: today."),
     ] = None,
     json: JsonFile = None,
 ) -> None:
@@ -95,8 +97,8 @@ def design(
     known = set(signature(plan).parameters) - {"problem"}
     if unknown_names := sorted(set(settings) - known):
         raise ProblemError(
-            f"design() in '{model}' returned the unknown settings {unknown_names}. igpe.design "
-            f"accepts {sorted(known)}."
+            f"design() in '{model}' returned settings that igpe.design does not have: "
+            f"{unknown_names}. igpe.design accepts {sorted(known)}."
         )
     with reported(True) as tell:
         at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
@@ -110,15 +112,19 @@ def certify(
     model: Model,
     *,
     result: ResultFile = None,
-    gap: Annotated[float, typer.Option(help="Relative gap at which the proof stops.")] = 1e-3,
+    gap: Annotated[float, typer.Option(help="Relative gap at which igpe stops the proof.")] = 1e-3,
     region: Annotated[
         float | None,
-        typer.Option(help="Prove the likelihood region at this level (for example 0.95)."),
+        typer.Option(
+            help="Prove the likelihood region with this confidence level (for example 0.95)."
+        ),
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     certificate: Annotated[
         Path | None,
-        typer.Option(callback=replaceable, help="Write the proof (JSON) for igpe verify."),
+        typer.Option(
+            callback=replaceable, help="Write the certificate to this JSON file, for igpe verify."
+        ),
     ] = None,
     data: DataFile = None,
     plot: PlotFile = None,
@@ -158,16 +164,21 @@ def certify(
 
 def verify(
     certificate: Annotated[
-        Path, typer.Argument(help="Certificate (JSON), written by certify --certificate.")
+        Path, typer.Argument(help="Certificate: a JSON file that igpe certify --certificate wrote.")
     ],
     model: Model,
     *,
     seconds: Annotated[
         float,
-        typer.Option(help="Time limit in seconds; unchecked boxes are reported as not confirmed."),
+        typer.Option(
+            help="Time limit in seconds; boxes that are not checked by then count as not confirmed."
+        ),
     ] = 600.0,
     arb: Annotated[
-        bool, typer.Option("--arb", help="Also check the objective and some leaves with Arb.")
+        bool,
+        typer.Option(
+            "--arb", help="Also check the objective and some leaves of the tree with Arb."
+        ),
     ] = False,
     data: DataFile = None,
     json: JsonFile = None,

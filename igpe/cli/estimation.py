@@ -51,14 +51,16 @@ def estimate(
     json: JsonFile = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="Time limit in seconds; igpe then returns the best result so far."),
+        typer.Option(
+            help="Time limit in seconds; at the limit, igpe returns the best result so far."
+        ),
     ] = None,
     petab: Annotated[
         Path | None,
         typer.Option(
             "--petab",
             callback=replaceable,
-            help="Write the estimates as a PEtab parameter table (.tsv).",
+            help="Write the estimates to a PEtab parameter table (.tsv).",
         ),
     ] = None,
 ) -> None:
@@ -101,7 +103,7 @@ def estimate(
         page=None
         if report is None
         else (lambda: result.report(report, title=f"{TITLE}: {model.stem}"), report),
-        unfinished="The estimates are the best values so far." if is_interrupted else "",
+        unfinished="The estimates are the best values found so far." if is_interrupted else "",
         marks={line.head: COLOURS[line.grade] for line in verdict(result)},
     )
 
@@ -150,16 +152,16 @@ def compare(
     method: Annotated[
         list[MethodName] | None,
         typer.Option(
-            "--method", help="Method to compare; repeat the option for more. Default: all."
+            "--method", help="Method to compare; repeat the option for more methods. Default: all."
         ),
     ] = None,
     starts: Annotated[
-        int, typer.Option(min=1, help="Number of starts, spread within the bounds.")
+        int, typer.Option(min=1, help="Number of starts; igpe spreads them within the bounds.")
     ] = 10,
     between: Annotated[
         tuple[float, float],
         typer.Option(
-            help="Range of the starts of unknowns without bounds, for example --between 0 100."
+            help="Range for the starts of unknowns that lack bounds, for example --between 0 100."
         ),
     ] = (0.0, 10.0),
     data: DataFile = None,
@@ -212,14 +214,14 @@ def _starts(
     }
     if any(lower > upper):
         raise ProblemError(
-            f"--between {between[0]:g} {between[1]:g} leaves no values within the bounds. Give a "
-            "lower and a higher number: --between 0 100."
+            f"--between {between[0]:g} {between[1]:g} contains no values within the bounds. Give a "
+            "lower and a higher number, for example --between 0 100."
         )
     starts = Box(box.names, lower, upper, box.logarithmic).sobol(count, seed)
     where = ", ".join(f"{n} in {ends}" for n, ends in loose.items())
     remark = (
-        f"These unknowns have no bounds to draw starts from: {where}. Choose a range with "
-        "--between LOW HIGH."
+        "These unknowns lack a lower or upper bound, so igpe draws their starts from these ranges: "
+        f"{where}. Choose another range with --between LOW HIGH."
     )
     return [box.mapping(x) for x in starts], [remark] * bool(loose)
 

@@ -36,16 +36,16 @@ def convert(
         Path,
         typer.Argument(
             callback=converted_file,
-            help="File to write. .csv, .xlsx, .parquet: the table. For an estimate also .tsv "
-            "(PEtab parameter table) and .html (report). For a Python file: a folder for "
-            "the problem as PEtab.",
+            help="File to write: .csv, .xlsx or .parquet for a table; from an estimate also .tsv "
+            "(PEtab parameter table) or .html (report). If the source is a Python file: the "
+            "folder for the PEtab problem.",
         ),
     ],
     petab: Annotated[
         Path | None,
         typer.Option(
             "--petab",
-            help="PEtab problem (YAML) whose parameter table receives the estimates (.tsv).",
+            help="PEtab problem (YAML); igpe writes its parameter table with the estimates.",
         ),
     ] = None,
     force: Force = False,
@@ -66,7 +66,9 @@ def convert(
     require_new(target, force=force)
     ending = target.suffix.lower()
     if petab is not None and ending != ".tsv":
-        raise ProblemError(f"--petab writes a parameter table; '{target}' does not end in .tsv.")
+        raise ProblemError(
+            f"--petab writes a parameter table, so the target must end in .tsv; it is '{target}'."
+        )
     content: str | bytes
     if ending == ".html":
         result = _result(source, ".html")
@@ -89,9 +91,9 @@ def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
 
     if source.suffix.lower() != ".py":
         raise ProblemError(
-            f"'{folder}' has no file extension, so igpe treats it as a folder for PEtab files, "
-            f"which need a Python problem file; '{source}' is not one. Give a target that ends in "
-            ".csv, .xlsx, .parquet, .tsv or .html."
+            f"'{folder}' has no file extension, so igpe treats it as a folder for PEtab files. "
+            f"igpe writes these only from a Python problem file, and '{source}' is not one. Give a "
+            "target that ends in .csv, .xlsx, .parquet, .tsv or .html."
         )
     return to_petab(load_problem(source), folder, force=force)
 
@@ -102,8 +104,8 @@ def _result(source: Path, target: str) -> Any:
 
     if source.suffix.lower() != ".json":
         raise DataError(
-            f"'{source}' is not a stored result, and {target} needs one. Give the file that `igpe "
-            "estimate MODEL --json result.json` wrote."
+            f"'{source}' is not a stored result, but igpe writes {target} files only from stored "
+            "results. Give the file that `igpe estimate MODEL --json result.json` wrote."
         )
     return Result.from_json(source)
 
@@ -140,8 +142,9 @@ def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
         return filled_table(values, problem)
     if _stored(source, "estimates", list) is None:
         raise DataError(
-            f"'{source}' is the result of a PEtab problem. Name the problem whose parameter "
-            "table receives the estimates: --petab problem.yaml."
+            f"'{source}' is the result of a PEtab problem. Name this problem: --petab "
+            "problem.yaml. igpe then writes its parameter table with the estimates as nominal "
+            "values."
         )
     return parameter_table(_result(source, ".tsv").estimates)
 
@@ -205,14 +208,16 @@ def new(
             "--reaction", help="Reaction in quotes: 'A + B -> C' or 'A <-> B'. Repeat for several."
         ),
     ] = None,
-    time: Annotated[str, typer.Option(help="Column of times, if igpe cannot determine it.")] = "",
+    time: Annotated[
+        str, typer.Option(help="Column that contains the times, if igpe cannot find it.")
+    ] = "",
     experiment: Annotated[
         str, typer.Option(help="Column that names the experiment of each row.")
     ] = "",
     column: Annotated[
         list[str] | None,
         typer.Option(
-            "--column", help="Model name of a table's column, for example 'reactant / (mol/L)=A'."
+            "--column", help="Name in the model for a column, for example 'reactant / (mol/L)=A'."
         ),
     ] = None,
     role: Annotated[
@@ -223,13 +228,15 @@ def new(
             "'pH=ignore'.",
         ),
     ] = None,
-    decimal: Annotated[str | None, typer.Option(help="Decimal separator: , or .")] = None,
-    dates: Annotated[str, typer.Option(help="Order of dates: 'day first' or 'month first'.")] = "",
+    decimal: Annotated[str | None, typer.Option(help="Decimal separator: ',' or '.'.")] = None,
+    dates: Annotated[
+        str, typer.Option(help="Order within dates: 'day first' or 'month first'.")
+    ] = "",
     together: Annotated[
         bool | None,
         typer.Option(
             "--together/--apart",
-            help="Read tables of different quantities as one experiment, or as several.",
+            help="Read tables of different quantities as one experiment, or as separate ones.",
         ),
     ] = None,
     force: Force = False,
@@ -246,8 +253,8 @@ def new(
 
     if context.args:
         raise ProblemError(
-            f"The argument '{' '.join(context.args)}' is not expected. Quote reactions: "
-            "--reaction 'A -> B' (unquoted, the shell redirects output)."
+            f"The argument '{' '.join(context.args)}' is not expected. Quote reactions: --reaction "
+            "'A -> B'. Without quotes, the shell treats > as redirection of output."
         )
     if sys.stdin.isatty() and (file is None or not data):
         file, data, reaction = _answers(file, data, reaction)
@@ -255,8 +262,8 @@ def new(
         raise ProblemError("Name the file to write: igpe new my_problem.py --data my.csv.")
     if not data:
         raise ProblemError(
-            f"Name the table of measurements: igpe new {file} --data my.csv. It needs a column of "
-            "times and one for each quantity."
+            f"Name the table of measurements: igpe new {file} --data my.csv. The table needs a "
+            "column with the times and a column for each measured quantity."
         )
     require_new(file, force=force)
     reactions = _reactions(reaction or [])
@@ -351,8 +358,9 @@ def _names(given: list[str]) -> dict[str, str]:
     for header, name in names.items():
         if not name.isidentifier():
             raise ProblemError(
-                f"--column '{header}={name}' is not of the form HEADER=NAME, where NAME has "
-                "letters, digits and underscores. Example: --column 'c(A) [mol/L]=A'."
+                f"--column '{header}={name}' is not of the form HEADER=NAME. NAME may contain "
+                "letters, digits and underscores, and must not start with a digit. Example: "
+                "--column 'c(A) [mol/L]=A'."
             )
     return names
 
@@ -364,7 +372,7 @@ def _pairs(option: str, given: list[str], example: str) -> dict[str, str]:
     for header, _, value in pairs:
         if not header or not value.strip():
             raise ProblemError(
-                f"{option} '{value}' is not of the form HEADER=NAME: {option} {example}."
+                f"{option} '{value}' is not of the form HEADER=NAME. Example: {option} {example}."
             )
     return {header: value.strip() for header, _, value in pairs}
 
@@ -374,7 +382,9 @@ def _reactions(given: list[str]) -> list[str]:
     from igpe.formats.kinetics.laws import read_equation
 
     reactions = [part.strip() for one in given for part in one.split(";") if part.strip()]
-    quotes = " Quote reactions: --reaction 'A -> B' (unquoted, the shell redirects output)."
+    quotes = (
+        " Quote reactions: --reaction 'A -> B'. Without quotes, the shell treats > as redirection."
+    )
     try:
         for reaction in reactions:
             read_equation(reaction)

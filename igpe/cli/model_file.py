@@ -61,8 +61,8 @@ def _returned(path: Path, name: str, kind: type, wanted: str) -> Any:
     if path.suffix.lower() in DATA:
         raise ProblemError(
             f"'{path}' is not a model file. Expected a Python file with a function problem(), or "
-            "problem.yaml of PEtab. `igpe new my_problem.py --data TABLE` writes one from a table; "
-            "`igpe report` and --result read stored results."
+            "the YAML file of a PEtab problem. `igpe new my_problem.py --data TABLE` writes a "
+            "Python file from a table; `igpe report` and --result read stored results."
         )
     before = list(sys.path)
     sys.path.insert(0, str(path.parent.resolve()))  # as if the file were run by Python

@@ -90,7 +90,7 @@ ResultFile = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(
-        min=0, help="Seed of the search; default: 0, or the seed of settings() in the file."
+        min=0, help="Seed of the search; default: the seed from settings() in the file, else 0."
     ),
 ]
 PlotFile = Annotated[
@@ -104,7 +104,7 @@ JsonFile = Annotated[
     typer.Option(
         "--json",
         callback=replaceable,
-        help="Write the result as JSON to this file; - for standard output.",
+        help="Write the result as JSON to this file; use - for standard output.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]

@@ -42,13 +42,13 @@ def versions_text() -> str:
     """Versions of igpe, Python and its packages; of every solver, or how to install it."""
     packages = {n: _version(n) or f"missing: pip install {n}" for n in NAMES}
     wide = max(len(s.name) for s in SOLVERS)
-    none = "none; integration is slower without one (install gcc or clang)"
+    none = "none found; install gcc or clang to make integration faster"
     return "\n".join([
         f"igpe {own_version() or '(running from source)'}",
         f"Python {platform.python_version()} ({platform.platform(aliased=True, terse=True)})",
         *(f"{NAMES[name]} {shown}" for name, shown in packages.items()),
         "",
-        "Solvers (those installed with igpe are enough)",
+        "Solvers (igpe needs only those that are installed with it)",
         *(f"  {s.name:<{wide}}  {s.what:<6}  {_installed(s)}" for s in SOLVERS),
         "",
         f"C compiler: {' '.join(compiler()) or none}",

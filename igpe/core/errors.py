@@ -30,7 +30,7 @@ class IgpeError(Exception):
 
 
 class ModelError(IgpeError):
-    """The Pyomo model does not have the form that igpe reads."""
+    """The Pyomo model does not have a form that igpe can read."""
 
 
 class DataError(IgpeError):

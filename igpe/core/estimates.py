@@ -21,16 +21,16 @@ class Estimate(Shown):
     """Estimated parameters, with the status and the method of the estimate.
 
     parameters   name -> value, in the model's units
-    objective    value that the method minimised (for dynamic methods the weighted sum of squares)
+    objective    value of the minimised function (for dynamic methods, the weighted sum of squares)
     status       how the computation ended
     method       description of the method that computed the estimate
-    lower_bound  proven bound on the objective; -inf if the method proves nothing
+    lower_bound  proved lower bound on the objective; -inf if the method proves no bound
     seconds      wall time
     trail        the estimates that led to this one, oldest first
     notes        sentences for the user
     iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of the other starts, whose estimates were not used
-    reached      final objective of each start, infinite if the start has no usable result. If
+    reached      final objective of each start; infinite if the start gave no usable result. If
                  weights depend on the model, the objective is computed with the first weights
     """
 
@@ -48,20 +48,21 @@ class Estimate(Shown):
 
     @property
     def gap(self) -> float:
-        """Relative distance of the objective from its proven bound; 0 means globally optimal."""
+        """Relative gap between the objective and its lower bound; 0 means globally optimal."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
     def equivalent_iterations(self) -> float:
-        """Iterations of all starts, each weighted by the length of its horizon.
+        """Sum of the iterations of all starts, weighted by the lengths of their horizons.
 
-        I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 without horizons.
+        I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 if there are no
+        horizons.
         """
         return equivalent_iterations((*self.trail, *self.elsewhere))
 
     @property
     def equivalent_integrations(self) -> float:
-        """Integrations including rejected steps, weighted like `equivalent_iterations`."""
+        """Number of integrations (with rejected steps), weighted as `equivalent_iterations`."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 

@@ -70,8 +70,8 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
         there = _mark(start + file.read())
     if not there or kind not in (None, there):
         raise DataError(
-            f"The file '{path}' exists already. igpe replaces only files that it wrote, and "
-            "only by the same kind of file. Give another name, or remove the file first."
+            f"The file '{path}' exists already. igpe replaces only files that it wrote itself, and "
+            "only with a file of the same kind. Give another name, or remove the file first."
         )
 
 
@@ -89,8 +89,8 @@ def read(path: str | Path, most: int = MOST) -> bytes:
         content = file.read(most + 1)
     if len(content) > most:
         raise DataError(
-            f"'{path}' has more than {most / 2**20:.3g} MiB, the largest size that igpe reads "
-            "for such a file. Remove the parts that are not needed."
+            f"'{path}' is larger than {most / 2**20:.3g} MiB, the limit for such a file. Remove "
+            "the parts that are not needed."
         )
     return content
 
@@ -104,7 +104,7 @@ def read_json(source: str | Path | bytes) -> Any:
     try:
         return json.loads(content)
     except (RecursionError, MemoryError) as error:
-        raise ValueError("it is nested too deeply, or too large") from error
+        raise ValueError("it is too large or too deeply nested") from error
 
 
 def is_own(folder: Path) -> bool:

@@ -73,7 +73,7 @@ def restored(value: Any) -> Any:
         case str():
             return printable(value)
         case int() if abs(value) > LARGEST:
-            raise ValueError(f"a whole number of {len(str(value))} digits")
+            raise ValueError(f"a whole number with {len(str(value))} digits is too large")
         case {"number": str(name), **others} if name in NUMBERS and not others:
             return NUMBERS[name]
         case dict():
@@ -135,8 +135,8 @@ class Form(NamedTuple):
         if stored["format"] != self.number:
             raise DataError(
                 f"The stored {self.name} has the format {stored['format']!r}; this version of igpe "
-                f"reads {self.number!r}. Read it with the version of igpe that wrote it, or create "
-                "it again."
+                f"reads format {self.number!r}. Read it with the version of igpe that wrote "
+                "it, or create it again."
             )
         if missing := sorted(set(self.entries) - set(stored)):
             raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, unchanged.")

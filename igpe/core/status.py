@@ -16,13 +16,13 @@ class Status(enum.Enum):
     GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is global."
     CONVERGED = "A local optimum was reached."
     STAGED = (
-        "Each stage reached its optimum with the earlier stages held fixed; fitting all "
-        "stages together may be better."
+        "Each stage reached its optimum with the parameters of earlier stages held fixed; a fit of "
+        "all stages together may be better."
     )
     BEST_OF_SEVERAL = "The best of several local optima was reached."
     TIME_LIMIT = "The time limit was reached; the parameters are the best found so far."
     ITERATION_LIMIT = "The iteration limit was reached; the parameters are the best found so far."
-    STALLED = "The search stopped at this point: the integration fails after every step."
+    STALLED = "The search stopped here because the integration failed after every further step."
     INTERRUPTED = "The computation was interrupted; the parameters are the best found so far."
     NOTHING_TO_DO = "No unknowns were left to estimate."
     # The parameters that come with these may not be used.

@@ -48,7 +48,8 @@ def simulate(
     for e, grid in zip(problem.experiments, grids, strict=True):
         if grid[0] < e.start_time:
             raise ProblemError(
-                f"Time {grid[0]:g} lies before the start of experiment {e.name}, {e.start_time:g}."
+                f"Time {grid[0]:g} lies before the start of experiment {e.name} at time "
+                f"{e.start_time:g}."
             )
     reductions = [s.reduction for s in compiled(problem).systems if s.reduction is not None]
     if tied := dict.fromkeys(n for r in reductions for n in (*r.free, *r.bound)):
@@ -129,7 +130,7 @@ def _times(times: npt.ArrayLike) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all():
         raise ProblemError(
-            f"The times are {times!r}; give one or more finite numbers, or omit them for "
-            "times spread evenly over each experiment."
+            f"The times are {times!r}; give one or more finite numbers. If the argument is "
+            "omitted, igpe spreads the times evenly over each experiment."
         )
     return grid

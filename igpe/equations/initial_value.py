@@ -152,8 +152,8 @@ class InitialValueProblem:
         if (time := here.differs(clock.segments, times)) is not None:
             raise Unsupported(
                 f"A measured expression contains a condition on time that changes at t = {time:g}, "
-                "at which the expression is measured. Move the time of the switch or of the "
-                "measurement."
+                "and the expression is measured at this time. Move the switch or the measurement "
+                "to another time."
             )
         tables = (*self.tables, *here.tables)
         u = ca.vertcat(self.u, *here.switches)
@@ -409,10 +409,10 @@ def _at_rest(
     if not found.implicit and not ca.depends_on(ca.vertcat(*timed), clock):
         return found
     raise Unsupported(
-        f"Experiment '{experiment.name}' has a steady start, but its equations depend on time "
-        "or have implicit algebraic variables. igpe cannot compute a steady state for these. "
-        "Give the inputs before the start as numbers, steady={'feed': 0.0}, or omit "
-        "steady and estimate the start values: start={'A': igpe.Unknown(0, 5)}."
+        f"Experiment '{experiment.name}' has a steady-state start, but its equations depend on "
+        "time or have implicit algebraic variables. igpe cannot compute a steady state for these. "
+        "Give the inputs before the start as numbers, steady={'feed': 0.0}, or omit steady and "
+        "estimate the start values: start={'A': igpe.Unknown(0, 5)}."
     )
 
 

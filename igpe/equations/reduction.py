@@ -103,19 +103,19 @@ class _Reduced:
         bound = [self.symbols.states[i] for i in self.bound]
         if missing := self._missing:
             raise ModelError(
-                f"{self._place()}the states {missing} have no start value. The equations determine"
-                f" the start values of {bound} from the others, but not these. Give each one in "
-                f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
-                "igpe.Unknown(lower, upper) to estimate it."
+                f"{self._place()}the states {missing} have no start value. The equations determine "
+                f"the start values of {bound} from the others, but they do not determine the "
+                f"missing start values. Give each of these in Experiment(start={{'{missing[0]}': "
+                "...}) as a number, a parameter's name, or igpe.Unknown(lower, upper) to estimate "
+                "it."
             )
         if unknown := [n for n in bound if isinstance(self.given(n), Unknown)]:
             raise ModelError(
-                f"{self._place()}The start values of {unknown} are to be estimated "
-                "(igpe.Unknown), but they follow from the others: the "
-                f"equations {[*self.constraints]} and their derivatives constrain {len(bound)} of "
-                f"the {len(self.symbols.states)} states. Leave {unknown} out of start; "
-                "igpe computes them. The value or the bounds of the variable in the model "
-                "select the root."
+                f"{self._place()}The start values of {unknown} are to be estimated (igpe.Unknown), "
+                f"but they follow from the other start values: the equations {[*self.constraints]} "
+                f"and their derivatives constrain {len(bound)} of the {len(self.symbols.states)} "
+                f"states. Omit {unknown} from `start`; igpe computes these start values. The value "
+                "or the bounds of the variable in the model select the root."
             )
 
     def given(self, state: str) -> Any:
@@ -198,7 +198,7 @@ class _Reduced:
         value = of_time(name, given, t, self.experiment)
         for _ in range(order):
             if abrupt(value):
-                raise self._jumps(name, "jumps, or its slope does")
+                raise self._jumps(name, "jumps, or its slope jumps")
             value = ca.jacobian(value, t)
         return value
 
@@ -231,8 +231,7 @@ class _Reduced:
             f"{self._place()}The model has a higher index: the equations {equations} must be "
             f"differentiated with respect to time, and with them the input '{name}', which {why}. "
             "The variables in these equations would have to jump. Give the input as a smooth "
-            "function of time, such as lambda t: pyo.tanh(t), or take it out of these "
-            "equations."
+            "function of time, such as lambda t: pyo.tanh(t), or remove it from these equations."
         )
 
     def _kept(self, by_unknown: FloatArray) -> list[int]:
@@ -249,8 +248,8 @@ class _Reduced:
         return ModelError(
             f"{self._place()}The equations have a higher index and were differentiated "
             f"({self.array.levels}), but they are still numerically dependent: {others} follow "
-            f"from the other equations. The unknowns are {list(self.names)}. Look for an "
-            "equation that occurs twice or is a sum of others."
+            f"from the other equations. The unknowns are {list(self.names)}. Look for an equation "
+            "that occurs twice or is a sum of other equations."
         )
 
     @property

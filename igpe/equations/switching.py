@@ -146,7 +146,7 @@ def _time(gap: Any, t: Any, moving: Any) -> Any | None:
 def refused(method: str) -> Unsupported:
     """That a method knows neither events nor switches at times that unknowns or states move."""
     return Unsupported(
-        f"{method} cannot follow events, steady starts, or conditions that depend on unknowns "
-        "or states. igpe.estimate, igpe.simulate, igpe.SingleShooting, igpe.profile and "
+        f"{method} cannot follow events, steady-state starts, or conditions that depend on "
+        "unknowns or states. igpe.estimate, igpe.simulate, igpe.SingleShooting, igpe.profile and "
         "igpe.predict can."
     )

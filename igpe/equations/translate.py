@@ -72,10 +72,10 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
             return True, None
         if child.is_variable_type() and not child.fixed:
             raise ModelError(
-                f"The equations use the free variable '{child.name}', which is neither a "
-                "state, an algebraic variable, an input nor a parameter at this time. List it "
-                "in `parameters`, fix it, or index it by time. An equation must not mix "
-                "different times."
+                f"The equations use the free variable '{child.name}', which is not a state, an "
+                "algebraic variable, an input or a parameter at this time. List it in "
+                "`parameters`, fix it, or index it by time. An equation must not mix different "
+                "times."
             )
         number = value(child, exception=False)
         if number is None:
@@ -115,8 +115,8 @@ def _between(_: Translator, node: Any, lower: Any, body: Any, upper: Any) -> Any
 
 def _refused(_: Translator, node: Any, *data: Any) -> Any:
     raise ModelError(
-        f"The equations call the external function '{node}', which has no exact derivatives here; "
-        "write it with Pyomo's functions."
+        f"The equations call the external function '{node}', for which igpe has no exact "
+        "derivatives; write it with Pyomo's functions."
     )
 
 

@@ -42,7 +42,7 @@ def read_balances(given: Mapping[str, str] | Iterable[str], known: Iterable[str]
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ProblemError(
-            f"balances is {shown(given)}; expected a list or a mapping of equations, for example "
+            f"`balances` is {shown(given)}; expected a list or a mapping of equations, for example "
             "balances={'carbon': '6*glucose + 2*ethanol + CO2 = constant'}."
         )
     named = dict(given) if isinstance(given, Mapping) else {str(one): one for one in given}
@@ -54,9 +54,8 @@ def _read(name: str, text: str, known: list[str]) -> Balance:
     sides = text.split("=") if isinstance(text, str) else []
     if len(sides) != 2:  # noqa: PLR2004
         raise ProblemError(
-            f"The balance {shown(text)} is not an equation. Write one with a single '=', for "
-            "example "
-            "'6*glucose + 2*ethanol + CO2 = constant' or 'feed - product - purge = 0'."
+            f"The balance {shown(text)} is not an equation. Write an equation with a single '=', "
+            "for example '6*glucose + 2*ethanol + CO2 = constant' or 'feed - product - purge = 0'."
         )
     is_constant = sides[1].strip() in CONSTANT
     left = _terms(text, sides[0], known)
@@ -82,9 +81,9 @@ def _terms(text: str, side: str, known: list[str]) -> dict[str, float]:
             word = next(iter(re.findall(r"[^\W\d][\w.\[\],]*", rest)), rest)
             raise ProblemError(
                 f"The balance '{text}' cannot be read at '{rest}'. A balance is a sum of "
-                f"quantities with numbers as factors; the quantities are {listed(known)}."
-                f"{closest(word, known)} Name quantities without measurements: "
-                f"unmeasured=['{word}']."
+                "quantities with numeric factors; the quantities are "
+                f"{listed(known)}.{closest(word, known)} Name quantities that have no "
+                f"measurements: unmeasured=['{word}']."
             )
         value = float(factor or 1.0) * (-1 if sign == "-" else 1)
         found[name or ""] = found.get(name or "", 0.0) + value
@@ -113,8 +112,8 @@ def elements(formula: str) -> dict[str, float]:
             stack[-1][key] = stack[-1].get(key, 0.0) + factor * value
     if place != len(text) or len(stack) != 1 or not stack[0]:
         raise ProblemError(
-            f"The formula {shown(formula)} cannot be read. Write elements with their numbers, for "
-            "example 'C6H12O6', 'Ca(OH)2' or 'CH1.8O0.5N0.2'."
+            f"The formula {shown(formula)} cannot be read. Write each element with its number of "
+            "atoms, for example 'C6H12O6', 'Ca(OH)2' or 'CH1.8O0.5N0.2'."
         )
     return stack[0]
 
@@ -124,9 +123,9 @@ def elemental(formulas: Mapping[str, str], known: Iterable[str]) -> list[Balance
     names = list(known)
     if lost := [n for n in formulas if n not in names]:
         raise ProblemError(
-            f"formulas= contains {lost}, which are not measured; the measured quantities are "
-            f"{listed(names)}."
-            f"{closest(lost[0], names)} Name quantities without measurements: unmeasured={lost}."
+            f"`formulas` contains {lost}, which are not measured; the measured quantities are "
+            f"{listed(names)}.{closest(lost[0], names)} Name quantities that have no measurements: "
+            f"unmeasured={lost}."
         )
     read = {name: elements(formula) for name, formula in formulas.items()}
     every = dict.fromkeys(e for counts in read.values() for e in counts)

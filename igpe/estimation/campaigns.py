@@ -77,12 +77,14 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 class Comparison(Shown):
     """Results of several methods from the same starts.
 
-    runs      one row for each run: method, start (its number), status, arrived, objective, seconds,
-              iterations, equivalent iterations of all horizons, found_by (description), note
-              (reason for a missing estimate), and the unknowns
-    best      the best objective known
+    runs      one row for each run; the columns are method, start (number of the start), status,
+              arrived (True if the run reached an optimum), objective, seconds, iterations,
+              equivalent_iterations and equivalent_integrations (over all horizons), found_by
+              (description of the method), note (reason for a missing estimate), and the unknowns
+    best      best known objective
     complete  False if the run was interrupted
-    rounding  largest difference between objectives that counts as rounding error (perfect fits)
+    rounding  largest difference between objectives that igpe treats as rounding error; relevant for
+              perfect fits
     """
 
     runs: pd.DataFrame
@@ -95,7 +97,7 @@ class Comparison(Shown):
         """One row for each method: number of runs, percentages of runs, and medians.
 
         `arrived %` is the percentage of runs that reached an optimum, `best %` the percentage that
-        reached the best optimum (objective within 1e-3), and `broke %` the percentage whose
+        reached the best optimum (objective within 1e-3), and `broke %` the percentage in which the
         model could not be integrated.
         """
         is_best = partial(is_same_objective, self.best, rounding=self.rounding)
@@ -127,7 +129,7 @@ class Comparison(Shown):
         ended = [] if self.complete else ["Interrupted before all runs were finished."]
         best = f"Best objective {self.best:.8g}."
         if not np.isfinite(self.best):
-            best = "No run reached an optimum. Give bounds, or starts nearer to the optimum."
+            best = "No run reached an optimum. Give bounds, or give starts closer to the optimum."
         return [frame_rows(self.table, 3)], [best, *ended]
 
 
@@ -223,12 +225,12 @@ ROUNDING = 1e-10  # of the objective at the first start: what integration errors
 class Campaign(Shown):
     """Results of one estimator from many starts.
 
-    table     one row for each finished start, by its number: status, arrived (at an optimum),
-              objective, seconds, iterations, equivalent_iterations and equivalent_integrations of
-              all horizons (ISS), found_by (description), note (reason for a missing estimate), and
-              the unknowns
-    starts    the starts by number, one column for each unknown
-    complete  False if the run was interrupted, or its executor ended
+    table     one row for each finished start, with its number as index; the columns are status,
+              arrived (True if the run reached an optimum), objective, seconds, iterations,
+              equivalent_iterations and equivalent_integrations (over all horizons), found_by
+              (description of the method), note (reason for a missing estimate), and the unknowns
+    starts    the starts, with their numbers as index and a column for each unknown
+    complete  False if the campaign was interrupted or its executor stopped
     notes     remarks on worker failures
     """
 
@@ -254,8 +256,8 @@ class Campaign(Shown):
         if not np.isfinite(rows["objective"]).any():
             last = self.table["status"].iloc[-1] if len(self.table) else Status.INTERRUPTED.name
             raise EstimationFailed(
-                f"None of {len(self.table)} starts gave usable parameters; see .table for the "
-                f"status and note of each. The last: {Status[last].value}",
+                f"None of {len(self.table)} starts gave usable parameters; `.table` contains the "
+                f"status and the note of each start. The last status: {Status[last].value}",
                 Status[last],
             )
         chosen: Any = rows["objective"].idxmin()
@@ -272,11 +274,11 @@ class Campaign(Shown):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Status -> number of starts."""
+        """Number of starts that ended with each status."""
         return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
 
     def plot(self, axes: Any = None) -> Plot:
-        """A waterfall plot of the starts.
+        """A waterfall plot: the objectives of all starts in ascending order.
 
         axes  matplotlib axes; None: draw in a new figure
         """
@@ -292,7 +294,9 @@ class Campaign(Shown):
             count = len(self.table)
             lines.append(f"Best objective {reached[0]:.8g}, from {near} of {count} starts.")
         if not self.complete:
-            lines.append(f"Interrupted: {len(self.table)} of {len(self.starts)} starts were done.")
+            lines.append(
+                f"Interrupted: {len(self.table)} of {len(self.starts)} starts were finished."
+            )
         return [[("", "starts"), *ends]], [*lines, *self.notes]
 
 
@@ -398,7 +402,7 @@ def _require_true(
     if not is_true(again):
         raise DataError(
             f"According to the store '{store}', a start reached the objective "
-            f"{best.objective:.6g}, but its parameters give {again:.6g}. The file was changed, "
-            "or the problem depends on something that was changed. Remove the file to repeat "
-            "all starts."
+            f"{best.objective:.6g}, but igpe computes {again:.6g} from its parameters. Either the "
+            "file was changed, or something that the problem depends on was changed. Remove the "
+            "file to repeat all starts."
         )

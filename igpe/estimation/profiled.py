@@ -44,8 +44,8 @@ MOST = 20  # profiles
 INTEGRATIONS = 3000  # with derivatives, that profiles may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
-    "The intervals of {} are linearised: they need profile likelihoods, which were not computed "
-    "within the work and time limits."
+    "The intervals of {} are linearised. Accurate intervals need profile likelihoods, which igpe "
+    "could not compute within its limits of work and time."
 )
 TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
 LOST = "not determined by the data"

@@ -39,10 +39,10 @@ class Suspect:
     kind        "value": one measurement is wrong; "offset": a constant is added to a quantity;
                 "factor": all values of a quantity are wrong by the same factor
     name        name of the quantity
-    experiment  name of the experiment; None: in all experiments
-    time        time of the measurement; None if all times are wrong
-    size        measured minus true value, in the quantity's unit; for a factor, as a fraction of
-                the true value
+    experiment  name of the experiment; None if the error is in all experiments
+    time        time of the measurement; None if the values at all times are wrong
+    size        measured value minus true value, in the unit of the quantity; for a factor, as a
+                fraction of the true value
     deviation   standard deviation of `size`
     """
 
@@ -65,8 +65,10 @@ class Suspect:
 class GrossError:
     """A gross error that violates the balances.
 
-    suspects  `Suspect`s, the likeliest first; several if the balances cannot distinguish them
-    p         probability that measurements without gross errors show an error as clear as this one
+    suspects  possible errors (`Suspect`), the most likely first; several if the balances cannot
+              distinguish them
+    p         probability that measurements without gross errors appear to have an error at least as
+              clear as this one
     """
 
     suspects: tuple[Suspect, ...]
@@ -81,14 +83,15 @@ class GrossError:
 class Reconciliation(Shown):
     """Measurements adjusted to satisfy balances, and the gross errors among the measurements.
 
-    table   one row for each experiment, time and quantity: measured (mean of replicates) and its
-            sigma, reconciled and its standard_deviation (NaN where nothing determines the value),
-            and detectable: size of a single error of this measurement that igpe reports with a
-            probability of 90 % (NaN where no balance checks it)
-    gross_errors  `GrossError`s, the clearest first
+    table   one row for each experiment, time and quantity; its columns include `measured` (mean of
+            replicates) with its `sigma`, `reconciled` with its `standard_deviation` (NaN where
+            nothing determines the value), and `detectable`, the size of a single error in this
+            measurement that igpe would report with a probability of 90 % (NaN where no balance
+            checks the measurement)
+    gross_errors  the gross errors (`GrossError`), the clearest first
     chi_squared, degrees, p  test of all balances
     rest    p-value of this test without the measurements that have gross errors
-    level   largest probability that igpe reports a gross error although there is none
+    level   maximum probability that igpe reports a gross error although there is none
     experiments  the experiments without the measurements that have gross errors
     notes   remarks on quantities that are not checked, and on balances that do not close
     """
@@ -125,19 +128,22 @@ def reconcile(
 ) -> Reconciliation:
     """Reconcile measurements with balances, and find gross errors.
 
-    experiments  one or several experiments with standard deviations, or a problem. Without balances
-                 and formulas, igpe uses the sums of states that the problem's model conserves
-    balances   equations between quantities at each time, with or without names: {"carbon":
-               "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that is unknown
-               but constant within each experiment; "= 0" or another number means a known total
+    experiments  one or several experiments with standard deviations, or a problem. If a problem is
+                 given without balances and formulas, igpe uses the sums of states that its model
+                 conserves
+    balances   equations between quantities that hold at each time; their names are optional:
+               {"carbon": "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that
+               is unknown but constant within each experiment; "= 0" or another number means a known
+               total
     formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. igpe adds a balance for each
-               element. Include all species that contain the element, as amounts, or as molar
-               concentrations at constant volume
-    unmeasured  quantities of balances and formulas that are not measured
-    soft       balance or element -> standard deviation of a balance that holds only approximately
-    level      largest probability that igpe reports a gross error although there is none
-    raises     ProblemError for balances that cannot be read or contradict each other, DataError
-               if standard deviations are missing
+               element. Include all species that contain the element. Their values must be amounts,
+               or molar concentrations at constant volume
+    unmeasured  quantities that balances or formulas contain but that are not measured
+    soft       name of a balance, or element -> standard deviation of this balance, if it holds only
+               approximately
+    level      maximum probability that igpe reports a gross error although there is none
+    raises     ProblemError if balances cannot be read or contradict each other, DataError if
+               standard deviations are missing
     """
     problem = experiments if isinstance(experiments, Problem) else None
     runs = _runs(problem.experiments if problem is not None else experiments)
@@ -157,7 +163,7 @@ def reconcile(
         )
     if wrong := {n: v for n, v in soft.items() if n not in names or not is_finite(v) or v <= 0}:
         raise ProblemError(
-            f"soft has {wrong}; expected positive standard deviations of the balances {names}."
+            f"`soft` has {wrong}; expected positive standard deviations of the balances {names}."
         )
     return _Tables(runs, each, soft).reconciled(float(level))
 
@@ -166,21 +172,23 @@ def _runs(given: Any) -> list[Experiment]:
     runs = [given] if isinstance(given, Experiment) or not isinstance(given, Iterable) else [*given]
     if not runs or not all(isinstance(e, Experiment) for e in runs):
         raise ProblemError(
-            f"experiments is {shown(given)}; expected an igpe.Experiment, a list of them, or an "
+            f"`experiments` is {shown(given)}; expected an igpe.Experiment, a list of them, or an "
             "igpe.Problem."
         )
     names = [e.name for e in runs]
     if len(set(names)) < len(names):
-        raise DataError(f"Experiments share names: {names}. Give each its own: name='run1'.")
+        raise DataError(
+            f"Experiments share names: {names}. Give each experiment its own name: name='run1'."
+        )
     for e in runs:
         if not e.sigma_known or e.spectra is not None:
             raise DataError(
-                f"The measurements of experiment '{e.name}' have no numeric standard "
-                "deviations, so balances cannot check them. Pass igpe.Experiment(..., sigma=0.1)."
+                f"The measurements of experiment '{e.name}' have no numeric standard deviations, "
+                "so igpe cannot check them with balances. Pass igpe.Experiment(..., sigma=0.1)."
             )
         if e.measurements.correlation is not None:
             raise DataError(
-                f"The errors of experiment '{e.name}' are correlated, and reconciliation needs "
+                f"The errors of experiment '{e.name}' are correlated, but reconciliation needs "
                 "independent errors. Leave out correlation=."
             )
     return runs
@@ -318,13 +326,13 @@ class _Tables:
             "igpe cannot check {}: no balance contains these measurements.": [
                 n for n in names if n not in inside
             ],
-            "igpe cannot check {}: the balances contain too many unknowns.": [
+            "igpe cannot check {}: the balances contain too many unknown values.": [
                 n for n in names if n in inside - able["value"]
             ],
-            "igpe cannot detect a constant offset in {}: it changes no balance.": [
+            "igpe cannot detect a constant offset in {}: it would change no balance.": [
                 n for n in names if n in able["value"] - able["offset"]
             ],
-            "igpe cannot detect a wrong constant factor in {}: it changes no balance.": [
+            "igpe cannot detect a wrong constant factor in {}: it would change no balance.": [
                 n for n in names if n in able["value"] - able["factor"]
             ],
         }

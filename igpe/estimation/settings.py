@@ -26,7 +26,8 @@ from igpe.smoothing.spline_curve import Interpolation
 class Settings(Suggesting):
     """Methods of the five steps.
 
-    ladder       smoothers of step 1: first the paper's smoother; the others give further candidates
+    ladder       smoothers of step 1; the first is the smoother of the paper, and the others give
+                 further candidates
     weights      weights of the residuals in step 3
     routes       methods of step 3 for algebraic problems
     complement   search of step 4 for the unknowns that step 3 cannot estimate. If step 3 estimates
@@ -34,8 +35,8 @@ class Settings(Suggesting):
     correction   estimator of step 5, which corrects all unknowns at once. If the default does not
                  support the problem (robust losses, estimated standard deviations), shooting
                  replaces it
-    integrator   integrator that simulates the final fit; by default compiled code if the problem
-                 has many states or unknowns
+    integrator   integrator that simulates the final fit; the default uses compiled code if the
+                 problem has many states or unknowns
     confidence   confidence level of the intervals
     """
 
@@ -68,22 +69,23 @@ class Settings(Suggesting):
     def suited(self, problem: Problem) -> "Settings":
         """Return the settings with the default integrator that suits the problem.
 
-        Compiled code is used if the model has many states, or so many unknowns that step 4 may
-        have to compile it anyway.
+        Compiled code is used if the model has many states, or so many unknowns that step 4 may have
+        to compile the model anyway.
         """
         is_compiled = is_large(problem) or len(problem.box) >= MANY
         return replace(self, integrator=self.compiled) if is_compiled else self
 
     @property
     def compiled(self) -> Integrator:
-        """The integrator; a compiled one of the same accuracy replaces the default one."""
+        """The integrator; a compiled integrator of the same accuracy replaces the default."""
         exact = self.integrator
         return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 
     def require_solvers(self) -> None:
         """Check that the chosen outside solvers are installed.
 
-        The solvers of the default settings are used only if igpe's own methods are not sufficient.
+        The solvers of the default settings may be missing: igpe uses them only if its own methods
+        are not sufficient.
         raises SolverMissing with the installation command
         """
         usual = set(map(repr, _solvers(Settings())))

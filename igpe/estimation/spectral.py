@@ -66,8 +66,8 @@ ONLY_BY_SIGN = (
     "intervals do not include the bias that non-negativity causes where spectra are zero."
 )
 TOO_LARGE = (
-    "The residuals of the spectra are larger than sigma explains ({p}): the model is wrong, "
-    "an absorbing species is missing, or sigma is too small."
+    "The residuals of the spectra are larger than `sigma` explains ({p}): the model is wrong, an "
+    "absorbing species is missing, or `sigma` is too small."
 )
 
 
@@ -202,10 +202,10 @@ def _moved_by_sign(problem: Problem, x: FloatArray, free: FreeSigns) -> Iterator
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "The non-negativity of the spectra moved "
-            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. Where spectra "
-            "are zero at many wavelengths, this biases estimates. The intervals are therefore "
-            "those of nonnegative=False, extended to the estimates."
+            "The condition that spectra are not negative moved "
+            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. If spectra are "
+            "zero at many wavelengths, this condition biases the estimates. The intervals are "
+            "therefore those of nonnegative=False, extended to include the estimates."
         )
 
 

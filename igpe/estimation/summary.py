@@ -70,8 +70,8 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
-        f"{count} more local optima of step 3 are nearly as good as its best and were not "
-        "corrected; RouteSelection(most=...) in the settings allows more."
+        f"{count} more local optima of step 3 are nearly as good as its best optimum, but igpe did "
+        "not correct them. To correct more, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 
@@ -129,14 +129,14 @@ def rank_notes(
         ),
         (
             those(apart) if errors.held.any() else "",
-            f"the errors are valid only with {those(errors.held)} on the bound. Away from the "
+            f"the errors are valid only with {those(errors.held)} held on the bound. Away from the "
             "bound, the measurements do not determine them.",
         ),
         (
             listed(lost) if singular > CLEAR else "",
-            "igpe.check finds no way to identify them, but the Jacobian at the optimum has "
-            f"full rank (smallest singular value {singular:.1g} of the largest). The two "
-            "results contradict each other: do not rely on either.",
+            "igpe.check finds no way to identify them, but the Jacobian at the optimum has full "
+            f"rank (smallest singular value: {singular:.1g} times the largest). The two results "
+            "contradict each other: do not rely on either.",
         ),
     ]
     notes = [f"{names}: {line}" for names, line in lines if names]
@@ -185,10 +185,9 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     several = "sets of " * (len(one.unknowns) > 1)
     alike = f" These are equal in all of them: {', '.join(one.functions)}." * bool(one.functions)
     return (
-        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} "
-        f"{several}values (igpe.check), including complex values and values outside the bounds. "
-        f"This result has {len(kept)} of these values; the search found no other within the "
-        f"bounds.{alike}"
+        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
+        "(igpe.check), including complex values and values outside the bounds. This result "
+        f"contains {len(kept)} of these; the search found no others within the bounds.{alike}"
     )
 
 

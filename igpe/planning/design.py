@@ -325,38 +325,38 @@ def design(
     integrator: Integrator = Automatic(),
     sizes: Mapping[str, float] = EMPTY,
 ) -> Plan:
-    """Choose the conditions and samples of the next experiments, so that standard errors become
-    small.
+    """Choose conditions and samples for the next experiments, to obtain small standard errors.
 
-    problem      model and previous experiments, whose information is included; or
-                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest), whose
-                 `experiment_inputs` are free within their bounds unless free= sets them, and whose
-                 outputs are treated as measured if all have values
-    parameters   point of linearisation: a result, an estimate, or unknown -> value; for labelled
-                 models the nominal values by default
+    problem      model and previous experiments, whose information is included; or a
+                 `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest). The
+                 `experiment_inputs` of labelled experiments are free within their bounds unless
+                 `free` sets them; their outputs are treated as measured if every output has a value
+    parameters   point of linearisation: a result, an estimate, or a dict {unknown: value}; for
+                 labelled experiments, the default is their nominal values
     free         free variables: state -> `Between` (its start value); input or operating parameter
                  -> `Between` (constant), `Levels` or `Ramps`
     conditions   fixed conditions: state -> start value, input -> as in `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
-                 quantities; by default the first
-    times        times at which samples may be taken (`Sampling`), or are taken (numbers)
-    measure      names, or name -> standard deviation, `Noise` or `EstimatedSigma`; by default as in
-                 `like`
-    criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, on relative errors of
-                 the unknowns
-    sizes        unknown -> reference size of its error, in its unit; by default its value, but at
-                 least a hundredth of its range if the range includes 0
-    experiments  number of experiments planned together
+                 quantities; by default the first experiment
+    times        `Sampling(...)`: times at which samples may be taken; numbers: times at which they
+                 are taken
+    measure      measured quantities: names, or a dict {name: deviation}, where the deviation is a
+                 number, `Noise` or `EstimatedSigma`; by default as in the experiment `like`
+    criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, applied to the relative
+                 errors of the unknowns
+    sizes        unknown -> size by which its error is divided, in the unit of the unknown; the
+                 default is its value, but at least a hundredth of its range if the range includes 0
+    experiments  number of experiments to plan together
     existing     whether to include the measurements of the problem's experiments; priors are always
                  included
-    samples      for a robust design, which maximises the mean of Φ over `parameters` and other
-                 values of the unknowns: number of draws from the distribution of the estimates, or
-                 a table of values with a column for each unknown
+    samples      further values of the unknowns for a robust design, which maximises the mean of Φ
+                 over `parameters` and these values: a number of draws from the distribution of the
+                 estimates, or a table with a column for each unknown
     pool, starts  number of random experiments, and number of local searches from the best of them
     seed         seed of the random experiments and searches;  integrator: the method that
                  integrates the model with its sensitivities
-    returns      the best plan so far if the call is interrupted (Ctrl-C), with a note
-    raises       ProblemError for settings that do not fit the model, and if no plan determines the
+    returns      the plan; if the call is interrupted (Ctrl-C), the best plan so far, with a note
+    raises       ProblemError if settings do not fit the model, or if no plan determines the
                  unknowns in the criterion; EstimationFailed if no experiment could be integrated;
                  Unsupported for time-varying unknowns or robust losses
     """

@@ -116,17 +116,17 @@ def discriminate(
 
     problems    name -> problem, all with the same experiments; igpe uses the noise of the first
                 problem for all
-    parameters  name -> a result or estimate of that problem, or unknown -> value
-    deltas      name -> current AICc of this model minus the smallest AICc; {}: all are equal.
-                `BoxHill` weights each model by exp(-delta/2). The predicted power includes these
-                differences
+    parameters  name -> a result or an estimate of that problem, or a dict {unknown: value}
+    deltas      name -> current AICc of this model minus the smallest AICc; {}: all differences are
+                0. `BoxHill` weights each model by exp(-delta/2). The predicted power accounts for
+                these differences
     criterion   `igpe.planning.BoxHill()`, `BuzziFerraris()` or `HunterReiner()`
     free, conditions, times, measure, experiments, existing, like, pool, starts, seed, integrator
                 as for `igpe.design`
-    returns     the best plan so far if the call is interrupted (Ctrl-C), with a note
-    raises      ProblemError for settings that do not fit all models, or fewer than two models;
-                EstimationFailed if no experiment could be integrated with all models; Unsupported
-                as in `igpe.design`
+    returns     the plan; if the call is interrupted (Ctrl-C), the best plan so far, with a note
+    raises      ProblemError if settings do not fit all models, or if there are fewer than two
+                models; EstimationFailed if no experiment could be integrated with all models;
+                Unsupported as in `igpe.design`
     """
     counts = (("experiments", experiments), ("pool", pool), ("starts", starts))
     for name, count in counts:

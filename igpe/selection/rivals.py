@@ -270,20 +270,20 @@ def rivals(
     """Fit rival models to the same measurements, without start values, and rank them.
 
     problems   name -> problem, all with the same measurements
-    settings, seed, certify  arguments of each fit, as for `igpe.estimate`
-    cross_validation  whether to omit each experiment once and predict it by a fit to the others;
-                      needs two or more experiments without local unknowns
-    behaviour  whether to check, for rivals that the measurements do not distinguish, if any
-               measurement of the same quantities under the same conditions could distinguish them
-    nested     smaller rival -> larger rival that contains it; None: igpe compares the unknowns'
-               names
-    executor, store, timeout   where fits are computed and stored, one task for each rival, as for
-               `igpe.campaign`
+    settings, seed, certify  used for each fit, with the meaning that they have in `igpe.estimate`
+    cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
+                      others; needs at least two experiments, and no local unknowns
+    behaviour  for rivals that the measurements do not distinguish: whether to check if other
+               measurements of the same quantities under the same conditions could distinguish them
+    nested     smaller rival -> larger rival that contains it; None: igpe finds such pairs by the
+               names of the unknowns
+    executor, store, timeout   where fits are computed and stored, as for `igpe.campaign`; each
+                               rival is one task
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
-    returns    the rivals fitted so far if the call is interrupted (Ctrl-C)
+    returns    the ranked rivals; if the call is interrupted (Ctrl-C), only those fitted so far
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
-               EstimationFailed if none could be fitted; the errors of `igpe.campaign`. `failures`
-               reports rivals that cannot be fitted
+               EstimationFailed if no rival could be fitted, and the errors of `igpe.campaign`. If
+               only some rivals cannot be fitted, `failures` reports them
     """
     _check(problems)
     tell, backend = teller(progress), Backend(executor, store, timeout)

@@ -53,7 +53,7 @@ def test_estimate_keeps_the_best_so_far(tmp_path, module, name, call):
     code, out, err = interrupted(tmp_path, "estimate", module, name, call)
     assert code == 130, err
     assert "p1  5.0" in out
-    assert "Interrupted. The estimates are the best values so far." in err
+    assert "Interrupted. The estimates are the best values found so far." in err
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert (stored["status"], stored["complete"]) == ("INTERRUPTED", False)
     assert (tmp_path / "picture.png").exists()

@@ -285,7 +285,7 @@ BROKEN = {
     ),
     "endlessly": (
         Event(when=lambda m, t: m.B[t] >= 0.1, set={"B": lambda m, t: 0.1 - 1e-5 * m.A[t]}),
-        "events happen|grazing",
+        "events occurred|grazing",
     ),
     "before the start": (Event(at=lambda m, t: m.t0 - 5.0, set={"B": 1.0}), "before the start"),
 }
@@ -343,7 +343,11 @@ REFUSED = {
     ),
     "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady= contains"),
     "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady contains"),
-    "steady of switches": (lambda: posed(steady=True), Unsupported, "has a steady start, but"),
+    "steady of switches": (
+        lambda: posed(steady=True),
+        Unsupported,
+        "has a steady-state start, but",
+    ),
 }
 
 

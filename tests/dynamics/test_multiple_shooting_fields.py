@@ -68,7 +68,7 @@ DECAY = next(c for c in ZOO if c.name == "decay")
             for n in ("tolerance", "decrease")
             for v in (-1e-9, math.nan, "x")
         ],
-        *[(GeneralisedGaussNewton, "first", v, "above 0, at most 1") for v in (0.0, 1.5, None)],
+        *[(GeneralisedGaussNewton, "first", v, "above 0 and at most 1") for v in (0.0, 1.5, None)],
         *[(GeneralisedGaussNewton, "max_iterations", v, "1 or more") for v in (0, -2, 1.5)],
         *[(LockStep, "slack", v, "a positive number") for v in (0.0, -1.0, math.inf, "1")],
         *[(RungeKutta, "pair", v, "an object of class Pair") for v in (7, "explicit")],

@@ -344,7 +344,7 @@ def test_implicit_algebraic_variables():
     assert found.status is Status.CONVERGED
     assert found.objective == pytest.approx(known.objective, rel=1e-5)
     assert any("Active constraints: end, path at 0" in note for note in found.notes)
-    assert any("only at the start and at all measured times: path" in n for n in found.notes)
+    assert any("only at the start and at the measured times: path" in n for n in found.notes)
 
 
 def test_sentences_name_the_experiment_where_there_are_several():

@@ -221,7 +221,7 @@ def test_events_without_end_are_said(monkeypatch):
     monkeypatch.setattr(switched, "MOST_BEFORE", 20)
     refill = igpe.Event(when=lambda m, t: m.A[t] <= 0.5, set={"A": 1.0}, before=True)
     decay = lambda m, t: (-m.k * m.A[t], -m.B[t], -m.C[t])  # noqa: E731
-    with pytest.raises(EstimationFailed, match=r"grow or oscillate.*events happened"):
+    with pytest.raises(EstimationFailed, match=r"grow or oscillate.*events occurred"):
         first(posed(decay, events=[refill]))
 
 
@@ -253,5 +253,5 @@ def test_equations_of_time_never_rest():
 
 
 def test_multiple_shooting_refuses():
-    with pytest.raises(Unsupported, match="does not support steady starts"):
+    with pytest.raises(Unsupported, match="does not support steady-state starts"):
         igpe.MultipleShooting().estimate(posed(), TRUTH)

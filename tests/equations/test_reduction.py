@@ -374,7 +374,7 @@ REFUSED = {
     ),
     "too many unknown starts": (
         lambda: swinging({n: igpe.Unknown(-0.9, 0.9) for n in "xyuv"}),
-        "follow from the others | 'rod' | out of start",
+        "follow from the other start values | 'rod' | from `start`",
     ),
     "starts without root": (
         lambda: swinging({"x": 1.6, "u": 0.0}),

@@ -251,7 +251,7 @@ def test_profiles_unknown_starts_and_functions_of_time_come_back_from_json():
     [
         (
             lambda d: d.update(format=0),
-            "stored plan has the format 0; this version of igpe reads 2",
+            "stored plan has the format 0; this version of igpe reads format 2",
         ),
         (lambda d: d.pop("courses"), "lacks .'courses'."),
         (lambda d: d.update(criterion="Mine"), "the criterion 'Mine'"),

@@ -223,7 +223,8 @@ def test_json_gives_back_all():
     assert again.to_json() == found.to_json()
     assert again.to_frame().equals(found.to_frame())
     with pytest.raises(
-        DataError, match="stored set of profiles has the format 99; this version of igpe reads 1"
+        DataError,
+        match="stored set of profiles has the format 99; this version of igpe reads format 1",
     ):
         Profiles.from_json('{"format": 99}')
     with pytest.raises(DataError, match=r"stored set of profiles lacks \[.*Profiles.to_json"):

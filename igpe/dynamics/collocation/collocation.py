@@ -75,12 +75,12 @@ class Collocation(Checked):
 
     solver           IPOPT with its settings
     points           number of Radau points in each element
-    tolerance        largest change of an unknown between two meshes at which the refinement stops,
-                     relative to max(|value|, 1e-3 times the width of the bounds). A mesh is not
-                     refined if its own error estimate is below a tenth of the tolerance
+    tolerance        the refinement stops when no unknown changes by more than this between two
+                     meshes, relative to max(|value|, 1e-3 * width of the bounds). igpe does not
+                     refine a mesh whose own error estimate is below a tenth of the tolerance
     max_refinements  maximum number of meshes after the first
-    time_limit       limit of each call in s, or of each fit if weights depend on the model; None:
-                     no limit
+    time_limit       time limit in seconds for each call, or for each fit if weights depend on the
+                     model; None: no limit
     """
 
     solver: Annotated[Ipopt, instance_of(Ipopt)] = Ipopt()
@@ -123,8 +123,8 @@ class Collocation(Checked):
         All starts use the same first mesh, which is built once. igpe refines the best estimate, and
         other distinct estimates with an objective within 1e-3 (relative) of the best one; it
         returns all others as computed on the first mesh. If a model has its own discretisation,
-        igpe uses this discretisation and does not refine it. After Ctrl-C, the finished solves are
-        returned with status INTERRUPTED; the others have an infinite objective.
+        igpe uses this discretisation and does not refine it. After Ctrl-C, igpe returns the
+        finished solves with status INTERRUPTED; the other estimates have an infinite objective.
 
         profiles_of  for each start, the argument `profiles` of `estimate`; may be empty
         raises       Unsupported if the loss is not least squares, or if unknowns that vary with

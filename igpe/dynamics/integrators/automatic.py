@@ -18,19 +18,20 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Automatic(Integrator):
-    """The integrator that suits the equations, chosen by igpe.
+    """Automatic choice of an integrator that suits the equations.
 
     - `Sundials` integrates equations with implicit algebraic variables.
-    - `RungeKutta` integrates all others, if a C compiler is found and the equations are short
-      enough to compile. `RungeKutta` chooses between its explicit and its implicit pair within each
-      interval. If a trajectory reaches the step limit, `Sundials` integrates it again from its
-      start; any other failure is final. Each run makes these attempts anew, independently of
-      earlier runs, so the same unknowns always give the same numbers.
-    - Without compiled code, `Sundials` integrates a single trajectory, and NumPy integrates many
-      intervals together; `slow` gives the reason. If an interval fails, `Sundials` integrates it.
+    - `RungeKutta` integrates all other equations, if a C compiler is found and the equations are
+      short enough to compile. `RungeKutta` chooses between its explicit and its implicit pair
+      within each interval. If a trajectory reaches the step limit, `Sundials` integrates it again
+      from its start; any other failure is final. Each run repeats these attempts independently of
+      earlier runs, so the same values of the unknowns always give the same results.
+    - If the equations are not compiled, `Sundials` integrates a single trajectory, and igpe
+      integrates several intervals together with NumPy; `slow` contains the reason. If an interval
+      fails with NumPy, `Sundials` integrates this interval.
 
     slack    as for `RungeKutta`: factor by which errors in derivatives may exceed errors in states
-    seconds  wall time allowed for each method's attempt
+    seconds  limit on the wall time of each method's attempt, in seconds
     """
 
     compiles: ClassVar[bool] = True

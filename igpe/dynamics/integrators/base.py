@@ -401,7 +401,7 @@ class Integrator(Checked, ABC):
 
     def too_large(self, state: str, when: str) -> str:
         """That a state grew beyond the limit."""
-        return f"State {state} exceeded {self.largest:g} times its size {when}."
+        return f"State {state} exceeded {self.largest:g} times its typical size {when}."
 
     def too_late(self, when: str) -> str:
         """That the time was used up."""
@@ -414,8 +414,8 @@ def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) 
         ivp,
         pieces,
         f"{type(method).__name__} cannot integrate equations with the implicit algebraic variables "
-        f"{list(ivp.implicit)}; igpe.integrators.Sundials can, and igpe.integrators.Automatic "
-        "chooses it.",
+        f"{list(ivp.implicit)}; use igpe.integrators.Sundials, or igpe.integrators.Automatic, "
+        "which chooses it.",
     )
 
 

@@ -118,9 +118,9 @@ def _compile(source: str, command: tuple[str, ...], target: Path) -> Path:
             ran = _ran(words)
         except subprocess.TimeoutExpired:
             raise SolverMissing(
-                f"The C compiler hangs: `{shlex.join(command)}` has not compiled the equations in "
-                f"{HUNG / 60:g} minutes. Set the environment variable CC to another compiler, or "
-                "set CC=false to integrate without one, which is slower."
+                f"The C compiler hangs: `{shlex.join(command)}` did not compile the equations "
+                f"within {HUNG / 60:g} minutes. Set the environment variable CC to another "
+                "compiler, or set CC=false to integrate without one, which is slower."
             ) from None
         except OSError as error:
             raise _Failed(error) from error

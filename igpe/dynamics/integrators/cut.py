@@ -111,7 +111,8 @@ class Cut:
         times = self.times[self.times <= last]
         if len(times) == 0:
             raise ValueError(
-                f"No reported time is at or before {last:g}; the first is {self.times[0]:g}."
+                f"No reported time is at or before {last:g}; the first reported time is "
+                f"{self.times[0]:g}."
             )
         nodes = np.array([self.nodes[0], times[-1]])
         return _cut(self.ivp, nodes, times, self.stops, self.stops.known)
@@ -191,7 +192,7 @@ def cut(ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Cut:
         raise ValueError("The times must increase.")
     if len(times) and not (nodes[0] <= times[0] and times[-1] <= nodes[-1]):
         raise ValueError(
-            f"The times, from {times[0]:g} to {times[-1]:g}, must lie within the nodes, from "
+            f"The times, {times[0]:g} to {times[-1]:g}, must lie within the range of the nodes, "
             f"{nodes[0]:g} to {nodes[-1]:g}."
         )
     stops = ivp.stops(float(nodes[-1]))

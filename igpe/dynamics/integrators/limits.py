@@ -19,7 +19,10 @@ LARGEST = 1e30
 """Times its size that a state may be. Growth from traces must pass, and what is exponential in
 others: exp(-E/R/T) as a state of its own grows by 1e18 within a published reactor."""
 MOST_STEPS = 2**31 - 1  # what CVODES can count
-TOO_MANY = "For these unknowns, a function of time oscillates too often for igpe to follow it."
+TOO_MANY = (
+    "At these values of the unknowns, a function of time oscillates too often for igpe to follow "
+    "it."
+)
 INCONSISTENT = "No consistent values of the algebraic variables were found {}."
 NO_START = "The start values are not finite."
 

@@ -104,15 +104,15 @@ class LinearStepper(Stepper):
 
 @dataclass(frozen=True)
 class LocalLinearization(LockStep):
-    """Steps with matrix exponentials, for equations without implicit algebraic variables.
+    """Integrator with matrix exponentials, for equations without implicit algebraic variables.
 
     The method is stable for stiff equations and exact for linear equations. For nonlinear
     equations, this method is much slower than `RungeKutta` at the same accuracy, especially for
-    derivatives, which are only first-order accurate. The step size depends on the states alone, as
-    in the paper (Carbonell et al. 2014).
+    derivatives, which are only first-order accurate. The step size depends only on the states, not
+    on the derivatives, as in the paper (Carbonell et al. 2014).
 
     rtol, atol  relative and absolute tolerance, defined as in the paper
-    longest     longest step, in the model's time
+    longest     maximum step size, in the unit of the model's time
     """
 
     stepper: ClassVar[type[Stepper]] = LinearStepper

@@ -78,10 +78,10 @@ class Pair(enum.IntEnum):
 class RungeKutta(Integrator):
     """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
 
-    The integrator rejects other equations, equations of more than `LONGEST` operations, and all
-    equations if there is no C compiler (NO_SOLVER). Each interval depends only on its own start and
-    q. igpe checks the size of the states after each step, and the time limit and Ctrl-C every few
-    hundred steps.
+    The integrator rejects equations with such variables and equations with more than `LONGEST`
+    operations. If there is no C compiler, it rejects all equations (status NO_SOLVER). The result
+    of an interval depends only on its own start and on the unknowns q. igpe checks the size of the
+    states after each step, and the time limit and Ctrl-C every few hundred steps.
 
     slack      factor by which errors in derivatives may exceed errors in states: Gauss-Newton steps
                need few digits, but without error control the derivatives of stiff equations are

@@ -38,8 +38,8 @@ EXACT = 1e-13
 NO_REASON = "The integration broke down."
 
 MOVES = (
-    "The model reaches no steady state before the experiment: after {:g} times the "
-    "experiment's duration, states still change, grow or oscillate. {}"
+    "The model reaches no steady state before the experiment: after {:g} times the duration of the "
+    "experiment, states still drift, grow or oscillate. {}"
 )
 UNSTABLE = "The steady state before the experiment is unstable: a disturbance would grow."
 DEGENERATE = (
@@ -54,7 +54,7 @@ BORDER = (
 )
 
 
-CROSSES = "The model reaches no steady state: a condition on states changes first."
+CROSSES = "The model reaches no steady state, because a condition on states changes before that."
 
 
 class Rest(NamedTuple):

@@ -43,8 +43,8 @@ RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 class Sundials(Piecewise):
     """Variable-order BDF: CVODES for ordinary and IDAS for differential-algebraic equations.
 
-    igpe checks the limit on the size of states at outputs, and the time limit between outputs. With
-    a time limit the integration restarts at each output, which takes about twice as long.
+    igpe checks the limit on the size of states at outputs, and the time limit between outputs. If
+    there is a time limit, the integration restarts at each output and takes about twice as long.
     """
 
     implicit = True

@@ -239,9 +239,9 @@ class _Course:
                 return
             self._act(due)
         raise BrokenError(
-            f"More than {MOST} events happen up to {at(self.t).removeprefix('at ')}: they "
-            "become more and more frequent, or the model switches back and forth. Add "
-            "hysteresis or a delay."
+            f"More than {MOST} events occurred before {at(self.t).removeprefix('at ')}: events "
+            "become more and more frequent, or the model switches back and forth. Add hysteresis "
+            "or a delay."
         )
 
     def stages(self, lengths: FloatArray) -> Generator[Stage, None, bool]:
@@ -520,12 +520,12 @@ class _Course:
             if not changed:
                 break
         else:
-            raise BrokenError(f"Conditions on states switch each other endlessly {at(self.t)}.")
+            raise BrokenError(f"Conditions on states trigger each other endlessly {at(self.t)}.")
         if any(found.rates[j] * (1 if self.true[j] else -1) < 0 for j in held):
             raise BrokenError(
-                f"A condition on states switches back at once {at(self.t)} (sliding): each "
-                "branch leads back to the other. Add hysteresis, for example two igpe.Event "
-                "that set an additional state, or write a smooth transition."
+                f"A condition on states switches back immediately {at(self.t)} (sliding): each "
+                "branch leads back to the other. Add hysteresis, for example two igpe.Event that "
+                "set an additional state, or write a smooth transition."
             )
 
     def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:

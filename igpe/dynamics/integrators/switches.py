@@ -13,12 +13,12 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 
 DELAYED = (
-    "An event with when= and a delay cannot be followed across the intervals of multiple shooting. "
-    "Use igpe.SingleShooting or igpe.IncrementalShooting."
+    "Multiple shooting cannot follow an event with `when` and a delay across its intervals. Use "
+    "igpe.SingleShooting or igpe.IncrementalShooting."
 )
 
 
-ENDLESS = "More than {} events happened."
+ENDLESS = "More than {} events occurred."
 
 
 class BrokenError(Exception):

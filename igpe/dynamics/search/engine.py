@@ -94,7 +94,7 @@ def searched(
     """
     box, series = job.problem.box, ""
     if backend.store is not None:
-        kept = "no profiles together with a store, because igpe cannot compare functions of time"
+        kept = "no profiles if a store is given, because igpe cannot compare functions of time"
         require(not job.profiles, "store", "profiles", job.profiles, kept)
         steps = () if job.steps is None else (job.steps,)
         series = digest("searches", fingerprint(job.problem), job.trails, *steps)
@@ -153,7 +153,7 @@ def given_starts(
 
     raises ProblemError for starts that are none, and a number of them without bounds
     """
-    wanted = "a list of mappings, or a number of starts above 0"
+    wanted = "a list of mappings, or a positive number of starts"
     if not isinstance(starts, Sequence):
         require(is_count(starts), owner, "starts", starts, wanted)
         if starts < 1:
@@ -252,9 +252,10 @@ class Restarts(Checked):
     """Conditions for restarts of a search, and their start points.
 
     count     maximum number of further starts
-    chance    probability that a correct fit is rejected
-    agreeing  number of agreeing estimates that end the search although the errors do not explain
-              them; two if the errors are unknown, or the integration is not accurate
+    chance    probability with which a correct fit is taken to be bad
+    agreeing  number of agreeing estimates after which the search ends, even if measurement errors
+              do not explain the residuals; 2 if these errors are unknown or the integration is not
+              accurate
     seed      seed of the random starts; the same seed gives the same result
     """
 
@@ -264,7 +265,7 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Return the largest cost that errors of known size explain, for `size` residuals."""
+        """Return the largest cost of `size` residuals that errors of known size explain."""
         return float(chdtri(size, self.chance))
 
     def run(
@@ -275,10 +276,10 @@ class Restarts(Checked):
         gate: float,
         deadline: Deadline = NEVER,
     ) -> list[Attempt]:
-        """Search from `start` (n,) and, as long as needed, from other starts.
+        """Search from `start` (n,) and, if necessary, from further starts.
 
         gate      cost below which no further start is needed; infinite if errors are unknown
-        deadline  limit on restarts
+        deadline  time limit for restarts
         returns   the finished attempts, the best first, also after Ctrl-C
         raises    KeyboardInterrupt if no attempt was finished
         """

@@ -57,11 +57,11 @@ class IteratedSearch(Checked):
     local       the method of the accurate searches
     starts      number of random starts at which the model can be integrated, from a seeded Sobol
                 sequence
-    agreeing    number of random starts that must reach the best optimum to end the search; at least
-                a tenth of all finished starts must reach it, too (some starts end at a flat line
-                through the measurements)
-    patience    number of modified starts without a better optimum after which the search ends; it
-                also ends when 25 searches have ended at the best optimum
+    agreeing    the search ends when this number of random starts, and at least a tenth of all
+                finished starts, have reached the best optimum. Without the second condition, a few
+                starts that end at a flat line through the measurements could end the search
+    patience    number of modified starts that may fail to find a better optimum before the search
+                ends; it also ends when 25 searches have ended at the best optimum
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
@@ -87,12 +87,12 @@ class IteratedSearch(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """Return the best optimum found; `start` is an additional start (may be empty).
+        """Return the best optimum found; `start` is an additional start (it may be empty).
 
-        After Ctrl-C igpe returns the best point so far, with status INTERRUPTED.
-        The trail contains the finalists' other distinct optima, best first; `reached` contains the
-        final objectives of the low-accuracy searches, then of the finalists.
-        profiles  are not used
+        After Ctrl-C igpe returns the best point so far, with status INTERRUPTED. The trail contains
+        the finalists' other distinct optima, best first; `reached` contains the final objectives of
+        the low-accuracy searches, followed by those of the finalists.
+        profiles  not used
         raises    ProblemError if an unknown has no finite bounds to search in, or if a nonempty
                   start omits an unknown or has a value that is not finite; Unsupported as in
                   `SingleShooting`

@@ -43,7 +43,7 @@ class MultiStart(Checked):
 
     local    method of the searches. Single shooting simulates all trials first and searches from
              the best; any other method searches from the first `starts` trials
-    trials   number of points in the box, from a seeded Sobol sequence
+    trials   number of points within the bounds, from a seeded Sobol sequence
     starts   number of local searches
     seed     seed of the Sobol sequence; the same seed gives the same result
     """
@@ -63,13 +63,13 @@ class MultiStart(Checked):
         store: str | Path | None = None,
         timeout: float | None = None,
     ) -> Estimate:
-        """Return the best local optimum of all starts; `start` is a further start (may be empty).
+        """Return the best local optimum of all starts, including `start` (which may be empty).
 
         executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
 
-        After Ctrl-C igpe returns the best of the finished searches, with status INTERRUPTED.
-        The trail of the estimate contains the horizons of the best search, if any, and after them
-        the other distinct optima, best first.
+        After Ctrl-C igpe returns the best of the finished searches, with status INTERRUPTED. The
+        trail of the estimate contains the horizons of the best search, if any, followed by the
+        other distinct optima, best first.
         raises ProblemError if an unknown has no finite bounds to search in, or if a nonempty start
                omits an unknown or has a value that is not finite; other errors as in
                `igpe.campaign`

@@ -165,14 +165,14 @@ def require_plain(
         ),
         (
             problem.sigma_estimated and not is_plain_loss,
-            "Estimated standard deviations (igpe.EstimatedSigma) cannot be combined with "
-            f"{loss}: the likelihood assumes normal errors. Omit loss=, or give standard "
+            f"Estimated standard deviations (igpe.EstimatedSigma) cannot be combined with {loss}: "
+            "the likelihood assumes normal errors. Omit the argument `loss`, or give standard "
             "deviations as numbers.",
         ),
         (
             problem.is_censored and (problem.sigma_estimated or not is_plain_loss),
-            "Values below a limit of detection (igpe.losses.Censored) cannot be combined with "
-            "a robust loss or estimated standard deviations. Leave out loss=, and give "
+            "Values below a limit of detection (igpe.losses.Censored) cannot be combined with a "
+            "robust loss or estimated standard deviations. Omit the argument `loss`, and give "
             "standard deviations as numbers.",
         ),
         (
@@ -182,8 +182,8 @@ def require_plain(
         ),
         (
             losses_too and not is_plain_loss,
-            f"{method} supports only least squares; the problem has {loss}. Leave out loss=, "
-            "or use igpe.estimate, igpe.SingleShooting or igpe.MultipleShooting.",
+            f"{method} supports only least squares; the problem has {loss}. Omit the argument "
+            "`loss`, or use igpe.estimate, igpe.SingleShooting or igpe.MultipleShooting.",
         ),
         (
             constraints_too and kept,
@@ -204,10 +204,14 @@ def require_spectra(problem: Problem) -> None:
     kept, loss = constraints(problem), type(problem.loss).__name__
     others = (
         (kept, f"the constraints {kept}", "Deactivate them in the model"),
-        (not problem.loss.is_squares, f"the loss {loss}", "Leave out loss="),
-        (problem.time_varying, f"{sorted(problem.time_varying)} that vary with time", "Fix them"),
+        (not problem.loss.is_squares, f"the loss {loss}", "Omit the argument `loss`"),
+        (
+            problem.time_varying,
+            f"the unknowns {sorted(problem.time_varying)}, which vary with time",
+            "Fix them",
+        ),
         (problem.is_censored, "values below a limit of detection", "Leave that quantity out"),
-        (problem.is_correlated, "correlated errors", "Leave out correlation="),
+        (problem.is_correlated, "correlated errors", "Omit the argument `correlation`"),
         (
             problem.sigma_estimated or problem.weights_follow_fit,
             "standard deviations that are estimated or follow the model",
@@ -351,15 +355,15 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
         return
     if limited(fit):
         yield (
-            "The optimum is limited by the accuracy of the integration: the predictions "
-            "change noticeably with the last digits of the parameters. The sum of squares and "
-            "standard errors are unreliable; the parameters are as accurate as floating-point "
-            "numbers allow."
+            "The accuracy of the optimum is limited by the accuracy of the integration: the "
+            "predictions change noticeably with the last digits of the parameters. The sum of "
+            "squares and standard errors are unreliable; the parameters are as accurate as "
+            "floating-point numbers allow."
         )
     elif fit.cost > gate:
         yield (
-            f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}): a wrong minimum, a wrong "
-            "model, or standard deviations that are too small."
+            f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}). The minimum or the model is "
+            "wrong, or the standard deviations are too small."
         )
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):

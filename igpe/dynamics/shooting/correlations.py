@@ -120,13 +120,13 @@ def correlation_remarks(problem: Problem) -> Iterator[str]:
         each = ", ".join(f"{n} {v:.2f}" for n, v in known.items())
         yield (
             f"Correlations of errors were estimated by restricted maximum likelihood: {each}. They "
-            "are assumed to be the same in all experiments and at all times. Errors and "
-            "intervals treat them as known."
+            "are assumed to be the same in all experiments and at all times. Errors and intervals "
+            "are computed as if the correlations were known."
         )
         if max(map(abs, known.values())) >= STRONG:
             yield "Correlations this strong are probably caused by a trend that the model misses."
     if problem.is_correlated:
         yield (
-            "Steps 1 and 3 treated errors as independent. Steps 4 and 5, standard errors and "
-            "tests include the correlations."
+            "Steps 1 and 3 treated errors as independent. Steps 4 and 5, standard errors and tests "
+            "account for the correlations."
         )

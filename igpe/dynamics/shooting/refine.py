@@ -247,8 +247,8 @@ def by_shooting(
     why = "Step 5: the correction gave no result."
     if np.isfinite(cost):
         why = (
-            f"Step 5: the correction ends at an objective of {cost:.6g} (by accurate "
-            f"integration), above the {end.at_start:.6g} of an earlier candidate."
+            f"Step 5: the correction ends at an objective of {cost:.6g} (by accurate integration). "
+            f"This is above the objective {end.at_start:.6g} of an earlier candidate."
         )
     estimate = Estimate(
         box.mapping(end.fit.x),

@@ -420,6 +420,6 @@ def _whose(problem: Problem, fits: Sequence[object]) -> str:
 
 def _restless(moved: float) -> str:
     return (
-        f"Weights still changed by {100 * moved:.2g} % after {MOST} fits: the model "
-        "explains the measurements poorly, or a larger absolute part is needed."
+        f"Weights still changed by {100 * moved:.2g} % after {MOST} fits: the model explains the "
+        "measurements poorly, or the standard deviations need a larger absolute part."
     )

@@ -44,11 +44,11 @@ class SingleShooting:
     The method is suitable for starts near the optimum. If the integration fails because of a bad
     start, the status reports it; no exception is raised.
 
-    integrator  computes the model's trajectories and sensitivities
+    integrator  method that computes the model's trajectories and sensitivities
     search      the least-squares method
-    restarts    further starts if a fit is bad; by default none. igpe does not restart if standard
-                deviations are estimated: the method then maximises the likelihood, and the
-                objective is sum (r / s)^2 + 2 log s
+    restarts    settings for further starts if a fit is bad; by default there are no further starts.
+                igpe does not restart if standard deviations are estimated: the method then
+                maximises the likelihood, and the objective is sum (r / s)^2 + 2 log s
     hierarchical  whether the search eliminates unknowns that affect only outputs (scales, offsets,
                   estimated standard deviations): each step finds their best values without
                   integrating again. The optimum is still the optimum of all unknowns together

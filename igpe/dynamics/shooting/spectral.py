@@ -160,12 +160,13 @@ def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spe
         w = first.wavelengths
         if len(w) != len(one.wavelengths) or not np.allclose(w, one.wavelengths, rtol=ALIKE):
             raise ProblemError(
-                f"The wavelengths of {here} differ, so they cannot share spectra. {apart}"
+                f"The wavelengths of {here} differ, so these experiments cannot share spectra. "
+                f"{apart}"
             )
         if options[0] != options[1]:
             raise ProblemError(
-                f"The spectra of {here} differ in nonnegative, smooth or unwanted, so they cannot "
-                f"be shared. {apart}"
+                f"The spectra of {here} differ in `nonnegative`, `smooth` or `unwanted`, so they "
+                f"cannot be shared. {apart}"
             )
         ratio = one.noise / first.noise
         if not np.allclose(ratio, ratio[0], rtol=ALIKE):
@@ -176,5 +177,6 @@ def _check_alike(problem: Problem, numbers: Sequence[int], spectra: Sequence[Spe
         for species in set(first.pure) & set(one.pure):
             if not np.allclose(first.pure[species], one.pure[species]):
                 raise ProblemError(
-                    f"pure= gives two spectra of '{species}' in {here}. Give one. {apart}"
+                    f"`pure` contains two different spectra of '{species}' for {here}. Give one "
+                    f"spectrum. {apart}"
                 )

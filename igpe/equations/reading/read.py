@@ -76,8 +76,8 @@ def read_jumps(
         trigger, at = None, None if event.at is None else value(event.at, number)
         if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
-                f"when= of event {number} is not a comparison of quantities that change. Write "
-                "one, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions give "
+                f"`when` of event {number} is not a comparison of quantities that change. Write a "
+                "comparison, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions, give "
                 "several events."
             )
         delay, is_after = value(event.delay, number), event.measured == "after"
@@ -198,7 +198,7 @@ def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
         if ca.which_depends(residual, unknown, 2)[0] or slope.is_zero():
             raise ModelError(
                 f"The start condition '{constraint.name}' is not linear in '{state}', or does not "
-                f"determine it; write it as {state} == expression of parameters."
+                f"determine '{state}'; write the condition as {state} == expression of parameters."
             )
         starts[state] = -ca.substitute(residual, unknown, 0) / slope
     return starts
@@ -215,10 +215,10 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     for name, constraint in instance.conditions.items():
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
             raise ModelError(
-                f"The constraint '{name}' contains a derivative but is not indexed by "
-                "time, so it does not apply at other times. Write it as a rule indexed by "
-                "time: m.balance = Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in "
-                "a ConstraintList or as single constraints."
+                f"The constraint '{name}' contains a derivative but is not indexed by time, so it "
+                "applies only at single times. Write it as a rule indexed by time: m.balance = "
+                "Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a ConstraintList or as "
+                "single constraints."
             )
     found = at_any_order(system.residual, system.symbols)
     if not found.spare_rows and not found.spare_columns:
@@ -228,12 +228,12 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     free = [names[j] for j in found.under_columns]
     many = f"; too many equations: {listed(spare)} contain only known quantities or share unknowns"
     raise ModelError(
-        "The equations do not determine states and algebraic variables, even after any number "
-        "of differentiations"
+        "The equations do not determine the states and algebraic variables, even if they are "
+        "differentiated repeatedly"
         + many * bool(spare)
         + f"; undetermined: {listed(free)}" * bool(free)
-        + ". Remove an equation that follows from others, or add a missing one. If a "
-        "variable is an input, give it in Experiment(inputs=...). At a boundary in space, "
-        "each variable needs a boundary condition, or its balance if the scheme has a "
-        "formula there."
+        + ". Remove an equation that follows from others, or add a missing equation. If a "
+        "variable is an input, give it in Experiment(inputs=...). At a boundary in space, each "
+        "variable needs a boundary condition, or its balance if the discretisation scheme has a "
+        "formula for this point."
     )

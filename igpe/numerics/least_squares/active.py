@@ -105,8 +105,8 @@ class Direction(NamedTuple):
             for n, c in zip(self.names, self.change, strict=True)
         )
         return (
-            f"The measurements do not determine {listed(self.names)} together: the relative "
-            f"change {parts.removeprefix('+ ')} does not affect any measurement to first order."
+            f"The measurements do not determine {listed(self.names)} separately: to first order, "
+            f"the relative change {parts.removeprefix('+ ')} does not affect any measurement."
         )
 
 

@@ -346,8 +346,8 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
     """Unknowns that are strongly correlated, and the poorest combination."""
     groups = strongly_correlated(covariance)
     sentences = [
-        f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the "
-        "data determine a combination of them better than each of them."
+        f"{listed([names[i] for i in members])} are strongly correlated ({strongest}): the data "
+        "determine a combination of them better than any one of them alone."
         for members, strongest in groups[:MOST]
     ]
     if len(groups) > MOST:

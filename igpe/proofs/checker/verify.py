@@ -369,18 +369,17 @@ def verify(
 ) -> Verified:
     """Verify a certificate of global optimality with independent code.
 
-    The checker uses the same translation of the model into expressions as the prover
-    (`igpe.equations`). The arithmetic, the integration and the bounds of the checker are
-    independent.
+    The checker and the prover share the code that translates the model into expressions
+    (`igpe.equations`). The checker has its own code for arithmetic, integration and bounds.
 
     certificate  a certificate from `igpe.certify`, its JSON text, or the path of its file
     problem      the problem for which the certificate was computed
-    seconds      time limit; igpe reports boxes that it could not check by then as not confirmed
-    effort       effort of the integration; it affects how much is confirmed, but not the
-                 correctness of the verdict
-    with_        "arb": check, in addition, the objective to 30 digits and a seeded random sample of
-                 the leaves, in Arb's arithmetic and from the Pyomo model itself
-                 (`pip install 'igpe[arb]'`)
+    seconds      time limit in seconds; igpe reports boxes that it has not checked by then as not
+                 confirmed
+    effort       computational effort of the integration; it affects how many boxes are confirmed,
+                 but not the correctness of the verdict
+    with_        "arb": also check the objective to 30 digits, and a random sample of the leaves,
+                 using Arb's arithmetic and the Pyomo model itself (`pip install 'igpe[arb]'`)
     progress     a function called with each message; True, False, None: as for `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not

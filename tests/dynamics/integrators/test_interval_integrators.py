@@ -134,7 +134,7 @@ def test_an_interval_depends_on_its_own_start_alone(method):
         ([0.0], [0.0], "At least two increasing nodes"),
         ([0.0, 1.0, 1.0], [0.5], "At least two increasing nodes"),
         ([0.0, 1.0], [0.5, 0.2], "times must increase"),
-        ([0.0, 1.0], [0.5, 1.2], "must lie within the nodes, from 0 to 1"),
+        ([0.0, 1.0], [0.5, 1.2], "must lie within the range of the nodes, 0 to 1"),
     ],
 )
 def test_nodes_and_times_that_make_no_sense(nodes, times, says, method):

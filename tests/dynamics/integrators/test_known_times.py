@@ -202,7 +202,7 @@ def test_what_is_measured_at_a_switch_is_what_is_written():
 def test_what_switches_when_it_is_measured_has_no_factor():
     ivp, times = measuring(lambda t: t < 0.4, [0.2, 0.4])
     with pytest.raises(
-        Unsupported, match=r"changes at t = 0.4, at which the expression is measured"
+        Unsupported, match=r"changes at t = 0.4, and the expression is measured at this time"
     ):
         ivp.without_conditions(times)
 

@@ -204,8 +204,8 @@ def held(x: FloatArray, box: Box, user: Box) -> list[str]:
     """Sentences on unknowns that end on a bound which is not the user's."""
     low, high = active(x, box, user)
     return [
-        f"{name} ends on {value:g}, a bound that followed from earlier horizons; a better value "
-        "may lie beyond it. Use igpe.SingleShooting from there."
+        f"{name} ends on {value:g}, a bound that igpe derived from earlier horizons; a better "
+        "value may lie beyond it. Use igpe.SingleShooting from there."
         for name, value, on in zip(box.names, x, low | high, strict=True)
         if on
     ]

@@ -76,15 +76,16 @@ EARLY = (
 class IncrementalShooting(Checked):
     """Single shooting on a growing horizon, which tolerates starts far from the optimum.
 
-    integrator  computes the model's trajectories and sensitivities
-    search      least-squares method on the last horizon; residuals are in standard deviations
-    early       least-squares method on the earlier horizons
+    integrator  method that computes the model's trajectories and sensitivities
+    search      least-squares method for the last horizon; its residuals are divided by their
+                standard deviations
+    early       least-squares method for the earlier horizons
     intervals   times at which the horizons end; None: after 1, 2, 4, 8, ... measurements (see
                 `horizons`)
     robust      whether to integrate early horizons with low accuracy first, to widen bounds after a
-                bad fit, and to repair an estimate that cannot be integrated further; False follows
-                the paper exactly
-    restarts    further starts if a fit is bad
+                bad fit, and to repair an estimate that cannot be integrated further; False: the
+                method follows the paper exactly
+    restarts    settings for further starts if a fit is bad
     """
 
     integrator: Integrator = Automatic()

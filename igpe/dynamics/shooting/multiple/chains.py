@@ -375,8 +375,8 @@ def chains_of(problem: Problem, integrator: Integrator, count: int) -> Chains:
             raise Unsupported(DELAYED)
         if ivp.rest is not None:
             raise Unsupported(
-                "MultipleShooting does not support steady starts (Experiment(steady=...)). Use "
-                "igpe.SingleShooting or igpe.estimate."
+                "MultipleShooting does not support steady-state starts (Experiment(steady=...)). "
+                "Use igpe.SingleShooting or igpe.estimate."
             )
         intervals = integrator.prepare(ivp, nodes, m.times)
         index = np.array([names.index(n) for n in ivp.unknowns], dtype=np.intp)

@@ -76,7 +76,7 @@ from igpe.numerics.optima import is_same_objective
 from igpe.problem.problem import Problem
 
 EARLY = (
-    "The search was interrupted before the intervals joined, so the sum of squares is "
+    "The search was interrupted before the intervals were joined, so the sum of squares is "
     "unknown, and constraints may be violated."
 )
 Links: TypeAlias = Annotated[
@@ -102,33 +102,34 @@ AnyIntegrator: TypeAlias = Annotated[Integrator, instance_of(Integrator)]
 class MultipleShooting(Checked):
     """Least squares, or a robust loss, on a trajectory that is divided into intervals.
 
-    The intervals join at the end of the search (exact matching). The method tolerates bad start
-    values of parameters, because the states start near their measurements. The same holds for
-    estimated start values of measured states, whatever `start` contains.
+    At the end of the search, the intervals join into a continuous trajectory (exact matching). The
+    method tolerates bad start values of parameters, because the states start near their
+    measurements. Estimated start values of measured states also start near the measurements,
+    whatever `start` contains.
 
-    Exact matching satisfies constraints of the model; the continuation before it does not.
+    Exact matching enforces the constraints of the model; the continuation before it does not.
     Constraints are equations and inequalities between unknowns and states at any of the model's
     times, including relations between start and end (a periodic trajectory). Inequalities over time
-    hold at these times (the start, all measured times, the nodes, and the model's own times), but
-    not between them.
+    are enforced at these times (the start, all measured times, the nodes, and the model's own
+    times), but not between them.
 
-    integrator  integrates all intervals with their derivatives, for exact matching
+    integrator  integrator of all intervals and their derivatives, for exact matching
     rough       integrator for the continuation, which needs less accuracy
     intervals   maximum number of intervals in each experiment; intervals begin at measured times
-    finer       factor by which another attempt multiplies the number of intervals, if measurement
-                errors do not explain the residuals; 1: no such attempt
-    unobserved  start values of states that are not measured: a number, or state -> number; by
-                default igpe simulates these states, with the given states interpolated
-    links       continuations from free nodes, tried in this order until measurement errors
-                explain the residuals, or, if errors are unknown, until two fits agree; (): only
-                exact matching
-    search      the search with exact matching; `BackwardLifting()` for very many unknowns
-    restarts    further starts if a fit is bad
-    time_limit  wall-clock limit of an estimate, s; one evaluation of each stage may exceed it. At
-                the limit, igpe returns the best estimate so far, integrated once. The status of
-                this estimate is TIME_LIMIT, or the status of the search if the search finished. The
-                status is FAILED if the intervals have not joined yet and there are constraints or a
-                robust loss. None: no limit
+    finer       if measurement errors do not explain the residuals, igpe tries again with the number
+                of intervals multiplied by this factor; 1: no second attempt
+    unobserved  start values of states that are not measured: a number, or a dict {state: number};
+                by default igpe simulates these states and interpolates the other states
+    links       continuations from free nodes; igpe tries them in this order until measurement
+                errors explain the residuals or, if errors are unknown, until two fits agree. ():
+                only exact matching
+    search      search method for exact matching; use `BackwardLifting()` for hundreds of unknowns
+    restarts    settings for further starts if a fit is bad
+    time_limit  limit on the wall-clock time of an estimate, in seconds; the first evaluation of
+                each stage may exceed it. At the limit, igpe integrates the best estimate so far
+                once and returns it. The status of this estimate is TIME_LIMIT, or the status of the
+                search if the search finished. The status is FAILED if the intervals have not been
+                joined yet and the problem has constraints or a robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
                 `igpe.plots.plot_pieces`
     """
@@ -172,7 +173,7 @@ class MultipleShooting(Checked):
         named = self.unobserved if isinstance(self.unobserved, Mapping) else ()
         if unknown_names := [n for n in named if n not in states]:
             raise ProblemError(
-                f"unobserved has values for {shown(unknown_names)}, which are not states of the "
+                f"`unobserved` has values for {shown(unknown_names)}, which are not states of the "
                 f"model; its states are {states}."
             )
         return PreparedMultiple(self, problem, tuple(profiles))

@@ -54,7 +54,10 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
             yield f"Active constraints: {in_words(active, SHOWN)}."
         if chains.over_time:
             names = in_words(sorted(chains.over_time), SHOWN)
-            yield f"Enforced only at the start and at all measured times: {names}."
+            yield (
+                "igpe enforces these constraints only at the start and at the measured times: "
+                f"{names}."
+            )
 
 
 def _is_active(limits: Limits, i: int) -> bool:
@@ -256,16 +259,16 @@ def _require_lifting(problem: Problem, chains: Chains) -> None:
         refused = [type(problem.loss).__name__]
     if refused:
         raise Unsupported(
-            "BackwardLifting minimises only sums of squares and supports no model constraints; "
-            f"the problem has {refused}. Use MultipleShooting's own search, "
+            "BackwardLifting minimises only sums of squares and supports no model constraints; the "
+            f"problem has {refused}. Use the default search of MultipleShooting, "
             "GeneralisedGaussNewton()."
         )
     for intervals in (s.intervals for s in chains.shootings):
         if not intervals.sweeps:
             raise Unsupported(
                 "BackwardLifting needs RungeKutta() or Automatic(), equations without implicit "
-                f"algebraic variables and a C compiler.{' ' * bool(intervals.refused)}"
-                f"{intervals.refused} Leave out search= to use GeneralisedGaussNewton()."
+                f"algebraic variables, and a C compiler.{' ' * bool(intervals.refused)}"
+                f"{intervals.refused} Omit the argument `search` to use GeneralisedGaussNewton()."
             )
 
 

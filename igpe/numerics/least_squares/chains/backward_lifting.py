@@ -74,18 +74,20 @@ class _Now(NamedTuple):
 
 @dataclass(frozen=True)
 class BackwardLifting(Checked):
-    """Search of multiple shooting by gradients and BFGS updates, in place of Gauss-Newton.
+    """Search for multiple shooting with gradients and BFGS updates instead of Gauss-Newton steps.
 
     Pass this search as `MultipleShooting(search=...)` for problems with hundreds of unknowns. An
-    iteration needs a few directional derivatives for any number of unknowns, while a Gauss-Newton
-    iteration needs one for each unknown. The search takes more iterations than Gauss-Newton. The
-    search computes all derivatives at the start, periodically, and when it seems to have converged.
-    The continuation from free nodes needs all derivatives; `links=()` omits this continuation.
+    iteration needs only a few directional derivatives, whatever the number of unknowns; a
+    Gauss-Newton iteration needs one for each unknown. The search takes more iterations than
+    Gauss-Newton. The search computes all derivatives at the start, periodically, and when it seems
+    to have converged. The continuation from free nodes needs all derivatives; `links=()` omits this
+    continuation.
 
     The method needs `RungeKutta` or `Automatic`, equations without implicit algebraic variables,
-    and a C compiler. It does not support robust losses or model constraints. Nodes that
-    violate state bounds are moved back inside. If these moves do not suffice because the fit
-    lies on a bound, Gauss-Newton finishes the search, with all derivatives in each iteration.
+    and a C compiler. It does not support robust losses or model constraints. Nodes that violate
+    state bounds are moved back inside the bounds. If these moves do not suffice because the fit
+    lies on a bound, Gauss-Newton finishes the search and computes all derivatives in each
+    iteration.
 
     tolerance, decrease, max_iterations  as for `GeneralisedGaussNewton`
     renewed     number of iterations after which all derivatives and the Gauss-Newton curvature are
@@ -102,7 +104,7 @@ class BackwardLifting(Checked):
     ) -> Outcome:
         """Search from `start`, clipped to the bounds. The status of the outcome reports failure.
 
-        evaluate  function that returns the chains at a point; all chains are `Lifted`
+        evaluate  function that returns the chains at a point; all chains must be `Lifted`
         """
         evaluate, point = tame(evaluate), space.clip(start)
         at = evaluate(point)

@@ -102,7 +102,7 @@ class Outcome(NamedTuple):
         return self._replace(held=step.inverse.held, limited=step.limited, active=step.active)
 
 
-SHARE = Rule(lambda v: is_finite(v) and 0 < v <= 1, "a number above 0, at most 1")
+SHARE = Rule(lambda v: is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1")
 
 
 @dataclass(frozen=True)
