@@ -17,30 +17,37 @@ EXAMPLE = "igpe.Event(at=2.0, add={'A': 10.0})"
 
 @dataclass(frozen=True)
 class Event(Suggesting):
-    """A jump of states in one experiment: at a given time, or when a condition becomes true.
+    """A jump of one or more states in an experiment, at a given time or when a condition becomes
+    true.
 
-    at        the time, in the unit of the model's time: a number, the name of a parameter, or a
-              rule (m, t) that uses only parameters: lambda m, t: m.first + 24
-    when      instead of `at`, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >=
-              m.full. The event happens whenever the comparison becomes true
-    add       state -> increment: a number, the name of a parameter, or a rule (m, t)
+    at        the time of the event, in the unit of the model's time: a number, the name of a
+              parameter, or a rule (m, t) that uses only parameters, for example lambda m, t:
+              m.first + 24
+    when      a rule (m, t) that returns a comparison, given instead of `at`; for example lambda m,
+              t: m.V[t] >= m.full. The event happens each time the comparison becomes true
+    add       state -> its increment: a number, the name of a parameter, or a rule (m, t)
     set       state -> its new value: a number, the name of a parameter, or a rule (m, t)
-    delay     time between `at` (or the moment when the comparison became true) and the jump: a
-              number, the name of a parameter, or a rule without states
-    priority  number that orders events at the same time: the event with the highest priority
-              happens first. Events of equal priority happen in the order of the list. Each event
-              uses the states after the previous event
-    measured  whether a measurement at the time of the event shows the states "before" or "after"
-              the event
-    at_start  whether the event happens at the start if `when` is already true at this time
+    delay     time from the trigger to the jump: a number, the name of a parameter, or a rule (m, t)
+              that uses no states. The trigger is the time `at`, or the moment at which the
+              comparison becomes true
+    priority  number that orders simultaneous events: the event with the highest priority happens
+              first. Events of equal priority happen in the order of the list. Each event uses the
+              values of the states after the previous event
+    measured  "before" or "after": whether a measurement at the time of the event shows the states
+              before whether the event can also happen before the experiment, while the model
+                     approaches its initial steady state. For such an event, `at_start` refers to
+                     the start of this approach. At the start of the experiment, the event then
+                     happens only if inputs or other events make `when` true
+    at_start  whether the event happens at the start of the experiment if `when` is already true
+              then
     before    whether the event happens before a steady start, too, while the model approaches the
               steady state. For such an event, `at_start` refers to the start of this approach. At
               the start of the experiment, the event then happens only if inputs or other events
               make `when` true
-    raises    DataError unless exactly one of `at` and `when` is given, and at least one state
+    raises    DataError unless exactly one of `at` and `when` is given and at least one state
               changes
 
-    All states of one event jump together; rules use the values before the event.
+    All states of an event jump at the same moment. The rules of the event use the values before it.
     """
 
     at: Amount | None = None
@@ -100,7 +107,7 @@ class Event(Suggesting):
 
     @property
     def amounts(self) -> Iterator[tuple[str, Amount]]:
-        """All fields that may be a number, a parameter's name or a rule, each with its role."""
+        """Role and value of each field that may be a number, the name of a parameter or a rule."""
         if self.at is not None:
             yield "at", self.at
         yield "delay", self.delay

@@ -13,11 +13,11 @@ from igpe.core.fields import Checked, Positive
 class LogNormal(Checked):
     """Errors of a positive quantity whose logarithm has normal errors.
 
-    igpe replaces the measured quantity `A` by `ln(A)`, in results and plots as well: it compares
-    the logarithm of the measurements with an Expression for the logarithm of the model's quantity.
-    All numbers in a result refer to the logarithm.
+    igpe replaces the measured quantity `A` by `ln(A)`, also in results and plots: it compares the
+    logarithms of the measurements with an Expression for the logarithm of the model's quantity. All
+    numbers for this quantity in a result refer to its logarithm.
 
-    deviation  standard deviation of the natural logarithm; if it is small, about the relative
+    deviation  standard deviation of the natural logarithm; a small value is about the relative
                error. The true value is the median of the measurements, not their mean
     raises     ProblemError unless the deviation is positive
     """

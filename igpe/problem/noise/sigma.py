@@ -42,15 +42,15 @@ class NoiseModel(ABC):
 
     @abstractmethod
     def deviation(self, predicted: FloatArray) -> FloatArray:
-        """Standard deviations at predictions h, in their unit."""
+        """Return the standard deviations at the predictions h, in the unit of h."""
 
     @abstractmethod
     def slope(self, predicted: FloatArray) -> FloatArray:
-        """Derivative of `deviation` with respect to the predictions; 0 where the deviation is 0."""
+        """Return the derivatives of `deviation` with respect to h; 0 where the deviation is 0."""
 
     @abstractmethod
     def scaled(self, factor: float) -> "NoiseModel":
-        """Return the noise for another unit; one old unit is `factor` new units."""
+        """Return the noise model for another unit; one old unit equals `factor` new units."""
 
     @property
     def follows(self) -> bool:
@@ -63,7 +63,7 @@ class NoiseModel(ABC):
         return ""
 
     def least(self, values: FloatArray) -> float:
-        """Return the size that replaces any smaller |h|, for a column of measurements."""
+        """Return the value that replaces |h| where |h| is smaller, for the column of `values`."""
         return 0.0
 
     def level(self, values: FloatArray) -> float:
