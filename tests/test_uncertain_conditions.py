@@ -93,9 +93,9 @@ def pose(*feeds, model=tank, parameters=("k",), **options):
         (
             lambda: pose(Known(1.0, 0.1), parameters=("k", "feed")),
             ProblemError,
-            "leave it out of the parameters",
+            "Remove it from parameters=",
         ),
-        (lambda: pose(Known(1.0, 0.1), steady={"feed": 0.0}), DataError, "steady start"),
+        (lambda: pose(Known(1.0, 0.1), steady={"feed": 0.0}), DataError, "steady-state start"),
     ],
 )
 def test_what_is_not_supported_is_refused(make, error, says):

@@ -69,7 +69,7 @@ class Event(Suggesting):
         if not self.add and not self.set:
             raise DataError(f"An event changes no state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event adds to {twice} and also sets them. Use add= or set=.")
+            raise DataError(f"An event has {twice} in both add= and set=. Use one of the two.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:
@@ -78,7 +78,7 @@ class Event(Suggesting):
             raise DataError(f"An event has {both} when=. Give one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
-                f"when is {shown(self.when)}; expected a rule that returns a comparison: "
+                f"`when` is {shown(self.when)}; expected a rule that returns a comparison: "
                 "when=lambda m, t: m.V[t] >= 2.0. For an event at a given time, write at=2.0."
             )
 
@@ -90,41 +90,42 @@ class Event(Suggesting):
                     "parameter, or a function of the model and time: lambda m, t: 0.5 * m.A[t]."
                 )
         if is_finite(self.delay) and float(self.delay) < 0:  # type: ignore[arg-type]
-            raise DataError(f"delay is {shown(self.delay)}; expected a number, 0 or more.")
+            raise DataError(f"`delay` is {shown(self.delay)}; expected a number, 0 or more.")
         if self.measured not in ("before", "after"):
-            raise DataError(f"measured is {shown(self.measured)}; expected 'before' or 'after'.")
+            raise DataError(f"`measured` is {shown(self.measured)}; expected 'before' or 'after'.")
         if self.at_start and self.when is None:
             raise DataError(
-                "at_start is allowed only for events with when=. Remove it from the event with at=."
+                "`at_start` is allowed only for events with `when`. Remove it from the event with "
+                "`at`."
             )
         if self.before and self.when is None:
             raise DataError(
-                "before is allowed only for events with when=: an event with at= cannot happen "
+                "`before` is allowed only for events with `when`: an event with `at` cannot happen "
                 "before the experiment starts."
             )
         if not is_finite(self.priority):
-            raise DataError(f"priority is {shown(self.priority)}; expected a number.")
+            raise DataError(f"`priority` is {shown(self.priority)}; expected a number.")
 
     @property
     def amounts(self) -> Iterator[tuple[str, Amount]]:
         """Role and value of each field that may be a number, the name of a parameter or a rule."""
         if self.at is not None:
-            yield "at", self.at
-        yield "delay", self.delay
-        yield from ((f"add of '{n}'", v) for n, v in self.add.items())
-        yield from ((f"set of '{n}'", v) for n, v in self.set.items())
+            yield "`at`", self.at
+        yield "`delay`", self.delay
+        yield from ((f"`add` of '{n}'", v) for n, v in self.add.items())
+        yield from ((f"`set` of '{n}'", v) for n, v in self.set.items())
 
 
 def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
     """The events of an experiment; raises DataError for others, and for times before the start."""
     events = (given,) if isinstance(given, Event) else given
     if not isinstance(events, Iterable) or isinstance(events, str | Mapping):
-        raise DataError(f"events is {shown(given)}; expected a list of events: events=[{EXAMPLE}].")
+        raise DataError(f"`events` is {shown(given)}; expected a list: events=[{EXAMPLE}].")
     found = tuple(events)
     for number, event in enumerate(found, start=1):
         if not isinstance(event, Event):
             raise DataError(
-                f"events contains {shown(event)}; expected igpe.Event objects, for example "
+                f"`events` contains {shown(event)}; expected igpe.Event objects, for example "
                 f"{EXAMPLE}."
             )
         if is_finite(event.at) and float(event.at) < start_time:  # type: ignore[arg-type]
@@ -148,7 +149,7 @@ def check_events(problem: Any, place: str, events: Iterable[Event], states: list
         for role, value in event.amounts:
             if isinstance(value, str) and value not in problem.parameters:
                 raise ProblemError(
-                    f"{place}{role} of event {number} is '{value}', which is not among the "
+                    f"{place}event {number}: {role} is '{value}', which is not among the "
                     f"parameters {list(problem.parameters)}. Name it in parameters=[...], or pass "
                     "a number or a rule: lambda m, t: m.dose."
                 )

@@ -57,13 +57,13 @@ EXAMPLES = {
 def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
     """Raise DataError unless the arguments of an experiment have the right kind."""
     if not isinstance(name, str):
-        raise DataError(f"name is {shown(name)}; expected a string: name='run1'.")
+        raise DataError(f"`name` is {shown(name)}; expected a string: name='run1'.")
     for role, given in mappings.items():
         require_mapping(role, given, EXAMPLES[role], DataError)
     if isinstance(only, str):
         raise DataError(f"only={only!r} is a string; expected a list of columns: only=[{only!r}].")
     if only is not None and not isinstance(only, Iterable):
-        raise DataError(f"only is {shown(only)}; expected a list of columns: only=['A', 'B'].")
+        raise DataError(f"`only` is {shown(only)}; expected a list of columns: only=['A', 'B'].")
 
 
 def start_time_of(times: FloatArray, given: float | None) -> float:
@@ -79,8 +79,8 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
         begin = min(first, 0.0)
     if not is_finite(begin) or begin > first:
         raise DataError(
-            f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
-            "finite number, at most this time."
+            f"`start_time` is {shown(begin)}, but the first measurement is at {first:g}; expected "
+            f"a finite number of at most {first:g}."
         )
     if begin == last:
         raise DataError(
@@ -109,13 +109,13 @@ class Unknown(Suggesting):
         if not (is_finite(self.lower, self.upper) and self.lower < self.upper):
             raise DataError(
                 f"An unknown start value has bounds [{shown(self.lower)}, {shown(self.upper)}]; "
-                "expected finite bounds with lower < upper. Give a number if the value is known."
+                "expected finite bounds with lower < upper. If the value is known, give a number."
             )
         g = self.guess
         if g is not None and not (is_finite(g) and self.lower <= g <= self.upper):
             raise DataError(
                 f"The guess {shown(g)} of an unknown start value lies outside its bounds "
-                f"[{self.lower:g}, {self.upper:g}]. Give a number inside the bounds, or omit it."
+                f"[{self.lower:g}, {self.upper:g}]. Give a number inside them, or no guess."
             )
 
 
@@ -482,7 +482,7 @@ def _of_one_run(table: pd.DataFrame) -> pd.DataFrame:
     if "experiment" in table.columns and table["experiment"].nunique() > 1:
         raise DataError(
             f"The table contains several experiments, {list(experiments_in(table).unique())}. "
-            "Read it with igpe.read_experiments(table, ...)."
+            "Use igpe.read_experiments(table, ...) instead."
         )
     return table
 
@@ -494,7 +494,7 @@ def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
             raise DataError(
                 f"The start value of '{name}' is {value!r}; expected a finite number, the name of "
                 "a parameter or igpe.Unknown(lower, upper). For all members of an indexed "
-                "variable, pass a function of the indices, or a Series with the indices as index."
+                "variable, pass a function of the indices, or a Series indexed by them."
             )
     read: dict[str, Any] = {
         n: Uncertain.of(v) if isinstance(v, NormalPrior) else v for n, v in start.items()
@@ -512,7 +512,7 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     require_mapping("steady", given, "steady={'feed': 0.0}", DataError)
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
-            f"steady contains {lost}; expected finite numbers for inputs: steady={{'feed': "
-            "0.0}, or True to use the inputs at the experiment's start."
+            f"`steady` contains {lost}; expected a finite number for each input, for example "
+            "steady={'feed': 0.0}; or steady=True to use the inputs at the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}

@@ -109,7 +109,7 @@ def _column(name: str, column: str, measured: pd.DataFrame) -> float | Table:
     """A column of the experiment's table: a number where it does not change."""
     if column not in measured.columns or column == "time":
         raise DataError(
-            f"Input '{name}' is the column '{column}', but the table's columns are "
+            f"Input '{name}' refers to the column '{column}', but the table's columns are "
             f"{list(measured.columns)}.{closest(column, map(str, measured.columns))}"
         )
     over_time = pd.Series(numbers(measured, column), index=measured["time"]).dropna()

@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
+from igpe.core.markup import counted
 from igpe.problem.noise.censored import Censored
 from igpe.problem.noise.correlated import AR1, Correlated
 from igpe.problem.noise.log_normal import LogNormal
@@ -293,7 +294,7 @@ class Prior(Checked):
         if not sound or not np.isfinite(self._distribution.logpdf(self._distribution.median())):
             raise ProblemError(
                 f"A {self.law} prior has the parameters {self.parameters}; expected "
-                f"{LAWS[self.law].size} numbers, with a positive width."
+                f"{counted(LAWS[self.law].size, 'number')}, such that the width is positive."
             )
 
     @property

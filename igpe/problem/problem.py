@@ -376,7 +376,7 @@ class Problem(Suggesting):
         space = {name: grid.refined() for name, grid in self._given["space"].items()}
         if not space:
             raise ProblemError(
-                "The problem has no space=, so igpe has no grid to refine. Leave the "
+                "The problem was created without space=, so it has no grid to refine. Leave the "
                 "ContinuousSet undiscretised in the builder, and pass igpe.Problem(..., "
                 "space={'x': 50})."
             )

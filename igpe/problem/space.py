@@ -146,7 +146,7 @@ def read_space(given: Any) -> dict[str, FiniteDifference]:
     require_mapping("space", given, EXAMPLE, ProblemError)
     grids = {n: FiniteDifference(g) if isinstance(g, int) else g for n, g in given.items()}
     if lost := {n: shown(g) for n, g in grids.items() if not isinstance(g, FiniteDifference)}:
-        raise ProblemError(f"space contains {lost}; expected grids: {EXAMPLE}.")
+        raise ProblemError(f"`space` contains {lost}; expected grids: {EXAMPLE}.")
     return grids
 
 
@@ -178,8 +178,8 @@ class OnGrid:
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space= contains '{name}', which the builder already discretises. Remove "
-                    "it from space=, or remove its TransformationFactory('dae....')."
+                    f"space= contains '{name}', which the builder already discretises. Remove it "
+                    "from space=, or remove TransformationFactory('dae....') from the builder."
                 )
             grid.apply(model, sets[name])
         return model

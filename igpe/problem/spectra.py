@@ -42,10 +42,9 @@ class Spectra(Suggesting):
     pure         species -> its known spectrum: a Series by wavelength, which igpe interpolates
                  linearly, or an array with one number for each wavelength, in the order of the
                  columns
-    nonnegative  whether unknown spectra must be nonnegative. This constraint excludes rate
-                 constants that require negative spectra. If the true spectra are zero at many
-                 wavelengths, the constraint biases the rate constants; the result reports the
-                 change
+    nonnegative  whether unknown spectra must be nonnegative. This excludes rate constants that
+                 require negative spectra. If the true spectra are zero at many wavelengths, the
+                 constraint biases the rate constants; the result reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths, that are combined
                  linearly to form each unknown spectrum; 0: the spectrum is free at each wavelength.
                  A number above 0 requires nonnegative=False
@@ -106,8 +105,7 @@ class Spectra(Suggesting):
 
     @cached_property
     def noise(self) -> FloatArray:
-        """(n_wavelengths,) standard deviations: those given or, without these, the estimated noise
-        level.
+        """(n_wavelengths,) standard deviations: those given, or else the estimated noise level.
 
         raises DataError if there are too few times or wavelengths to estimate the noise level
         """
@@ -117,8 +115,8 @@ class Spectra(Suggesting):
         if most < few + FEWEST:
             raise DataError(
                 f"igpe cannot estimate the noise level of {self.values.shape[0]} spectra at "
-                f"{self.values.shape[1]} wavelengths with {few} contributions: more than "
-                f"{few + 2} of both are needed. Give it: igpe.Spectra(frame, sigma=...)."
+                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs more than "
+                f"{few + 2} spectra and wavelengths. Give the level: igpe.Spectra(..., sigma=...)."
             )
         level = noise_level(self._singular, self.values.shape, few)
         return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))
@@ -220,7 +218,7 @@ class Spectra(Suggesting):
             kept[np.setdiff1d(np.flatnonzero(kept), np.flatnonzero(kept)[order])] = False
         if kept.sum() < FEWEST:
             raise DataError(
-                f"Of {len(w)} wavelengths from {w[0]:g} to {w[-1]:g}, {int(kept.sum())} are left; "
+                f"Of {len(w)} wavelengths from {w[0]:g} to {w[-1]:g}, {int(kept.sum())} remain; "
                 f"at least {FEWEST} are needed. Give wider ranges: select((400, 500))."
             )
         return self._at(kept)
@@ -257,7 +255,7 @@ class Spectra(Suggesting):
         Corrected spectra may be negative, so `nonnegative` is set to False.
         """
         if method not in ("snv", "msc"):
-            raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
+            raise DataError(f"`method` is {shown(method)}; expected 'snv' or 'msc'.")
         mean, v = self.values.mean(axis=1, keepdims=True), self.values
         if method == "snv":
             scale = v.std(axis=1, ddof=1, keepdims=True)
@@ -286,7 +284,7 @@ class Spectra(Suggesting):
         step = np.diff(self.wavelengths)
         if not np.allclose(step, step[0], rtol=1e-3):
             raise DataError(
-                "savitzky_golay needs evenly spaced wavelengths; their steps run from "
+                "savitzky_golay needs evenly spaced wavelengths; here the steps range from "
                 f"{step.min():g} to {step.max():g}. Interpolate them first."
             )
         try:
@@ -295,8 +293,8 @@ class Spectra(Suggesting):
             )
         except ValueError as error:
             raise DataError(
-                f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window of "
-                f"at most {len(self.wavelengths)} wavelengths, above the order."
+                f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window that "
+                f"is larger than the order and at most {len(self.wavelengths)} wavelengths."
             ) from None
         nonnegative = self.nonnegative and derivative == 0
         return self.with_values(values)._changed(nonnegative=nonnegative, sigma=None)
@@ -310,8 +308,7 @@ class Spectra(Suggesting):
         )
 
     def rank(self) -> "Rank":
-        """Estimate the number of contributions in the spectra from singular values and the
-        noise."""
+        """Estimate the number of contributions from the singular values and the noise."""
         sigma = self.sigma
         weighted = self.values if sigma is None else self.values / sigma
         left, size, right = np.linalg.svd(weighted, full_matrices=False)
@@ -432,7 +429,7 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
         raise DataError(
             f"The spectra have no times: the index numbers the rows from {frame.index.start} "
             f"to {frame.index[-1] if len(frame) else 0}. Give the times: "
-            "frame.set_axis(times). If these are the times, name the index: "
+            "frame.set_axis(times). If the row numbers are the times, name the index: "
             "frame.rename_axis('time')."
         )
     times = _axis(frame.index, "times (the index, or a column 'time')")
@@ -491,7 +488,7 @@ def _species(given: Any) -> tuple[str, ...] | None:
         [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     )
     if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
-        raise DataError(f"species is {shown(given)}; expected a list of names: species=['A', 'B'].")
+        raise DataError(f"`species` is {shown(given)}; expected a list: species=['A', 'B'].")
     if len(set(names)) < len(names):
         raise DataError(f"species={names} contains a name twice.")
     return tuple(names)
@@ -508,7 +505,7 @@ def _sigma(given: Any, wavelengths: FloatArray, order: IntArray) -> FloatArray:
         sigma = np.array([np.nan])
     if not (np.isfinite(sigma).all() and (sigma > 0).all()):
         raise DataError(
-            f"sigma of the spectra is {shown(given)}; give one positive number, or one for "
+            f"`sigma` of the spectra is {shown(given)}; give one positive number, or one for "
             f"each of the {len(wavelengths)} wavelengths. Omit it if it is unknown."
         )
     return np.array(sigma)
@@ -537,13 +534,13 @@ def _check_options(nonnegative: bool, smooth: Any, unwanted: Any, count: int) ->
     is_count = isinstance(smooth, int) and not isinstance(smooth, bool)
     if not is_count or (smooth and not 4 <= smooth <= count):  # noqa: PLR2004 - cubic splines
         raise DataError(
-            f"smooth is {shown(smooth)}; give the number of B-splines that make up a spectrum, "
-            f"from 4 to {count}, or 0."
+            f"`smooth` is {shown(smooth)}; give a number of B-splines from 4 to {count}, or 0 for "
+            "no smoothing."
         )
     is_number = isinstance(unwanted, int) and not isinstance(unwanted, bool) and unwanted >= 1
     if not (unwanted is None or unwanted == "constant" or is_number):
         raise DataError(
-            f"unwanted is {shown(unwanted)}; give 'constant', the number of contributions that "
+            f"`unwanted` is {shown(unwanted)}; give 'constant', the number of contributions that "
             "vary in time, or None."
         )
     if nonnegative and (smooth or is_number):
@@ -557,7 +554,7 @@ def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
     ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
     if not ok or pair[0] > pair[1]:
         raise DataError(
-            f"The range {shown(pair)} is not a pair of wavelengths. Give the smaller one first."
+            f"The range {shown(pair)} is not a pair (smaller wavelength, larger wavelength)."
         )
     return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
 
@@ -593,9 +590,9 @@ def with_spectral_times(measurements: Any, spectra: Spectra | None) -> Any:
 def check_spectra(data: Any, spectra: Any) -> None:
     """Raise DataError unless an experiment has measurements or spectra."""
     if not isinstance(spectra, Spectra | None):
-        raise DataError(f"spectra is {shown(spectra)}; expected igpe.Spectra(frame).")
+        raise DataError(f"`spectra` is {shown(spectra)}; expected igpe.Spectra(frame).")
     if data is None and spectra is None:
         raise DataError(
-            "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra: "
+            "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra, "
             "igpe.Experiment(spectra=igpe.Spectra(frame))."
         )

@@ -317,15 +317,19 @@ REFUSED = {
     "two triggers": (lambda: Event(at=1, when=max, add={"A": 1}), DataError, "both at= and when="),
     "a number as condition": (lambda: Event(when=2.0, add={"A": 1}), DataError, "write at=2.0"),
     "nothing jumps": (lambda: Event(at=1.0), DataError, "changes no state"),
-    "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "Use add= or set="),
-    "no number": (lambda: Event(at=1, add={"A": [1]}), DataError, r"add of 'A' is \[1\]"),
+    "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "in both add= and set="),
+    "no number": (lambda: Event(at=1, add={"A": [1]}), DataError, r"`add` of 'A' is \[1\]"),
     "negative delay": (lambda: Event(at=1, delay=-1, add={"A": 1}), DataError, "0 or more"),
-    "no priority": (lambda: Event(at=1, priority="x", add={"A": 1}), DataError, "priority is"),
-    "no list": (lambda: posed({"A": 1.0}), DataError, "expected a list of events"),
+    "no priority": (lambda: Event(at=1, priority="x", add={"A": 1}), DataError, "`priority` is"),
+    "no list": (lambda: posed({"A": 1.0}), DataError, "expected a list: events="),
     "no event": (lambda: posed([1.0]), DataError, "expected igpe.Event objects"),
     "too early": (lambda: posed([Event(at=-1, add={"A": 1})]), DataError, "before the experiment"),
     "no state": (lambda: posed([Event(at=1, add={"a": 1})]), ProblemError, "Did you mean 'A'"),
-    "no parameter": (lambda: posed([Event(at="x", add={"A": 1})]), ProblemError, "at of event 1"),
+    "no parameter": (
+        lambda: posed([Event(at="x", add={"A": 1})]),
+        ProblemError,
+        "event 1: `at` is",
+    ),
     "a time of states": (
         lambda: posed([Event(at=lambda m, t: m.A[t], add={"A": 1})]),
         ModelError,
@@ -342,7 +346,7 @@ REFUSED = {
         "cannot be followed",
     ),
     "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady= contains"),
-    "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "steady contains"),
+    "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "`steady` contains"),
     "steady of switches": (lambda: posed(steady=True), Unsupported, "has a steady start, but"),
 }
 

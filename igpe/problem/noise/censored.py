@@ -49,7 +49,7 @@ class Censored(Checked):
         is_below = ~np.isnan(limits)
         if (is_below | np.isnan(values)).all():
             raise DataError(
-                f"All values of '{column}' are below its limit of detection. igpe needs at "
+                f"All values of '{column}' are below the limit of detection. igpe needs at "
                 "least one value above the limit in each experiment. Leave the column out: "
                 "only=[...]."
             )
@@ -66,7 +66,7 @@ def read_limits(table: pd.DataFrame, column: str) -> tuple["pd.Series[float]", F
     limits = pd.to_numeric(texts[below].str[len(BELOW) :], errors="coerce")
     if not np.isfinite(limits).all():
         raise DataError(
-            f"Column '{column}' has the cell {texts[limits.index[~np.isfinite(limits)][0]]!r}; "
+            f"Column '{column}' contains {texts[limits.index[~np.isfinite(limits)][0]]!r}; "
             "expected a number after '<', for example '<0.05'."
         )
     values = table[column].mask(below)

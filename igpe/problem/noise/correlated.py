@@ -89,7 +89,7 @@ class Correlation(ABC):
         return self
 
 
-SHARE = Rule(lambda v: is_finite(v) and 0 <= v < 1, "a number of 0 or more and below 1")
+SHARE = Rule(lambda v: is_finite(v) and 0 <= v < 1, "a number that is at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class AR1(Checked, Correlation):
         gaps = layout.gaps
         if self.step is None and np.ptp(gaps) > EVEN * gaps.max():
             raise DataError(
-                f"igpe.losses.AR1 has no step, but times are between {gaps.min():g} and "
-                f"{gaps.max():g} apart. Give the time difference to which rho refers: "
+                "igpe.losses.AR1 has no step, but the differences between times range from "
+                f"{gaps.min():g} to {gaps.max():g}. Give the time difference to which rho refers: "
                 f"igpe.losses.AR1(step={np.median(gaps):g})."
             )
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
@@ -168,7 +168,7 @@ def _are_pairs(given: Any) -> bool:
     return sound and names and all(is_finite(v) and -1 < v < 1 for v in given.values())
 
 
-PAIRS = Rule(_are_pairs, "correlations between -1 and 1 by pairs of names: {('A', 'B'): 0.5}")
+PAIRS = Rule(_are_pairs, "correlations between -1 and 1 for pairs of names: {('A', 'B'): 0.5}")
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ class Correlated(Checked, Correlation):
         least = np.linalg.eigvalsh(self._matrix(names)).min(initial=1.0)
         if least <= 0:
             raise ProblemError(
-                f"No errors can have the correlations {dict(self.between or {})}: their matrix has "
-                f"the eigenvalue {least:.2g}, but all eigenvalues must be above 0. Give "
+                f"The correlations {dict(self.between or {})} are impossible: their matrix has "
+                f"the eigenvalue {least:.2g}, but all eigenvalues must be positive. Give "
                 "correlations that were estimated together."
             )
 
@@ -215,8 +215,9 @@ class Correlated(Checked, Correlation):
         strange = sorted({n for pair in self.between or {} for n in pair} - {*columns})
         if strange or len(columns) < 2:  # noqa: PLR2004
             raise DataError(
-                f"igpe.losses.Correlated has {strange or 'no pair'}, but the measured columns "
-                f"are {[*columns]}. Give pairs of these, or leave out correlation=."
+                f"igpe.losses.Correlated {f'contains {strange}' if strange else 'needs a pair'}, "
+                f"but the measured columns are {[*columns]}. Give pairs of measured columns, or "
+                "leave out correlation=."
             )
         return replace(self, columns=tuple(columns))
 

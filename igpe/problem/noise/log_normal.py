@@ -30,8 +30,8 @@ def logarithms(name: str, values: FloatArray) -> FloatArray:
     if (low := values <= 0).any():
         row = int(np.flatnonzero(low)[0])
         raise DataError(
-            f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
-            "which needs values above 0. Replace such values by NaN, or give normal errors: "
+            f"Column '{name}' has the value {values[row]:g} in row {row}, but log-normal errors "
+            "need values above 0. Replace such values by NaN, or give normal errors: "
             f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
         )
     return np.log(values)
