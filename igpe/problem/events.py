@@ -33,17 +33,14 @@ class Event(Suggesting):
     priority  number that orders simultaneous events: the event with the highest priority happens
               first. Events of equal priority happen in the order of the list. Each event uses the
               values of the states after the previous event
-    measured  "before" or "after": whether a measurement at the time of the event shows the states
-              before whether the event can also happen before the experiment, while the model
-                     approaches its initial steady state. For such an event, `at_start` refers to
-                     the start of this approach. At the start of the experiment, the event then
-                     happens only if inputs or other events make `when` true
+    measured  whether a measurement at the time of the event shows the states "before" or "after"
+              the event
     at_start  whether the event happens at the start of the experiment if `when` is already true
               then
-    before    whether the event happens before a steady start, too, while the model approaches the
-              steady state. For such an event, `at_start` refers to the start of this approach. At
-              the start of the experiment, the event then happens only if inputs or other events
-              make `when` true
+    before    whether the event can also happen before the experiment, while the model approaches
+              its initial steady state. For such an event, `at_start` refers to the start of this
+              approach. At the start of the experiment, the event then happens only if inputs or
+              other events make `when` true
     raises    DataError unless exactly one of `at` and `when` is given and at least one state
               changes
 

@@ -195,7 +195,7 @@ class Experiment(Suggesting):
                 `experiment`, inputs and standard deviations
     replicates  whether several rows of the table may have the same time
     spectra     `Spectra` of the same run, at the times of `data` or at other times
-    raises      DataError for invalid data; the message names the columns and rows
+    raises      DataError for invalid data; the message names the invalid columns and rows
     """
 
     def __init__(

@@ -75,13 +75,15 @@ class Problem(Suggesting):
                   members such as `c[0.5]`, and columns of tables have these names
     raises        ModelError, DataError or ProblemError; the message states the cause and the remedy
 
-    Parameters give unknowns such as `k1`, estimated start values `A(t0)`, and time-varying unknowns
-    `w(0)` and `w(2.5)`, where each value is valid from the given time to the next break. In a
-    problem with several experiments, the name of the experiment follows for local parameters
-    (`k1@run2`), start values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`). Additional
-    constraints of the model (constraints without time, and inequalities over time) are part of the
-    problem. Collocation and MultipleShooting satisfy these constraints; other methods do not
-    support them.
+    Names of unknowns: a parameter has its own name, `k1`; an estimated start value has a name such
+    as `A(t0)`; the values of a time-varying unknown have names such as `w(0)` and `w(2.5)`, where
+    each value is valid from the given time to the next break. If the problem has several
+    experiments, the name of the experiment is appended for local parameters (`k1@run2`), start
+    values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`).
+
+    Additional constraints of the model (constraints without time, and inequalities over time) are
+    part of the problem. Collocation and MultipleShooting satisfy these constraints; other methods
+    do not support them.
     """
 
     def __init__(
@@ -308,7 +310,7 @@ class Problem(Suggesting):
         relative: bool = False,
         correlations: Sequence[Correlation | None] = (),
     ) -> "Problem":
-        """Return a copy of the problem with fixed standard deviations and correlations.
+        """Return a copy of the problem with fixed standard deviations, correlations or both.
 
         sigma     one array (n,) of standard deviations per experiment, in the order and unit of its
                   `measurements.value`; None: unchanged

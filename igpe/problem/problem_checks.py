@@ -72,7 +72,7 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
         except (TypeError, ValueError):
             raise ProblemError(
                 f"The bounds of parameter '{name}' are {pair!r}; expected a pair (lower, upper), "
-                "with None for a bound that does not exist."
+                "where None means no bound."
             ) from None
         if not low < high:
             raise ProblemError(
@@ -337,7 +337,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
-        everywhere = " The models of all experiments need all parameters: declare it there, too."
+        everywhere = " The models of all experiments need all parameters: declare this one, too."
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
             f"{closest(name, instance.scalars)} Parameters must be Vars or mutable Params, without "
@@ -385,7 +385,7 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         if column in experiment.units:
             raise DataError(
                 f"`units` contains '{column}', whose standard deviation is estimated in the "
-                "model's unit. Convert the measurements to this unit and omit it in units=."
+                "model's unit. Convert the measurements, and leave this column out of units=."
             )
 
 

@@ -85,7 +85,7 @@ class Spectra(Suggesting):
 
     @property
     def absorbing(self) -> tuple[str, ...]:
-        """Names of the species that absorb; empty until `species` or the model tells them."""
+        """Names of the species that absorb; empty until `species` or the model defines them."""
         return self.species or ()
 
     @property
@@ -115,8 +115,8 @@ class Spectra(Suggesting):
         if most < few + FEWEST:
             raise DataError(
                 f"igpe cannot estimate the noise level of {self.values.shape[0]} spectra at "
-                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs more than "
-                f"{few + 2} spectra and wavelengths. Give the level: igpe.Spectra(..., sigma=...)."
+                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs at "
+                f"least {few + FEWEST} of each. Give the noise level: igpe.Spectra(..., sigma=...)."
             )
         level = noise_level(self._singular, self.values.shape, few)
         return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))

@@ -17,8 +17,8 @@ class LogNormal(Checked):
     logarithms of the measurements with an Expression for the logarithm of the model's quantity. All
     numbers for this quantity in a result refer to its logarithm.
 
-    deviation  standard deviation of the natural logarithm; a small value is about the relative
-               error. The true value is the median of the measurements, not their mean
+    deviation  standard deviation of the natural logarithm; if it is small, it is about equal to the
+               relative error. The true value is the median of the measurements, not their mean
     raises     ProblemError unless the deviation is positive
     """
 

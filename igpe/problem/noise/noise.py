@@ -28,9 +28,8 @@ class Noise(NoiseModel):
     get an estimate of the relative part.
 
     absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, igpe
-              replaces |h| by a tenth of the smallest nonzero |measurement| of the column wherever
-              |h| is smaller than that. A note lists the points at which this changes the standard
-              deviation
+              takes |h| as at least a tenth of the smallest nonzero measurement of the column (in
+              absolute value). A note lists the points at which this changes the standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both parts are 0 or more, at least one part is positive, and relative
               < 1
@@ -74,6 +73,6 @@ class Noise(NoiseModel):
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:
-        """Return the value that replaces |h| where |h| is smaller, for the column of `values`."""
+        """Return the lower limit of |h| for a column with the measurements `values`."""
         sizes = np.abs(values[values != 0])
         return NEAR_ZERO * float(sizes.min(initial=np.inf)) if self.absolute == 0 else 0.0

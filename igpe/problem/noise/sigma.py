@@ -63,7 +63,7 @@ class NoiseModel(ABC):
         return ""
 
     def least(self, values: FloatArray) -> float:
-        """Return the value that replaces |h| where |h| is smaller, for the column of `values`."""
+        """Return the lower limit of |h| for a column with the measurements `values`."""
         return 0.0
 
     def level(self, values: FloatArray) -> float:
@@ -198,7 +198,8 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
         except (TypeError, ValueError):
             raise DataError(
                 f"`sigma` is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all "
-                "columns, or one entry per column: sigma={'A': 0.1, 'B': 'column that holds it'}. "
+                "columns, or for each column a number or the name of another column: "
+                "sigma={'A': 0.1, 'B': 'sd_B'}. "
                 "Give 'equal' if the errors are unknown but of the same size in all columns."
             ) from None
     if column not in sigma:
