@@ -99,27 +99,27 @@ def estimate(
     certify: bool | Literal["auto"] = "auto",
     time_limit: float | None = None,
 ) -> Result:
-    """Estimate the unknowns in the five steps of Michalik, Chachuat & Marquardt (2009), Fig. 1.
+    """Estimate the unknowns in five steps (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
-    settings  methods of the steps
+    settings  methods that the steps use
     seed      seed of every random choice; the same seed gives the same result
-    executor, store, timeout   where step 4 processes and stores the candidates of step 3, as for
-                               `igpe.campaign`; timeout limits one candidate, time_limit the full
-                               call
-    progress  a function called at the beginning of each step with a message; None: a
-              progress bar, in notebooks only; False: nothing; True: a progress bar in terminals as
-              well
+    executor, store, timeout   executor and store for the candidates of step 3, which step 4
+                               processes, as for `igpe.campaign`; `timeout` limits each candidate,
+                               and `time_limit` limits the whole call
+    progress  a function that receives a message at the beginning of each step; None: a progress
+              bar, but only in notebooks; True: a progress bar in notebooks and terminals; False:
+              nothing
     certify   whether to run `igpe.certify` after the fit; `Result.proof` contains the proof.
-              "auto": for about ten seconds, in problems of at most four unknowns with finite bounds
-              and fewer than 40 states; True: for up to a minute, with a note if there is no proof;
-              False: never
+              "auto": only if the problem has at most four unknowns, finite bounds and fewer than 40
+              states, and for about ten seconds; True: for at most a minute, with a note if there is
+              no proof; False: never
     time_limit  seconds of wall time for the whole call. At the limit, igpe returns the best
                 estimate so far, with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit
 
-    After Ctrl-C igpe returns the best estimate so far (status INTERRUPTED), if there is one.
+    On Ctrl-C, igpe returns the best estimate so far (status INTERRUPTED), if there is one.
     """
     ok = or_none(POSITIVE).holds(time_limit)
     require(ok, "estimate", "time_limit", time_limit, "seconds above 0, or None")
@@ -257,11 +257,12 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
 
 @takes_problem
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
-    """Run step 2 alone: report which unknowns can be estimated, and why the others cannot.
+    """Run only step 2: report which unknowns can be estimated, and why the others cannot.
 
-    problem          the problem; igpe does not fit it
-    identifiability  whether to test structural identifiability by exact rank; None: only if the
-                     test is fast; True: always, and by integrations if no exact test is possible
+    problem          the problem, which igpe does not fit
+    identifiability  whether to test structural identifiability by an exact rank; None: only if this
+                     test is fast; True: always, and by numerical integrations if no exact test is
+                     possible
     raises           ModelError if the equations cannot be read
     """
     most_work = {None: MOST_WORK, True: np.inf, False: 0.0}[identifiability]

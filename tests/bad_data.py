@@ -85,9 +85,9 @@ TABLES: Cases = {
 }
 
 CONDITIONS: Cases = {
-    "sigma zero": (lambda: run(sigma=0), "sigma of 'A' is 0 | positive"),
+    "sigma zero": (lambda: run(sigma=0), "`sigma` of 'A' is 0 | positive"),
     "sigma negative": (lambda: run(sigma={"A": -1}), "'A' is -1 | positive"),
-    "sigma NaN": (lambda: run(sigma={"A": NAN}), "'A' is nan | Leave sigma out"),
+    "sigma NaN": (lambda: run(sigma={"A": NAN}), "'A' is nan | Leave out `sigma`"),
     "sigma NaN in a row": (lambda: run(sigma={"A": [1, NAN, 1]}), "'A' is nan | positive"),
     "sigma text": (lambda: run(sigma="small"), "sigma | 'small' | number"),
     "sigma of text entries": (
@@ -96,22 +96,22 @@ CONDITIONS: Cases = {
     ),
     "sigma missing": (
         lambda: run(table(A=[1, 1, 1], B=[1, 1, 1]), sigma={"A": 1}),
-        "given for ['A'] but not for 'B' | all columns",
+        "contains ['A'] but not 'B' | all columns",
     ),
-    "sigma of wrong length": (lambda: run(sigma={"A": [1, 1]}), "sigma of 'A' | (2,) | 3 rows"),
+    "sigma of wrong length": (lambda: run(sigma={"A": [1, 1]}), "`sigma` of 'A' | (2,) | 3 rows"),
     "sigma naming no column": (
         lambda: run(sigma={"A": "s"}),
-        "'s' | not in the table | ['time', 'A']",
+        "'s' | not among the columns of the table | ['time', 'A']",
     ),
     "start after measurement": (
         lambda: run(start_time=1.0),
-        "start_time is 1 | first measurement is at 0 | at most this time",
+        "`start_time` is 1 | first measurement is at 0 | at most 0",
     ),
     "start time ambiguous": (
         lambda: run(table([5, 6, 7])),
         "from 5 to 7 | does not know | start_time=0.0 | start_time=5",
     ),
-    "start time NaN": (lambda: run(start_time=NAN), "start_time is nan"),
+    "start time NaN": (lambda: run(start_time=NAN), "`start_time` is nan"),
     "start NaN": (lambda: run(start={"A": NAN}), "'A' is nan | Unknown(lower, upper)"),
     "start a list": (lambda: run(start={"A": [1]}), "'A' is [1] | finite number"),
     "unknown crossed": (lambda: Unknown(2, 1), "[2, 1] | lower < upper"),
@@ -169,7 +169,7 @@ CONDITIONS: Cases = {
     ),
     "unit of no column": (
         lambda: pose(experiments=run(units={"Q": "kg"})),
-        "'Q' | not among ('A',)",
+        "'Q' | the measured columns are ('A',)",
     ),
 }
 UNFIT: Cases = {
@@ -199,10 +199,10 @@ UNFIT: Cases = {
     ),
     "input a state": (
         lambda: pose(experiments=run(inputs={"A": 1})),
-        "'A' | the model computes it | Remove one",
+        "'A' | a state or a measured column | Keep only one",
     ),
     "input and measured": (
         lambda: pose(experiments=run(table(A=[1, 1, 1], feed=[1, 1, 1]), inputs={"feed": 1})),
-        "'feed' | data contain it | Remove one",
+        "'feed' | a state or a measured column | Keep only one",
     ),
 }

@@ -96,15 +96,15 @@ EXPERIMENTS: Cases = {
     "start by number": (lambda: kind(start={1: 1.0}), "[1] | not names | mapping"),
     "inputs in a list": (lambda: kind(inputs=[1]), "inputs is [1] | igpe.step_input"),
     "units a text": (lambda: kind(units="mol"), "units is 'mol' | {'A': 'mol/L'}"),
-    "name a number": (lambda: kind(name=3), "name is 3 | string"),
-    "only a number": (lambda: kind(only=3), "only is 3 | only=['A', 'B']"),
+    "name a number": (lambda: kind(name=3), "`name` is 3 | string"),
+    "only a number": (lambda: kind(only=3), "`only` is 3 | only=['A', 'B']"),
     "sigma a list of text": (
         lambda: kind(sigma={"A": ["x"]}),
-        "sigma of 'A' is ['x'] | one number for each row",
+        "`sigma` of 'A' is ['x'] | one number for each row",
     ),
     "start time a text": (
         lambda: kind(start_time="0"),
-        "start_time is '0' | first measurement is at 0 | number",
+        "`start_time` is '0' | first measurement is at 0 | number",
     ),
     "unknown of text": (lambda: Unknown("0", "1"), "['0', '1'] | finite bounds"),  # type: ignore[arg-type]
     "guess a text": (lambda: Unknown(0, 1, guess="x"), "guess 'x' | number inside"),  # type: ignore[arg-type]
@@ -161,22 +161,22 @@ CALLS: Cases = {
 PROBLEMS: Cases = CALLS | {
     "parameters None": (lambda: pose(parameters=None), "is None | ['k1', 'k2']"),
     "parameters numbers": (lambda: pose(parameters=[1]), "is [1] | expected names"),
-    "local None": (lambda: pose(local=None), "local is None | local=['k1']"),
+    "local None": (lambda: pose(local=None), "`local` is None | local=['k1']"),
     "priors in a list": (
         lambda: pose(priors=[NormalPrior(1, 1)]),
         "priors is [NormalPrior( | mapping | igpe.losses.NormalPrior(mean, deviation)",
     ),
     "prior a pair": (
         lambda: pose(priors={"k": (1, 0.1)}),
-        "priors of 'k' is (1, 0.1) | igpe.losses.NormalPrior(mean, deviation)",
+        "`priors` of 'k' is (1, 0.1) | igpe.losses.NormalPrior(mean, deviation)",
     ),
     "prior of text": (lambda: NormalPrior("1", 1), "mean is '1' | a finite number"),  # type: ignore[arg-type]
-    "loss a text": (lambda: pose(loss="l1"), "loss is 'l1' | igpe.losses.L1()"),
-    "loss a class": (lambda: pose(loss=L1), "loss is <class | igpe.losses.L1()"),
+    "loss a text": (lambda: pose(loss="l1"), "`loss` is 'l1' | igpe.losses.L1()"),
+    "loss a class": (lambda: pose(loss=L1), "`loss` is <class | igpe.losses.L1()"),
     "Huber of text": (lambda: Huber("x"), "delta is 'x' | positive number"),  # type: ignore[arg-type]
     "time-varying a number": (
         lambda: pose(time_varying={"feed": 3}),
-        "time_varying of 'feed' is 3 | igpe.losses.PiecewiseConstant(",
+        "`time_varying` of 'feed' is 3 | igpe.losses.PiecewiseConstant(",
     ),
     "breaks of text": (lambda: PiecewiseConstant(("a",), 0, 1), "breaks ['a'] | numbers"),  # type: ignore[arg-type]
     "breaks one number": (
@@ -203,7 +203,7 @@ PROBLEMS: Cases = CALLS | {
     ),
     "parameter of one model": (
         lambda: two(model=differs(without_k)),
-        "Experiment '2' | no scalar Var 'k' | experiment's model needs all",
+        "Experiment '2' | no scalar Var 'k' | models of all experiments need all",
     ),
     "bounds apart": (
         lambda: two(model=differs(far_away)),
@@ -211,7 +211,7 @@ PROBLEMS: Cases = CALLS | {
     ),
     "units of two models": (
         lambda: two(model=differs(in_hours)),
-        "'k' has the units ['', '1/h'] | make it local",
+        "'k' has different units, ['', '1/h'] | make it local",
     ),
 }
 PARMEST: Cases = {
@@ -222,7 +222,7 @@ PARMEST: Cases = {
     ),  # type: ignore[arg-type]
     "careless parmest experiment": (
         lambda: Problem.from_parmest([Careless()]),
-        "get_labeled_model of a Careless failed | KeyError",
+        "get_labeled_model() of a Careless failed | KeyError",
     ),
 }
 

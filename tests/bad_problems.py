@@ -57,7 +57,7 @@ SETTINGS: Cases = {
     ),
     "local no parameter": (
         lambda: pose(local=["q"]),
-        "local=['q'] | not among the parameters | 'k'",
+        "`local` contains ['q'] | not among the parameters | 'k'",
     ),
     "prior for a stranger": (
         lambda: pose(priors={"q": NormalPrior(1, 1)}),
@@ -91,11 +91,11 @@ SETTINGS: Cases = {
     "no experiments": (lambda: pose(experiments=[]), "contains nothing | igpe.Experiment"),
     "experiments of wrong type": (
         lambda: pose(experiments=[{"A": 1}]),
-        "['dict'] | one or several igpe.Experiment",
+        "['dict'] | expected igpe.Experiment objects",
     ),
     "experiment None": (
         lambda: pose(experiments=None),
-        "NoneType | one or several igpe.Experiment",
+        "NoneType | expected igpe.Experiment objects",
     ),
     "same names": (lambda: pose(experiments=twins()), "['run', 'run'] | its own name"),
     "same names by number": (
@@ -134,7 +134,7 @@ MODELS: Cases = {
     ),
     "second derivative": (
         lambda: pose(spoilt(bad.second_derivative)),
-        "'ddA' | higher or mixed | m.dv = DerivativeVar(m.v)",
+        "'ddA' | higher-order or mixed | m.dv = DerivativeVar(m.v)",
     ),
     "two derivatives": (
         lambda: pose(spoilt(bad.two_derivatives)),
@@ -142,9 +142,12 @@ MODELS: Cases = {
     ),
     "defined scalar": (
         lambda: pose(spoilt(bad.defined_scalar)),
-        "'q' | not fixed | Constraint 'half' contains 'q' | m.q = pyo.Expression(expr=...)",
+        "'q' | neither fixed | Constraint 'half' contains 'q' | m.q = pyo.Expression(expr=...)",
     ),
-    "free scalar": (lambda: pose(spoilt(bad.free_scalar)), "'q' | not fixed | parameters=[...]"),
+    "free scalar": (
+        lambda: pose(spoilt(bad.free_scalar)),
+        "'q' | neither fixed | parameters=[...]",
+    ),
     "constant without value": (
         lambda: read(spoilt(bad.scalar_without_value)),
         "'q' | no value | give it one",
@@ -184,7 +187,7 @@ MODELS: Cases = {
     ),
     "times of its own": (
         lambda: pose(bad.own_grid),
-        "has the points [0, 0.7, 1.7, 2] | without 1 | ContinuousSet(initialize=times)",
+        "has the points [0, 0.7, 1.7, 2] | but not 1 | ContinuousSet(initialize=times)",
     ),
     "time not used": (
         lambda: read(bad.own_times),

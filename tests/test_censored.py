@@ -140,7 +140,7 @@ def test_cells_may_bring_their_limits():
     )
     np.testing.assert_array_equal(one.value, other.value)
     np.testing.assert_array_equal(one.censored, other.censored)
-    with pytest.raises(DataError, match=r"'A' has the cell '<little'.*'<0\.05'"):
+    with pytest.raises(DataError, match=r"'A' contains '<little'.*'<0\.05'"):
         pose(cells.replace(f"< {LIMIT}", "<little"), Censored(SIGMA))
     with pytest.raises(DataError, match=r"igpe\.losses\.Censored"):
         pose(cells, SIGMA)

@@ -173,5 +173,5 @@ def test_what_has_nothing_to_estimate_is_refused():
     given, *_ = reactor("ReactorDesignExperimentDataRec")
     with pytest.raises(ProblemError, match="No parameters are named"):
         igpe.Problem.from_parmest(given)
-    with pytest.raises(ModelError, match=r"'CA.0.' have no value: there is nothing to fit"):
+    with pytest.raises(ModelError, match=r"'CA.0.' in experiment_outputs has no value"):
         igpe.Problem.from_parmest([EXAMPLES["ReactorExperiment"](OF_DOE, 10, 3)])

@@ -392,7 +392,7 @@ REFUSED = {
     "outside": (
         lambda: posed(tube, "c[1.2]", space={"x": 5}),
         DataError,
-        "'c[1.2]' is at 1.2 | from 0 to 1",
+        "'c[1.2]' is at position 1.2 | from 0 to 1",
     ),
     "one quantity": (
         lambda: posed(tube, "c[1]", "c[1.0]", space={"x": 5}),
@@ -417,7 +417,7 @@ REFUSED = {
     "no start": (
         lambda: posed(tube, "c[1]", start={"q": 0.0}, space={"x": 50}),
         ProblemError,
-        "given for ['q'] | 'c[0.02]', 'c[0.04]' | ... 49 in all",
+        "contains ['q'], but | 'c[0.02]', 'c[0.04]' | ... 49 in all",
     ),
     "start left out": (
         lambda: igpe.Problem(

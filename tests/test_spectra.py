@@ -360,7 +360,7 @@ MISTAKES = {
         "sigma=...",
     ),
     "too few": (lambda: igpe.Spectra(frame().iloc[:2]), "at least 3"),
-    "ranges": (lambda: igpe.Spectra(frame()).select((800, 900)), "are left; at least"),
+    "ranges": (lambda: igpe.Spectra(frame()).select((800, 900)), "remain; at least"),
     "window": (lambda: igpe.Spectra(frame()).savitzky_golay(3, 5), "odd window"),
     "flat": (lambda: igpe.Spectra(frame()).baseline(), "where nothing absorbs"),
 }

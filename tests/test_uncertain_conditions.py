@@ -93,7 +93,7 @@ def pose(*feeds, model=tank, parameters=("k",), **options):
         (
             lambda: pose(Known(1.0, 0.1), parameters=("k", "feed")),
             ProblemError,
-            "leave it out of the parameters",
+            "Remove it from parameters=",
         ),
         (lambda: pose(Known(1.0, 0.1), steady={"feed": 0.0}), DataError, "steady-state start"),
     ],

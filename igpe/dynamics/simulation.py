@@ -32,13 +32,14 @@ def simulate(
 
     problem     the problem whose experiments are integrated
     parameters  unknown -> value, for every free unknown of the problem
-    times       times to report; by default 200 times and the measured times
-    integrator  integrator with its tolerances
-    returns     columns experiment, time, the states, and other measured quantities; known units of
-                the columns are in `.attrs["units"]`
-    raises      ProblemError if an unknown has no value, a value belongs to no unknown or is not
-                finite, or a time is not a finite number or lies before the start; EstimationFailed
-                if the integration fails, with the time of the failure
+    times       times to report; by default 200 time points plus the measurement times
+    integrator  integrator, including its tolerances
+    returns     a table with the columns `experiment`, `time`, the states and the other measured
+                quantities; `.attrs["units"]` contains the units of the columns, where they are
+                known
+    raises      ProblemError if an unknown has no value, if a value is not finite or belongs to no
+                unknown, or if a time is not finite or lies before the start; EstimationFailed, with
+                the time of the failure, if the integration fails
     """
     values = values_of(problem, parameters)
     given = None if times is None else _times(times)

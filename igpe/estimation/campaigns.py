@@ -148,24 +148,25 @@ def compare(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Comparison:
-    """Run every method from every start.
+    """Run each of several methods from each of several starts, and compare them.
 
     If standard deviations depend on the model, each objective uses the standard deviations of its
     own fit.
 
     problem   the problem, the same for all methods
-    methods   name -> estimator, or a list of estimators, which are named after their classes
-    starts    list of starts, each with a value for every free unknown; or a number of starts,
-              spread within the bounds by a seeded Sobol sequence
+    methods   a dict {name: estimator}, or a list of estimators, which then have the names of their
+              classes
+    starts    a list of starts, each with a value for every free unknown; or a number of starts,
+              which are spread within the bounds by a seeded Sobol sequence
     seed      seed of the Sobol sequence
-    optimum   the best objective known from other sources, defined as in these methods; the methods
-              may find a better one
-    executor, store, timeout   where the runs are computed and stored, as for `igpe.campaign`
-    progress  a function called with each message; True, False, None: as for `igpe.estimate`
-    returns   the finished runs if the call is interrupted (Ctrl-C)
-    raises    ProblemError if there is no method or start, if a method is invalid, a start lacks an
-              unknown, or a number of starts is requested without bounds; Unsupported if a method
-              does not support the problem; other errors as in `igpe.campaign`
+    optimum   the best value of the objective known from other sources, with the same definition as
+              in these methods; the methods may find a better value
+    executor, store, timeout   executor, store and time limit of the runs, as for `igpe.campaign`
+    progress  a function that receives each message; or True, False or None, as for `igpe.estimate`
+    returns   the runs; if the call is interrupted (Ctrl-C), only the finished ones
+    raises    ProblemError if there is no method or no start, if a method is invalid, if a start
+              lacks an unknown, or if `starts` is a number but bounds are missing; Unsupported if a
+              method does not support the problem; other errors as in `igpe.campaign`
     """
     named = _named(methods)
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
@@ -314,31 +315,33 @@ def campaign(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Campaign:
-    """Estimate a problem from many starts, in parallel, and keep every finished start.
+    """Estimate a problem from many starts, in parallel if requested, and keep every finished start.
 
     problem    the problem, the same for all starts; each process translates and compiles it once
     estimator  method that runs from each start
     starts     number of starts, spread within the bounds by a seeded Sobol sequence; or a list of
                starts, each with a value for every free unknown
-    seed       seed of the starts: the same seed gives the same numbers, for any executor and order
-    executor   None: in this process, one after the other; a number: as many igpe processes; or an
-               executor of concurrent.futures, or `dask_client.get_executor()`
-    store      SQLite file that receives each finished start immediately; igpe does not repeat
-               starts of the same problem and estimator that the file contains
-    timeout    seconds for each start; igpe stops a start that takes longer, records it as
-               TIMED_OUT, and repeats it only with a longer timeout. Each start then runs in a
-               separate process
-    progress   a function called with each message; True, False, None: as for `igpe.estimate`
-    returns    the finished starts if the call is interrupted (Ctrl-C)
+    seed       seed of the starts; the same seed gives the same numbers, whatever the executor and
+               the order of the starts
+    executor   None: the starts run one after the other in this process; a number: they run in that
+               many igpe processes; otherwise an executor of concurrent.futures, or
+               `dask_client.get_executor()`
+    store      SQLite file to which igpe writes each start as soon as it is finished. igpe does not
+               repeat starts of the same problem and estimator that the file already contains
+    timeout    time limit for each start, in seconds. igpe stops a start that takes longer and
+               records it as TIMED_OUT; later calls repeat it only with a longer timeout. With a
+               timeout, each start runs in a separate process
+    progress   a function that receives each message; or True, False or None, as for `igpe.estimate`
+    returns    the starts; if the call is interrupted (Ctrl-C), only the finished ones
     raises     ProblemError for invalid arguments, for a problem that no process can receive or
                prepare, or for an executor that accepts no work; DataError if `store` is not an igpe
                store; Unsupported if the estimator does not support the problem
 
-    If the process of a start dies, igpe tries this start three more times, and then records it as
-    WORKER_DIED. A start with an unexpected error is recorded as RAISED, and so is a start whose
-    worker could not build the model while others could. With a store, igpe repeats these starts
-    after a change to igpe, the estimator or one of your modules. If a Dask cluster has no worker
-    for 30 s, processes on this machine do its work, and a note says so.
+    If the process dies during a start, igpe tries this start three more times, and then records it
+    as WORKER_DIED. A start is recorded as RAISED if it ends with an unexpected error, or if its
+    worker cannot build the model although other workers can. With a store, later calls repeat such
+    starts if igpe, the estimator or one of your modules has changed. If a Dask cluster has no
+    worker for 30 s, processes on this machine do its work, and a note says so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

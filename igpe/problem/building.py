@@ -47,7 +47,7 @@ def build(builder: Builder, times: Iterable[float], experiment: Any = None) -> I
         ])
         raise ModelError(
             f"The model's builder `{name}` failed for times [{listed}]: {type(error).__name__}: "
-            f"{error}. It must build the model for any list of times; tabulated data belong in "
+            f"{error}. It must build the model for any list of times; pass tabulated data in "
             "Experiment(inputs=...)."
         ) from error
     if experiment is None:
@@ -66,7 +66,7 @@ def _require_times(instance: Instance, times: Sequence[float]) -> None:
         more = ", ..." * (len(own) > SHOWN)
         raise ModelError(
             f"The model's time has the points [{listed}{more}], "
-            f"without {missing[0]:.6g}. The builder must put the times that it receives into its "
+            f"but not {missing[0]:.6g}. The builder must put the times that it receives into its "
             f"ContinuousSet: m.{instance.time.local_name} = ContinuousSet(initialize=times)."
         )
 

@@ -17,30 +17,34 @@ EXAMPLE = "igpe.Event(at=2.0, add={'A': 10.0})"
 
 @dataclass(frozen=True)
 class Event(Suggesting):
-    """A jump of states in one experiment: at a given time, or when a condition becomes true.
+    """A jump of one or more states in an experiment, at a given time or when a condition becomes
+    true.
 
-    at        the time, in the unit of the model's time: a number, the name of a parameter, or a
-              rule (m, t) that uses only parameters: lambda m, t: m.first + 24
-    when      instead of `at`, a rule (m, t) that returns a comparison: lambda m, t: m.V[t] >=
-              m.full. The event happens whenever the comparison becomes true
-    add       state -> increment: a number, the name of a parameter, or a rule (m, t)
+    at        the time of the event, in the unit of the model's time: a number, the name of a
+              parameter, or a rule (m, t) that uses only parameters, for example lambda m, t:
+              m.first + 24
+    when      a rule (m, t) that returns a comparison, given instead of `at`; for example lambda m,
+              t: m.V[t] >= m.full. The event happens each time the comparison becomes true
+    add       state -> its increment: a number, the name of a parameter, or a rule (m, t)
     set       state -> its new value: a number, the name of a parameter, or a rule (m, t)
-    delay     time between `at` (or the moment when the comparison became true) and the jump: a
-              number, the name of a parameter, or a rule without states
-    priority  number that orders events at the same time: the event with the highest priority
-              happens first. Events of equal priority happen in the order of the list. Each event
-              uses the states after the previous event
+    delay     time from the trigger to the jump: a number, the name of a parameter, or a rule (m, t)
+              that uses no states. The trigger is the time `at`, or the moment at which the
+              comparison becomes true
+    priority  number that orders simultaneous events: the event with the highest priority happens
+              first. Events of equal priority happen in the order of the list. Each event uses the
+              values of the states after the previous event
     measured  whether a measurement at the time of the event shows the states "before" or "after"
               the event
-    at_start  whether the event happens at the start if `when` is already true at this time
-    before    whether the event happens before a steady start, too, while the model approaches the
-              steady state. For such an event, `at_start` refers to the start of this approach. At
-              the start of the experiment, the event then happens only if inputs or other events
-              make `when` true
-    raises    DataError unless exactly one of `at` and `when` is given, and at least one state
+    at_start  whether the event happens at the start of the experiment if `when` is already true
+              then
+    before    whether the event can also happen before the experiment, while the model approaches
+              its initial steady state. For such an event, `at_start` refers to the start of this
+              approach. At the start of the experiment, the event then happens only if inputs or
+              other events make `when` true
+    raises    DataError unless exactly one of `at` and `when` is given and at least one state
               changes
 
-    All states of one event jump together; rules use the values before the event.
+    All states of an event jump at the same moment. The rules of the event use the values before it.
     """
 
     at: Amount | None = None
@@ -62,7 +66,7 @@ class Event(Suggesting):
         if not self.add and not self.set:
             raise DataError(f"An event changes no state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event adds to {twice} and also sets them. Use add= or set=.")
+            raise DataError(f"An event has {twice} in both add= and set=. Use one of the two.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:
@@ -71,7 +75,7 @@ class Event(Suggesting):
             raise DataError(f"An event has {both} when=. Give one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
-                f"when is {shown(self.when)}; expected a rule that returns a comparison: "
+                f"`when` is {shown(self.when)}; expected a rule that returns a comparison: "
                 "when=lambda m, t: m.V[t] >= 2.0. For an event at a given time, write at=2.0."
             )
 
@@ -83,41 +87,42 @@ class Event(Suggesting):
                     "parameter, or a function of the model and time: lambda m, t: 0.5 * m.A[t]."
                 )
         if is_finite(self.delay) and float(self.delay) < 0:  # type: ignore[arg-type]
-            raise DataError(f"delay is {shown(self.delay)}; expected a number, 0 or more.")
+            raise DataError(f"`delay` is {shown(self.delay)}; expected a number, 0 or more.")
         if self.measured not in ("before", "after"):
-            raise DataError(f"measured is {shown(self.measured)}; expected 'before' or 'after'.")
+            raise DataError(f"`measured` is {shown(self.measured)}; expected 'before' or 'after'.")
         if self.at_start and self.when is None:
             raise DataError(
-                "at_start is allowed only for events with when=. Remove it from the event with at=."
+                "`at_start` is allowed only for events with `when`. Remove it from the event with "
+                "`at`."
             )
         if self.before and self.when is None:
             raise DataError(
-                "before is allowed only for events with when=: an event with at= cannot happen "
+                "`before` is allowed only for events with `when`: an event with `at` cannot happen "
                 "before the experiment starts."
             )
         if not is_finite(self.priority):
-            raise DataError(f"priority is {shown(self.priority)}; expected a number.")
+            raise DataError(f"`priority` is {shown(self.priority)}; expected a number.")
 
     @property
     def amounts(self) -> Iterator[tuple[str, Amount]]:
-        """All fields that may be a number, a parameter's name or a rule, each with its role."""
+        """Role and value of each field that may be a number, the name of a parameter or a rule."""
         if self.at is not None:
-            yield "at", self.at
-        yield "delay", self.delay
-        yield from ((f"add of '{n}'", v) for n, v in self.add.items())
-        yield from ((f"set of '{n}'", v) for n, v in self.set.items())
+            yield "`at`", self.at
+        yield "`delay`", self.delay
+        yield from ((f"`add` of '{n}'", v) for n, v in self.add.items())
+        yield from ((f"`set` of '{n}'", v) for n, v in self.set.items())
 
 
 def read_events(given: Any, start_time: float) -> tuple[Event, ...]:
     """The events of an experiment; raises DataError for others, and for times before the start."""
     events = (given,) if isinstance(given, Event) else given
     if not isinstance(events, Iterable) or isinstance(events, str | Mapping):
-        raise DataError(f"events is {shown(given)}; expected a list of events: events=[{EXAMPLE}].")
+        raise DataError(f"`events` is {shown(given)}; expected a list: events=[{EXAMPLE}].")
     found = tuple(events)
     for number, event in enumerate(found, start=1):
         if not isinstance(event, Event):
             raise DataError(
-                f"events contains {shown(event)}; expected igpe.Event objects, for example "
+                f"`events` contains {shown(event)}; expected igpe.Event objects, for example "
                 f"{EXAMPLE}."
             )
         if is_finite(event.at) and float(event.at) < start_time:  # type: ignore[arg-type]
@@ -141,7 +146,7 @@ def check_events(problem: Any, place: str, events: Iterable[Event], states: list
         for role, value in event.amounts:
             if isinstance(value, str) and value not in problem.parameters:
                 raise ProblemError(
-                    f"{place}{role} of event {number} is '{value}', which is not among the "
+                    f"{place}event {number}: {role} is '{value}', which is not among the "
                     f"parameters {list(problem.parameters)}. Name it in parameters=[...], or pass "
                     "a number or a rule: lambda m, t: m.dose."
                 )

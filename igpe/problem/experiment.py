@@ -57,13 +57,13 @@ EXAMPLES = {
 def check_kinds(name: Any, only: Any, **mappings: Any) -> None:
     """Raise DataError unless the arguments of an experiment have the right kind."""
     if not isinstance(name, str):
-        raise DataError(f"name is {shown(name)}; expected a string: name='run1'.")
+        raise DataError(f"`name` is {shown(name)}; expected a string: name='run1'.")
     for role, given in mappings.items():
         require_mapping(role, given, EXAMPLES[role], DataError)
     if isinstance(only, str):
         raise DataError(f"only={only!r} is a string; expected a list of columns: only=[{only!r}].")
     if only is not None and not isinstance(only, Iterable):
-        raise DataError(f"only is {shown(only)}; expected a list of columns: only=['A', 'B'].")
+        raise DataError(f"`only` is {shown(only)}; expected a list of columns: only=['A', 'B'].")
 
 
 def start_time_of(times: FloatArray, given: float | None) -> float:
@@ -79,8 +79,8 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
         begin = min(first, 0.0)
     if not is_finite(begin) or begin > first:
         raise DataError(
-            f"start_time is {shown(begin)}, but the first measurement is at {first:g}; expected a "
-            "finite number, at most this time."
+            f"`start_time` is {shown(begin)}, but the first measurement is at {first:g}; expected "
+            f"a finite number of at most {first:g}."
         )
     if begin == last:
         raise DataError(
@@ -92,12 +92,13 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
 
 @dataclass(frozen=True)
 class Unknown(Suggesting):
-    """A start value to estimate.
+    """A start value that igpe estimates.
 
     lower, upper  bounds, in the unit of the state
-    guess         value at which a search may begin; by default from the smoothed data, or the
-                  middle of the bounds
-    raises        DataError if the bounds are reversed or not finite, or the guess lies outside
+    guess         value at which a search may start; by default a value from the smoothed data, or
+                  the middle of the bounds
+    raises        DataError if the bounds are reversed or not finite, or if the guess lies outside
+                  them
     """
 
     lower: float
@@ -108,13 +109,13 @@ class Unknown(Suggesting):
         if not (is_finite(self.lower, self.upper) and self.lower < self.upper):
             raise DataError(
                 f"An unknown start value has bounds [{shown(self.lower)}, {shown(self.upper)}]; "
-                "expected finite bounds with lower < upper. Give a number if the value is known."
+                "expected finite bounds with lower < upper. If the value is known, give a number."
             )
         g = self.guess
         if g is not None and not (is_finite(g) and self.lower <= g <= self.upper):
             raise DataError(
                 f"The guess {shown(g)} of an unknown start value lies outside its bounds "
-                f"[{self.lower:g}, {self.upper:g}]. Give a number inside the bounds, or omit it."
+                f"[{self.lower:g}, {self.upper:g}]. Give a number inside them, or no guess."
             )
 
 
@@ -144,51 +145,57 @@ function, or a mapping or Series, which is linear between positions."""
 
 
 class Experiment(Suggesting):
-    """Measurements of one run, and the conditions of this run.
+    """The measurements of one run, and the conditions of this run.
 
-    data        a DataFrame (column `time`, one column per measured name, NaN = missing), or the
-                path of a CSV, Excel or Parquet file with such a table; None if only spectra were
-                measured
-    start       state -> number (known), parameter name, `Unknown(lower, upper)` (estimated), or
-                `igpe.losses.NormalPrior(mean, deviation)` (known up to this error);
-                the model gives the start values of omitted states (a fixed value or an equation).
-                The name of an indexed variable stands for all its members; give a number or a
-                profile over the indices: {"c": 0.0}, {"c": lambda x: 1 - x}, {"c[:,A]": series}
-    start_time  time of the start values. The default is the first measured time if this is 0 or
-                negative, otherwise 0. `start_time` is required if the time from 0 to the first
-                measurement is longer than the time from the first to the last
-    inputs      names of inputs that are columns of `data`: ["T"]; or name -> a column, a number,
-                `igpe.linear_input`, `igpe.step_input`, a function of time written with Pyomo's
-                functions, a pandas Series whose index holds the times, or a DataFrame with a column
-                `time`. A column that is an input is not measured. A `NormalPrior` stands for a
-                constant input whose value has an error; each experiment has its own value
-    events      `Event`s: doses, injections and other jumps of states, at known or unknown times or
-                when a condition becomes true: [igpe.Event(at=2.0, add={"A": 10.0})]
-    steady      True to start at the steady state that the model reaches from `start` with the
-                inputs at the start; or, for inputs with other values before the start, input ->
-                number: {"feed": 0.0}. Before the start, only events with before=True happen
+    data        a DataFrame with a column `time` and one column for each measured quantity (NaN:
+                missing), or the path of a CSV, Excel or Parquet file with such a table; None if
+                only spectra were measured
+    start       state -> its start value: a number (known), the name of a parameter, `Unknown(lower,
+                upper)` (estimated), or `igpe.losses.NormalPrior(mean, deviation)` (known with this
+                error). Omit a state if the model gives its start value (by a fixed value or an
+                equation). The name of an indexed variable stands for all its members: give it a
+                number or a profile over the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or
+                {"c[:,A]": series}
+    start_time  time to which the start values refer. The default is the first measured time if that
+                is 0 or negative, otherwise 0. `start_time` is required if the first measured time
+                is larger than the time between the first and the last measurement
+    inputs      a list of inputs that are columns of `data`: ["T"]; or input -> its values. The
+                values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
+                `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
+                Series whose index holds the times, or a DataFrame with a column `time`. A
+                `NormalPrior` stands for a constant input whose value is known with an error; each
+                experiment has its own value. A column that is an input is not a measurement
+    events      a list of `Event` objects: doses, injections and other jumps of states, at known or
+                unknown times or when a condition becomes true; for example [igpe.Event(at=2.0,
+                add={"A": 10.0})]
+    steady      True: the experiment starts at the steady state that the model reaches from `start`
+                with the inputs at the start of the experiment. If inputs had other values before
+                the start, give input -> number: {"feed": 0.0}. Before the start, only events with
+                before=True happen
     sigma       standard deviations: a number or `Noise(absolute, relative)` for all columns; or
                 column -> one of these, an array with one number for each row, or the name of the
-                column that holds the standard deviations. Relative standard deviations follow the
-                model's predictions, never measurements; the model computes `EstimatedSigma(name)`,
-                whose unknowns are estimated with the others; `igpe.losses.LogNormal(deviation)`
-                compares logarithms; `igpe.losses.Censored(deviation, below=limit)` allows values
-                below a limit. None if unknown: igpe weights several quantities by the sizes of
-                their residuals in all experiments (maximum likelihood); "equal" if unknown but
-                equal for all columns
-    correlation  correlation of errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
-                quantities at the same time, `igpe.losses.AR1(0.7)` between times of the same
-                quantity; without a number igpe estimates the correlation. Steps 1 and 3 treat
-                errors as independent. None: independent errors
-    units       column (or "time") -> unit, e.g. "mol/L"; igpe converts the values to the model's
-                units
-    columns     column of the table -> its name in the model, `time` or `experiment`, if the names
-                differ: {"t / h": "time", "c(A)": "A"}; omitted columns have the same name in both
-    only        measured columns to use; by default all except `time`, `experiment` and columns of
-                standard deviations
-    replicates  whether several rows may have the same time
+                column that holds the standard deviations. Relative standard deviations refer to the
+                predictions of the model, never to the measurements. Other possibilities: with
+                `EstimatedSigma(name)`, the model computes the standard deviation, and its unknowns
+                are estimated with the others; `igpe.losses.LogNormal(deviation)` compares
+                logarithms; `igpe.losses.Censored(deviation, below=limit)` allows values below a
+                limit of detection. None: unknown; igpe weights several quantities by the sizes of
+                their residuals in all experiments (maximum likelihood). "equal": unknown but equal
+                for all columns
+    correlation  correlation of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
+                quantities at the same time, or `igpe.losses.AR1(0.7)` between times of the same
+                quantity. If you omit the number, igpe estimates the correlation. Steps 1 and 3
+                treat the errors as independent in any case. None: independent errors
+    units       column (or "time") -> its unit, for example "mol/L"; igpe converts the values to the
+                model's units
+    columns     column of the table -> the name that igpe uses for it: a name in the model, `time`
+                or `experiment`; for example {"t / h": "time", "c(A)": "A"}. Omitted columns keep
+                their names
+    only        a list of the measured columns to use; by default, all columns except `time`,
+                `experiment`, inputs and standard deviations
+    replicates  whether several rows of the table may have the same time
     spectra     `Spectra` of the same run, at the times of `data` or at other times
-    raises      DataError, which names the invalid columns and rows
+    raises      DataError for invalid data; the message names the invalid columns and rows
     """
 
     def __init__(
@@ -271,10 +278,10 @@ class Experiment(Suggesting):
     def with_data(
         self, data: Data, *, one_of_several: bool = False, sigma: Any = None
     ) -> "Experiment":
-        """Return the experiment with other measurements.
+        """Return a copy of the experiment with other measurements.
 
-        one_of_several  whether the table has a column `experiment`; igpe then uses only the rows of
-                        this experiment
+        one_of_several  whether the table has a column `experiment`; if so, igpe uses only the rows
+                        with the name of this experiment
         sigma           standard deviations of the new measurements, as for `Experiment`; None:
                         unchanged
         """
@@ -285,10 +292,10 @@ class Experiment(Suggesting):
         return experiment_of(rows, columns, {**self._conditions, **other})
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
-        """Return the experiment with another table and without spectra, for a model with more
-        quantities.
+        """Return a copy of the experiment with another table and without spectra, for a model that
+        has more quantities.
 
-        table  measurements, in the names and units of the model
+        table  measurements, with the names and units of the model
         """
         unused = dict.fromkeys(("spectra", "only", "sigma", "correlation"))
         held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
@@ -296,7 +303,7 @@ class Experiment(Suggesting):
         return Experiment(table, **{**self._conditions, **unused, **held})
 
     def where(self, kept: BoolArray) -> "Experiment":
-        """Return the experiment with only the measurements for which `kept` (n,) is True."""
+        """Return a copy with only those measurements for which `kept` (n,) is True."""
         held = copy(self)
         held.measurements, held._file = self.measurements.where(kept), ""
         return held
@@ -308,7 +315,7 @@ class Experiment(Suggesting):
         relative: bool = False,
         correlation: Correlation | None = None,
     ) -> "Experiment":
-        """Return the experiment with numeric standard deviations (n,), in measurement order.
+        """Return a copy with numeric standard deviations (n,), in the order of the measurements.
 
         sigma        standard deviations; None: unchanged
         relative     whether only the ratios of the standard deviations are known
@@ -326,7 +333,7 @@ class Experiment(Suggesting):
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:
-        """Return the standard deviations (n,) for predictions (n,), in measurement order."""
+        """Return the standard deviations (n,) at predictions (n,), in the order of measurements."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
@@ -338,7 +345,8 @@ class Experiment(Suggesting):
         return deviation_slopes(models, m.column, m.value, predicted)
 
     def at_rest(self) -> "Experiment":
-        """Return the steady phase before the start, with its inputs and events."""
+        """Return the phase before a steady-state start as an experiment with its own inputs and
+        events."""
         found = copy(self)
         first = {
             n: v.at(self.start_time) if isinstance(v, Table) else v for n, v in self.inputs.items()
@@ -349,12 +357,12 @@ class Experiment(Suggesting):
 
     @property
     def times(self) -> FloatArray:
-        """(n_times,) distinct times of the table, increasing."""
+        """(n_times,) distinct times of the measurements and spectra, increasing."""
         return self.measurements.times
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Column of the table -> its name in the model, if the names differ."""
+        """Map each renamed column of the table to its name in the model."""
         return MappingProxyType(self._conditions["columns"])
 
     @property
@@ -368,19 +376,19 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True if a column has no measurements: a species of spectra or a reported
-        quantity."""
+        """Return True if a column has no measurements because it is a species of spectra or a
+        quantity that is only reported."""
         m = self.measurements
         return m.names.index(name) not in m.column
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Outputs of the model: the measured columns, then estimated standard deviations."""
+        """Names of the model's outputs: measured columns, then estimated standard deviations."""
         return tuple(dict.fromkeys((*self.measured, *self.estimated_sigma.values())))
 
     @property
     def source(self) -> str:
-        """Name and SHA-256 of the data file; for a DataFrame, SHA-256 of the values as CSV."""
+        """Name and SHA-256 of the data file; for a DataFrame, the SHA-256 of its values as CSV."""
         if self._file:
             return self._file
         m = self.measurements
@@ -393,14 +401,14 @@ class Experiment(Suggesting):
         return f"table of measurements, SHA-256 {sha256(text.encode()).hexdigest()}"
 
     def reporting(self, names: Iterable[str]) -> "Experiment":
-        """Return the experiment with further columns that have no measurements."""
+        """Return a copy with additional columns that have no measurements."""
         found = copy(self)
         columns = tuple(dict.fromkeys((*self.measured, *names)))
         found.measurements = replace(self.measurements, names=columns)
         return found
 
     def table(self) -> pd.DataFrame:
-        """The measurements, one column per name, indexed by time; replicates are averaged."""
+        """Measurements, one column per quantity, indexed by time; replicates are averaged."""
         m = self.measurements.known
         keys = [pd.Index(m.times[m.row], name="time"), pd.Index(np.array(m.names)[m.column])]
         means = pd.Series(m.value).groupby(keys).mean()
@@ -423,10 +431,10 @@ def read_experiments(
     """Return one `Experiment` for each value of the table's column `experiment`.
 
     data        DataFrame or path, as for `Experiment`, with a column `experiment`
-    columns     as for `Experiment`: {"Run": "experiment", "t / h": "time"}
-    conditions  as for `Experiment`; a mapping with the names of all experiments as keys
-                (start={"run1": {...}, "run2": {...}}) gives each experiment its own value
-    raises      DataError if there is no such column
+    columns     as for `Experiment`, for example {"Run": "experiment", "t / h": "time"}
+    conditions  other arguments of `Experiment`; to give each experiment its own value, pass a dict
+                whose keys are the names of all experiments: start={"run1": {...}, "run2": {...}}
+    raises      DataError if the table has no column `experiment`
     """
     check_kinds("", None, columns=columns)
     table = renamed(read_table(data), columns)
@@ -474,7 +482,7 @@ def _of_one_run(table: pd.DataFrame) -> pd.DataFrame:
     if "experiment" in table.columns and table["experiment"].nunique() > 1:
         raise DataError(
             f"The table contains several experiments, {list(experiments_in(table).unique())}. "
-            "Read it with igpe.read_experiments(table, ...)."
+            "Use igpe.read_experiments(table, ...) instead."
         )
     return table
 
@@ -486,7 +494,7 @@ def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
             raise DataError(
                 f"The start value of '{name}' is {value!r}; expected a finite number, the name of "
                 "a parameter or igpe.Unknown(lower, upper). For all members of an indexed "
-                "variable, pass a function of the indices, or a Series with the indices as index."
+                "variable, pass a function of the indices, or a Series indexed by them."
             )
     read: dict[str, Any] = {
         n: Uncertain.of(v) if isinstance(v, NormalPrior) else v for n, v in start.items()
@@ -504,7 +512,7 @@ def read_steady(given: Any) -> Mapping[str, float] | None:
     require_mapping("steady", given, "steady={'feed': 0.0}", DataError)
     if lost := {n: v for n, v in given.items() if not is_finite(v)}:
         raise DataError(
-            f"steady contains {lost}; expected finite numbers for inputs: steady={{'feed': "
-            "0.0}, or True to use the inputs at the experiment's start."
+            f"`steady` contains {lost}; expected a finite number for each input, for example "
+            "steady={'feed': 0.0}; or steady=True to use the inputs at the experiment's start."
         )
     return {n: float(v) for n, v in given.items()}

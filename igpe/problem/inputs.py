@@ -54,9 +54,10 @@ class Table:
 
 
 def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
-    """An input that is linear between the given points.
+    """An input that is interpolated linearly between the given points.
 
-    times   (n,) increasing;  values: (n,) values at these times
+    times   (n,) increasing times
+    values  (n,) values at these times
     raises  DataError if the points are not finite or the times do not increase
     """
     return _table(times, values, hold=False)
@@ -65,12 +66,13 @@ def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
 def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
-    times   (n,) increasing; values: (n,), each valid from its time until the next
+    times   (n,) increasing times
+    values  (n,) values, each of which is valid from its time until the next time
     raises  DataError if the points are not finite or the times do not increase
 
-    Before the first given time, the input has its first value. After a jump, and at the start of
-    the experiment, the model uses the new value. A measurement at the time of a jump is compared
-    with the model just before the jump (the limit from the left).
+    Before the first given time, the input has its first value. If the input jumps at the start of
+    the experiment, the model uses the new value there. A measurement at the time of a jump is
+    compared with the model just before the jump (the limit from the left).
     """
     return _table(times, values, hold=True)
 
@@ -107,7 +109,7 @@ def _column(name: str, column: str, measured: pd.DataFrame) -> float | Table:
     """A column of the experiment's table: a number where it does not change."""
     if column not in measured.columns or column == "time":
         raise DataError(
-            f"Input '{name}' is the column '{column}', but the table's columns are "
+            f"Input '{name}' refers to the column '{column}', but the table's columns are "
             f"{list(measured.columns)}.{closest(column, map(str, measured.columns))}"
         )
     over_time = pd.Series(numbers(measured, column), index=measured["time"]).dropna()

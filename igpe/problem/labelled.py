@@ -89,7 +89,7 @@ def _labelled_model(
         model = source.get_labeled_model().clone()
     except Exception as error:
         raise ModelError(
-            f"get_labeled_model of a {type(source).__name__} failed: {type(error).__name__}: "
+            f"get_labeled_model() of a {type(source).__name__} failed: {type(error).__name__}: "
             f"{error}. It must return a labelled Pyomo model."
         ) from error
     missing = [s for s in ("experiment_outputs", "unknown_parameters") if not hasattr(model, s)]
@@ -214,7 +214,7 @@ def _experiment(
     }
     outputs = list(instance.model.experiment_outputs.items())
     if constant := [v.name for v, _ in outputs if id(v) not in place]:
-        raise ModelError(f"The experiment_outputs {constant[:5]} do not vary with time.")
+        raise ModelError(f"The outputs {constant[:5]} in experiment_outputs do not vary with time.")
     errors = getattr(instance.model, "measurement_error", pyo.Suffix())
     given = [(v, 0.0 if planned and value is None else value) for v, value in outputs]
     rows = [(*place[id(v)], one, errors.get(v)) for v, value in given for one in _values(v, value)]
@@ -243,8 +243,8 @@ def _values(output: Any, given: Any) -> Iterator[float]:
     repeated = [given] if np.ndim(given) == 0 else list(given)
     if None in repeated:
         raise ModelError(
-            f"The experiment_outputs of '{output.name}' have no value: there is nothing to fit. "
-            "Give measured values: m.experiment_outputs[m.x[t]] = 1.3."
+            f"The output '{output.name}' in experiment_outputs has no value: there is nothing to "
+            "fit. Give measured values: m.experiment_outputs[m.x[t]] = 1.3."
         )
     yield from map(float, repeated)
 

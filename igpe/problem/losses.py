@@ -14,6 +14,7 @@ from scipy.special import ndtr
 from igpe.core.arguments import is_finite, is_number, shown
 from igpe.core.errors import ProblemError
 from igpe.core.fields import Checked, Positive, Rule
+from igpe.core.markup import counted
 from igpe.problem.noise.censored import Censored
 from igpe.problem.noise.correlated import AR1, Correlated
 from igpe.problem.noise.log_normal import LogNormal
@@ -36,20 +37,22 @@ ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 
 
 class Loss:
-    """Contribution of residuals, divided by their standard deviations, to the objective.
+    """Base class of losses. A loss says how much the residuals, divided by their standard
+    deviations, contribute to the objective.
 
-    A residual contributes its square up to a limit; beyond it, the contribution grows linearly
-    (igpe/numerics/least_squares/base.py). A loss is a class with the attributes below and a method
-    `limits`.
+    Up to a limit, a residual contributes its square. Beyond the limit, its contribution grows
+    linearly (igpe/numerics/least_squares/base.py). A loss is a class with the attributes below and
+    a method `limits`.
 
-    is_squares   whether residuals of any size enter as squares: the objective is a sum of squares
+    is_squares   whether residuals of any size contribute their squares, so that the objective is a
+                 sum of squares
     is_absolute  whether the objective is the sum of absolute residuals, approximated by small
                  limits
     criterion    name of the objective in results; empty for sums of squares
 
-    If neither attribute is True, the limits of the loss are in standard deviations
-    (`needs_deviations`). igpe computes unknown standard deviations from the median of the absolute
-    residuals.
+    If neither `is_squares` nor `is_absolute` is True, the limits of the loss are multiples of the
+    standard deviations (`needs_deviations`). igpe then computes unknown standard deviations from
+    the median of the absolute residuals.
     """
 
     is_squares: bool = False
@@ -62,17 +65,17 @@ class Loss:
         return not (self.is_squares or self.is_absolute)
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return the limits of successive fits.
+        """Return the limits that successive fits use.
 
-        spread  typical deviation of residuals: 1 if standard deviations are known
+        spread  typical deviation of the residuals; 1 if standard deviations are known
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class LeastSquares(Loss):
-    """Sum of squared residuals divided by their standard deviations: maximum likelihood for normal
-    errors (Michalik et al. 2009, IGPE, eq. 3)."""
+    """Sum of the squares of the residuals after division by their standard deviations: maximum
+    likelihood for normal errors (Michalik et al. 2009, IGPE, eq. 3)."""
 
     is_squares = True
 
@@ -83,24 +86,26 @@ class LeastSquares(Loss):
 
 @dataclass(frozen=True)
 class L1(Loss):
-    """Sum of absolute residuals divided by their standard deviations: robust against outliers."""
+    """Sum of the absolute residuals after division by their standard deviations: robust against
+    outliers."""
 
     is_absolute = True
     criterion = "Sum of absolute residuals"
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return decreasing limits; the last changes an estimate by less than a hundredth of its
-        standard error."""
+        """Return decreasing limits. The approximation with the last limit changes an estimate by
+        less than a hundredth of its standard error."""
         return (spread, 0.1 * spread, 0.01 * spread)
 
 
 @dataclass(frozen=True)
 class Huber(Checked, Loss):
-    """Loss that is quadratic up to `delta` standard deviations and linear beyond.
+    """Loss that is quadratic up to `delta` standard deviations and linear for larger residuals.
 
     If standard deviations are not given, igpe computes one for each quantity: the median of its
-    absolute residuals / 0.67 (Huber & Ronchetti, Robust Statistics (2009), section
-    7.8), recomputed until it converges. With `sigma="equal"` delta is in the measurements' unit.
+    absolute residuals divided by 0.67 (Huber & Ronchetti, Robust Statistics (2009), section 7.8).
+    igpe repeats this computation until the values converge. With `sigma="equal"`, `delta` has the
+    unit of the measurements.
 
     raises ProblemError unless delta is a positive number
     """
@@ -128,7 +133,8 @@ class Bend(NamedTuple):
 class NormalPrior(Checked):
     """Prior knowledge of a parameter: a mean and a standard deviation.
 
-    lower, upper  truncation limits of the density; they change only the constant of the density
+    lower, upper  limits at which the density is truncated; they change only its normalising
+                  constant
     raises ProblemError unless mean and deviation are finite and the deviation is positive
     """
 
@@ -150,14 +156,14 @@ class NormalPrior(Checked):
 
 @dataclass(frozen=True)
 class PiecewiseConstant:
-    """An unknown function of time, constant between breaks.
+    """An unknown function of time that is constant between breaks.
 
-    breaks        (n,), increasing times at which the function may jump; breaks outside an
-                  experiment's time have no effect there
-    lower, upper  bounds of the values
+    breaks        (n,) increasing times at which the function may jump; a break outside the time
+                  span of an experiment has no effect in this experiment
+    lower, upper  bounds of the function values
     penalty       weight of the squared jumps in the objective; 0: no penalty
-    raises        ProblemError if breaks do not increase, bounds are reversed, or the penalty is
-                  negative
+    raises        ProblemError if the breaks do not increase, if the bounds are reversed, or if the
+                  penalty is negative
     """
 
     breaks: tuple[float, ...]
@@ -182,7 +188,7 @@ class PiecewiseConstant:
             )
 
     def begins(self, first: float, last: float) -> tuple[float, ...]:
-        """Return the start times of the pieces that an experiment from `first` to `last` uses."""
+        """Return the start times of the constant pieces in an experiment from `first` to `last`."""
         rounding = ROUNDING * (last - first)
         return (first, *(b for b in self.breaks if first + rounding < b < last - rounding))
 
@@ -261,15 +267,17 @@ SCALES = {"lin": 0.0, "log": 1.0, "log10": float(np.log(10.0))}
 
 @dataclass(frozen=True)
 class Prior(Checked):
-    """Prior knowledge of a parameter with a distribution that is not normal.
+    """Prior knowledge of a parameter, as one of the distributions of PEtab 2.
 
-    law         "normal", "laplace", "log-normal", "log-laplace" (of natural logarithms), "cauchy",
-                "chisquare", "exponential", "gamma" (shape, scale), "log-uniform", "rayleigh"
-    parameters  parameters of the law, in the order of PEtab 2
-    scale       "log" or "log10": the distribution and its density are those of the parameter's
-                logarithm
-    lower, upper  truncation limits of the density; they change only the constant of the density
-    raises      ProblemError for another law, or parameters that the law does not allow
+    law         name of the distribution: "normal", "laplace", "log-normal", "log-laplace" (with
+                natural logarithms), "cauchy", "chisquare", "exponential", "gamma" (shape, scale),
+                "log-uniform" or "rayleigh"
+    parameters  parameters of the distribution, in the order of PEtab 2
+    scale       "lin": the parameter itself has this distribution; "log" or "log10": the
+                distribution and its density are those of the parameter's logarithm
+    lower, upper  limits at which the density is truncated; they change only its normalising
+                  constant
+    raises      ProblemError for an unknown law, or for parameters that the law does not allow
     """
 
     law: Annotated[str, Rule(lambda v: v in LAWS, f"one of {', '.join(LAWS)}")]
@@ -286,7 +294,7 @@ class Prior(Checked):
         if not sound or not np.isfinite(self._distribution.logpdf(self._distribution.median())):
             raise ProblemError(
                 f"A {self.law} prior has the parameters {self.parameters}; expected "
-                f"{LAWS[self.law].size} numbers, with a positive width."
+                f"{counted(LAWS[self.law].size, 'number')}, such that the width is positive."
             )
 
     @property
@@ -295,7 +303,7 @@ class Prior(Checked):
 
     @property
     def mean(self) -> float:
-        """The median of the parameter itself."""
+        """The median of the parameter itself, not of its logarithm."""
         middle = float(self._distribution.median())
         return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
 
@@ -306,7 +314,8 @@ class Prior(Checked):
         return float(law.logpdf(there(x)) - np.log(inside))
 
     def bend(self, x: float) -> Bend:
-        """Return the derivatives (`Bend`) with respect to the parameter, not its logarithm."""
+        """Return slope and curvature (`Bend`) with respect to the parameter itself, not its
+        logarithm."""
         base, given = SCALES[self.scale], self.parameters
         by = 1 / (base * x) if base else 1.0
         slope, curvature = LAWS[self.law].bend(self._there(x), *given)

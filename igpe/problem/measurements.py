@@ -125,8 +125,8 @@ def read_measured(
         return times, chosen, measurements
     if chosen and (is_unknown(sigma) or estimated_sigma(chosen, sigma)):
         raise DataError(
-            f"The measurements {chosen} have no numeric standard deviations, so igpe cannot "
-            "weight them against the spectra. Give them: igpe.Experiment(..., sigma=...)."
+            f"The measurements of {chosen} have no numeric standard deviations, so igpe cannot "
+            "weight them against the spectra. Give numbers: igpe.Experiment(..., sigma=...)."
         )
     measurements = with_spectral_times(measurements, spectra)
     return measurements.times, chosen, measurements
@@ -168,7 +168,7 @@ def _correlated(
     """
     if not isinstance(correlation, Correlation):
         raise DataError(
-            f"correlation is {shown(correlation)}; expected igpe.losses.AR1(0.7) or "
+            f"`correlation` is {shown(correlation)}; expected igpe.losses.AR1(0.7) or "
             "igpe.losses.Correlated({('A', 'B'): 0.5}). To estimate the correlation, pass "
             "igpe.losses.AR1() or igpe.losses.Correlated()."
         )
@@ -176,7 +176,7 @@ def _correlated(
         raise DataError(
             "Correlated errors cannot be combined with spectra, values below a limit of "
             "detection, or standard deviations that are estimated (igpe.EstimatedSigma). "
-            "Leave out correlation=, or give standard deviations as numbers, igpe.Noise or None."
+            "Leave out correlation=, or pass numbers, igpe.Noise(...) or None as sigma=."
         )
     if len(np.unique([m.row, m.column], axis=1).T) < len(m.row):
         raise DataError(

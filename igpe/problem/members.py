@@ -137,8 +137,8 @@ def _neighbours(
         x = float(keys[place])
         if not grid[0] < x < grid[-1]:
             raise DataError(
-                f"The column '{name}' is at {x:g}, but the model's grid runs from {grid[0]:g} to "
-                f"{grid[-1]:g}. Give the position in the unit of the model's grid."
+                f"The column '{name}' is at position {x:g}, but the model's grid runs from "
+                f"{grid[0]:g} to {grid[-1]:g}. Give the position in the unit of the model's grid."
             )
         k = int(np.searchsorted(grid, x))
         pair = members[grid[k - 1]], members[grid[k]]

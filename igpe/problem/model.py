@@ -57,7 +57,7 @@ def along_time(
         other = called.get(quantity)
         if other in used and name in used:
             raise ModelError(
-                f"'{other}' and '{name}' are the same quantity (a Reference). Use one of the names."
+                f"'{other}' and '{name}' are the same quantity (a Reference). Use only one name."
             )
         if other is None or other not in used:
             called[quantity] = name
@@ -245,7 +245,7 @@ def _slopes(variables: AlongTime, derivatives: list[Any]) -> dict[str, dict[floa
     for derivative in derivatives:
         if len(derivative.get_continuousset_list()) > 1:
             raise ModelError(
-                f"'{derivative.name}' is a higher or mixed derivative. Make the first "
+                f"'{derivative.name}' is a higher-order or mixed derivative. Make the first "
                 "derivative a separate state: m.v = Var(m.t), m.dv = DerivativeVar(m.v), m.dx "
                 "== m.v."
             )
@@ -295,7 +295,8 @@ def _changing(
         if len({data.value for data in later}) > 1:
             raise ModelError(
                 f"'{name}' is fixed at values that change with time, and the equations use its "
-                "derivative. Skip its balance at these points, or write an equation for it."
+                "derivative. Skip its differential equation where it is fixed, or write an "
+                "equation instead of fixing it."
             )
         for data in series.values():
             data.fix(0.0)

@@ -153,8 +153,8 @@ class _Quantities:
         if 0 < kelvin < COLDEST:
             yield (
                 name,
-                f"'{name}' is at most {kelvin:g} where an Arrhenius factor needs kelvin: it looks "
-                "like degrees Celsius. Give it in kelvin (add 273.15).",
+                f"'{name}' is at most {kelvin:g}, but an Arrhenius factor needs kelvin: this looks "
+                f"like degrees Celsius. Give '{name}' in kelvin (add 273.15).",
             )
             return
         energies = [q for q, divides in known if not divides]
@@ -233,8 +233,8 @@ def unit_warnings(instance: Instance) -> dict[str, str]:
             if clashes:
                 one, other = clashes[0]
                 warnings[name] = (
-                    f"Equation '{name}' adds terms in {one} and in {other}. Check the units of its "
-                    "quantities, or the equation."
+                    f"Equation '{name}' adds terms whose units differ: {one} and {other}. "
+                    "Check the units of its quantities, or the equation."
                 )
     return warnings
 

@@ -54,32 +54,36 @@ class HeldWeights(NamedTuple):
 
 
 class Problem(Suggesting):
-    """An estimation problem: model, unknowns with bounds, and measurements.
+    """An estimation problem: a model, unknowns with bounds, and measurements.
 
-    model         the user's builder: `model(times)` or `model(times, experiment)` returns an
-                  ordinary pyomo.dae model; igpe calls the builder for every use and never changes
-                  the returned model
-    parameters    names of the model's scalar Vars (or mutable Params) to estimate; a mapping gives
-                  bounds that override the model's: {"k1": (0, 10)}; an indexed Var's name stands
-                  for all its members
+    model         the user's builder: a function `model(times)` or `model(times, experiment)` that
+                  returns an ordinary pyomo.dae model. igpe calls the builder each time it needs a
+                  model, and never changes the user's own objects
+    parameters    names of the scalar Vars (or mutable Params) of the model that igpe estimates; or
+                  a dict with bounds that replace those of the model: {"k1": (0, 10)}. The name of
+                  an indexed Var stands for all its members
     experiments   an `Experiment`, or a list of them
     local         parameters that have a separate value in each experiment
     priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
     time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
-    logarithmic   parameters whose positive bounds span decades: igpe distributes starts evenly on a
-                  logarithmic scale, and Gauss-Newton (shooting) changes the logarithms of these
-                  parameters
-    space         name of a further ContinuousSet -> its grid: a number of intervals, or
-                  `igpe.integrators.FiniteDifference(50, scheme="central")`. With `space`, the
-                  states are members such as `c[0.5]`, and columns have these names
-    raises        ModelError, DataError or ProblemError, with the cause and the remedy
+    logarithmic   parameters whose bounds are positive and span decades: igpe distributes starts
+                  evenly on a logarithmic scale, and the Gauss-Newton methods (shooting) iterate on
+                  the logarithms of these parameters
+    space         name of a ContinuousSet other than time -> its grid: a number of intervals, or
+                  `igpe.integrators.FiniteDifference(50, scheme="central")`. The states are then
+                  members such as `c[0.5]`, and columns of tables have these names
+    raises        ModelError, DataError or ProblemError; the message states the cause and the remedy
 
-    Unknowns have names: `k1`; `k1@run2` if local; `A(t0)` (or `A(t0)@run2`) for a start value;
-    `w(0)`, `w(2.5)` (or `w(2.5)@run2`) for the value of a time-varying unknown from this time to
-    its next break, separately for each experiment. Extra constraints of the model (without time, or
-    inequalities over time) are part of the problem. Collocation and MultipleShooting satisfy these
-    constraints; other methods do not support them.
+    Names of unknowns: a parameter has its own name, `k1`; an estimated start value has a name such
+    as `A(t0)`; the values of a time-varying unknown have names such as `w(0)` and `w(2.5)`, where
+    each value is valid from the given time to the next break. If the problem has several
+    experiments, the name of the experiment is appended for local parameters (`k1@run2`), start
+    values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`).
+
+    Additional constraints of the model (constraints without time, and inequalities over time) are
+    part of the problem. Collocation and MultipleShooting satisfy these constraints; other methods
+    do not support them.
     """
 
     def __init__(
@@ -143,13 +147,14 @@ class Problem(Suggesting):
 
     @classmethod
     def from_parmest(cls, experiments: Sequence[Any], **settings: Any) -> "Problem":
-        """Make a problem from parmest `Experiment` objects with labelled models (Pyomo's
+        """Create a problem from parmest `Experiment` objects with labelled models (Pyomo's
         convention).
 
-        experiments  objects with a method `get_labeled_model()`, which returns a model with the
-                     suffixes experiment_outputs, unknown_parameters and, if errors are known,
-                     measurement_error
-        settings     as for `Problem`; `parameters` overrides the bounds
+        experiments  objects with a method `get_labeled_model()`. It returns a model with the
+                     suffixes `experiment_outputs`, `unknown_parameters` and, if errors are known,
+                     `measurement_error`
+        settings     other arguments of `Problem`; give `parameters` to override the bounds in the
+                     models
         raises       ModelError if a model is not labelled or not dynamic
         """
         builder, parameters, runs = read_labelled(experiments)
@@ -184,7 +189,7 @@ class Problem(Suggesting):
 
     @property
     def has_noise_level(self) -> bool:
-        """Return True if igpe estimates the noise level of any spectra."""
+        """Return True if igpe estimates the noise level of the spectra in any experiment."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":
@@ -192,7 +197,7 @@ class Problem(Suggesting):
         return self._with_spectra(Spectra.compressed)
 
     def with_free_signs(self) -> "Problem":
-        """Return the problem without the constraint that pure spectra are nonnegative."""
+        """Return the problem without the constraint that pure spectra must be nonnegative."""
         return self._with_spectra(Spectra.with_free_signs)
 
     def _with_spectra(self, changed: Callable[[Spectra], Spectra]) -> "Problem":
@@ -206,14 +211,15 @@ class Problem(Suggesting):
 
     @property
     def sigma_known(self) -> bool:
-        """Return True if every experiment has standard deviations."""
+        """Return True if the standard deviations are known in every experiment."""
         return all(e.sigma_known for e in self.experiments)
 
     @property
     def weights_unknown(self) -> bool:
         """Return True if the size of the errors is unknown and affects the optimum.
 
-        The size affects the optimum if several quantities are measured, or if the loss has limits.
+        The size affects the optimum if several quantities are measured, or if the loss depends on
+        standard deviations (`Loss.needs_deviations`).
         """
         runs = [e for e in self.experiments if e.weights_unknown]
         quantities = {e.measured[k] for e in runs for k in set(e.measurements.column)}
@@ -221,7 +227,7 @@ class Problem(Suggesting):
 
     @property
     def relative_sigma(self) -> dict[str, float]:
-        """Quantity -> its relative standard deviation, if `weighted` fixed it."""
+        """Map each quantity to its relative standard deviation, if `weighted` fixed it."""
         runs = [e.measurements for e in self.experiments if e.has_relative_sigma]
         firsts = ((m, *np.unique(m.column, return_index=True)) for m in runs)
         return {
@@ -253,7 +259,7 @@ class Problem(Suggesting):
 
     @property
     def correlations(self) -> dict[str, float]:
-        """Estimated correlations of errors by name, if `weighted` fixed them."""
+        """Map names to estimated correlations of errors, if `weighted` fixed them."""
         held = self._weights.correlations if self._weights else ()
         return {n: v for c in held if c is not None for n, v in c.named.items()}
 
@@ -269,7 +275,7 @@ class Problem(Suggesting):
 
     @property
     def inequalities(self) -> frozenset[str]:
-        """Names of the models' inequalities over time, in all experiments."""
+        """Names of the inequalities over time in the models of all experiments."""
         return frozenset(name for i in self.instances for name in i.inequalities)
 
     @property
@@ -280,14 +286,14 @@ class Problem(Suggesting):
 
     @property
     def other_priors(self) -> dict[str, Prior]:
-        """Priors of free unknowns that are not normal."""
+        """Priors of free unknowns, except normal priors."""
         names = self.box.names
         return {n: p for n, p in self.priors.items() if isinstance(p, Prior) and n in names}
 
     def fixing(self, values: Mapping[str, float]) -> "Problem":
-        """Return the problem with some unknowns fixed at given values.
+        """Return a copy of the problem in which some unknowns are fixed at the given values.
 
-        raises ProblemError for names that are not unknowns, and values that are not finite
+        raises ProblemError for names that are not unknowns, or for values that are not finite
         """
         require_mapping("fixing", values, "problem.fixing({'k1': 0.5})", ProblemError)
         if unknown := [n for n in values if n not in self.unknowns.names]:
@@ -309,14 +315,14 @@ class Problem(Suggesting):
         relative: bool = False,
         correlations: Sequence[Correlation | None] = (),
     ) -> "Problem":
-        """Return the problem with fixed standard deviations.
+        """Return a copy of the problem with fixed standard deviations, correlations or both.
 
-        sigma     for each experiment its standard deviations (n,), in the order and unit of its
+        sigma     one array (n,) of standard deviations per experiment, in the order and unit of its
                   `measurements.value`; None: unchanged
         relative  whether only the ratios of the standard deviations are known
-        correlations  for each experiment the correlation of its errors, None where unchanged;
-                      empty: all unchanged
-        raises    ProblemError unless there is a positive number for each measurement
+        correlations  one correlation of the errors per experiment, or None to leave the correlation
+                      of that experiment unchanged; empty: no correlation is changed
+        raises    ProblemError unless `sigma` has a positive number for each measurement
         """
         copy, runs = self._copied(), self.experiments
         own = tuple(correlations) or (None,) * len(runs)
@@ -329,7 +335,7 @@ class Problem(Suggesting):
         return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
-        """Return the problem with these unknowns added to the logarithmic ones."""
+        """Return a copy of the problem in which these unknowns are logarithmic, too."""
         copy = self._copied()
         every = self.unknowns.logarithmic.union(names)
         copy.unknowns = replace(self.unknowns, logarithmic=every)
@@ -342,9 +348,10 @@ class Problem(Suggesting):
         return copy
 
     def with_data(self, data: Data, sigma: Any = None) -> "Problem":
-        """Return the problem with other measurements, under the same conditions.
+        """Return a copy of the problem with other measurements made under the same conditions.
 
-        data    a table or its path; with several experiments it has a column `experiment`
+        data    a table or its path; if the problem has several experiments, the table must have a
+                column `experiment`
         sigma   standard deviations of the new measurements, as for `Experiment`; None: unchanged
         raises  DataError if the table does not fit the problem
         """
@@ -354,9 +361,9 @@ class Problem(Suggesting):
         return Problem(**{**self._given, "experiments": changed}).fixing(self.fixed)
 
     def of_experiments(self, names: Sequence[str]) -> "Problem":
-        """Return the problem with only some of its experiments, which must have no local unknowns.
+        """Return a copy with only the named experiments. None of their unknowns may be local.
 
-        raises  ProblemError if an experiment does not exist
+        raises  ProblemError if none of the named experiments exists
         """
         places = [k for k, e in enumerate(self.experiments) if e.name in names]
         if not places:
@@ -369,14 +376,14 @@ class Problem(Suggesting):
         return _made_again({**self._given, "experiments": runs}, self.fixed, held, ())
 
     def on_finer_grid(self) -> "Problem":
-        """Return the problem with twice as many intervals in space.
+        """Return a copy of the problem with twice as many intervals in space.
 
-        raises  ProblemError if the problem has no space=
+        raises  ProblemError if the problem was created without `space`
         """
         space = {name: grid.refined() for name, grid in self._given["space"].items()}
         if not space:
             raise ProblemError(
-                "The problem has no space=, so igpe has no grid to refine. Leave the "
+                "The problem was created without space=, so it has no grid to refine. Leave the "
                 "ContinuousSet undiscretised in the builder, and pass igpe.Problem(..., "
                 "space={'x': 50})."
             )
@@ -384,11 +391,11 @@ class Problem(Suggesting):
 
     @property
     def held_weights(self) -> HeldWeights | None:
-        """The arguments of `weighted`; None if standard deviations are not fixed."""
+        """The arguments that were passed to `weighted`; None if it was not called."""
         return self._weights
 
     def reporting(self, names: Sequence[str]) -> "Problem":
-        """Return the problem with further quantities that simulations report, without measurements.
+        """Return a copy with additional quantities that simulations report but nobody measured.
 
         names  names of time-dependent quantities of the model
         """
@@ -397,17 +404,17 @@ class Problem(Suggesting):
         return copy
 
     def unknown_of(self, parameter: str, experiment: Experiment) -> str:
-        """Return the unknown that a model parameter stands for in one experiment."""
+        """Return the name of the unknown for a model parameter in one experiment."""
         return self._own(parameter, experiment) if parameter in self.local else parameter
 
     def start_unknown(self, state: str, experiment: Experiment) -> str:
-        """Return the unknown that stands for an estimated start value."""
+        """Return the name of the unknown for an estimated start value."""
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
-        """Map the unknowns of a time-varying parameter in one experiment to their start times.
+        """Map each unknown of a time-varying parameter in one experiment to its start time.
 
-        A break that equals a measured time up to rounding is set to this time.
+        A break that equals a measured time except for rounding is set to this time.
         """
         first, times = experiment.start_time, experiment.times
         nearest_starts = {}
@@ -420,15 +427,15 @@ class Problem(Suggesting):
 
     @property
     def varying(self) -> dict[str, str]:
-        """Unknown -> the time-varying parameter to which it belongs."""
+        """Map the unknowns of time-varying parameters to the names of these parameters."""
         return {
             u: n for n in self.time_varying for e in self.experiments for u in self.pieces(n, e)
         }
 
     def unit(self, name: str) -> str:
-        """Unit of an unknown, a state or a measured quantity in the model; may be empty.
+        """Unit that the model gives for an unknown, a state or a measured quantity; may be empty.
 
-        The unit of "time" comes from the data if the model has none.
+        If the model has no unit of time, the unit of "time" comes from the data.
         """
         if name == "time":
             given = (e.units.get("time", "") for e in self.experiments)

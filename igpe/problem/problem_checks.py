@@ -43,7 +43,7 @@ def expanded(role: str, names: Any, instances: Sequence[Instance]) -> tuple[str,
         raise ProblemError(f"{role}={names!r} is a string; expected a list: {role}=[{names!r}].")
     listed = list(names) if isinstance(names, Iterable) else [names]
     if not all(isinstance(name, str) for name in listed):
-        raise ProblemError(f"{role} is {shown(names)}; expected names: {role}=['k1', 'k2'].")
+        raise ProblemError(f"`{role}` is {shown(names)}; expected names: {role}=['k1', 'k2'].")
 
     def is_known(name: str) -> bool:
         members = [i.scalars[name] for i in instances if name in i.scalars]
@@ -72,7 +72,7 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
         except (TypeError, ValueError):
             raise ProblemError(
                 f"The bounds of parameter '{name}' are {pair!r}; expected a pair (lower, upper), "
-                "with None for no bound."
+                "where None means no bound."
             ) from None
         if not low < high:
             raise ProblemError(
@@ -84,9 +84,9 @@ def bounds_of(name: str, given: Bounds | None, instances: Sequence[Instance]) ->
         lowest, highest = max(lowest, low), min(highest, high)
         if not lowest < highest:
             raise ProblemError(
-                f"Parameter '{name}' has bounds {first} in one experiment's model and "
-                f"{(low, high)} in another's, which do not overlap. Give it the same bounds, or "
-                "make it local."
+                f"Parameter '{name}' has bounds {first} in the model of one experiment and "
+                f"{(low, high)} in that of another; they do not overlap. Give it the same bounds "
+                "in both, or make it local."
             )
     return lowest, highest
 
@@ -108,8 +108,8 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
         if before := [e.name for e in experiments if name in (e.steady or {})]:
             raise DataError(
                 f"The input '{name}' has an error (NormalPrior) and a different value before the "
-                f"steady start of {listed(before)}. igpe does not support both. Give the input as "
-                "a number."
+                f"steady-state start of {listed(before)}. igpe does not support this. Give the "
+                "input as a number."
             )
     return names
 
@@ -122,14 +122,13 @@ def check_uncertain(
         if name in parameters:
             raise ProblemError(
                 f"'{name}' is an input with an error (NormalPrior), but it is also among the "
-                "parameters; leave it out of the parameters."
+                "parameters. Remove it from parameters=."
             )
         if any(name not in i.scalars for i in instances):
             raise ProblemError(
                 f"'{name}' is an input with an error (NormalPrior), but the model has no scalar of "
-                "that name. Inputs that change with time must be exact. For a constant input "
-                f"write m.{name} = pyo.Param(mutable=True, initialize=1.0), without time as "
-                "its index."
+                "that name. Only constant inputs can have an error: write "
+                f"m.{name} = pyo.Param(mutable=True, initialize=1.0), without time as its index."
             )
 
 
@@ -149,7 +148,7 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     if loose := [n for n, low, high in rows if not (low > 0 and np.isfinite(high))]:
         raise ProblemError(
             f"igpe searches {loose} on a logarithmic scale, which needs positive, finite bounds. "
-            "Pass them: "
+            "Pass such bounds: "
             f"parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
     return replace(box, logarithmic=chosen)
@@ -162,7 +161,7 @@ def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Exp
     others = [type(e).__name__ for e in runs if not isinstance(e, Experiment)]
     if others or not runs:
         raise ProblemError(
-            f"experiments contains {others or 'nothing'}; expected one or several igpe.Experiment, "
+            f"`experiments` contains {others or 'nothing'}; expected igpe.Experiment objects, "
             "for example [igpe.Experiment(pd.read_csv('run1.csv'), start={...})]."
         )
     named = [copy.copy(e) for e in runs]
@@ -171,7 +170,7 @@ def name_experiments(experiments: Sequence[Experiment] | Experiment) -> list[Exp
     names = [e.name for e in named]
     if len(set(names)) < len(names):
         raise ProblemError(
-            f"Several experiments have the same name: {names}. Give each its own name."
+            f"Several experiments have the same name: {names}. Give each one its own name."
         )
     return named
 
@@ -183,7 +182,7 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
     for name, given in experiment.units.items():
         if name != "time" and not {name, in_logarithms(name)} & set(experiment.measured):
             raise DataError(
-                f"units are given for '{name}', which is not among {experiment.measured}."
+                f"`units` contains '{name}', but the measured columns are {experiment.measured}."
             )
         if name == "time":  # a model without any unit takes that of the data
             own = time_unit(instance) or ("" if _has_units(instance) else given)
@@ -230,12 +229,12 @@ def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
     """What a problem is made of has the right kind; names are looked up later."""
     if not isinstance(local, Iterable):
         raise ProblemError(
-            f"local is {shown(local)}; expected a list of parameters (empty if all are shared): "
+            f"`local` is {shown(local)}; expected a list of parameters (empty if all are shared): "
             "local=['k1']."
         )
     if not isinstance(loss, Loss):
         raise ProblemError(
-            f"loss is {shown(loss)}; expected igpe.losses.LeastSquares(), igpe.losses.L1() or "
+            f"`loss` is {shown(loss)}; expected igpe.losses.LeastSquares(), igpe.losses.L1() or "
             "igpe.losses.Huber(delta)."
         )
     for role, given in mappings.items():
@@ -243,7 +242,7 @@ def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
         require_mapping(role, given, f"{role}={{'k1': {wanted}}}", ProblemError)
         for name, one in given.items():
             if not isinstance(one, kind):
-                raise ProblemError(f"{role} of '{name}' is {shown(one)}; expected {wanted}.")
+                raise ProblemError(f"`{role}` of '{name}' is {shown(one)}; expected {wanted}.")
 
 
 def check_weights(
@@ -320,7 +319,9 @@ def check_problem(problem: Any) -> None:
             "time to which they could be converted. Give all times in the same unit."
         )
     if others := sorted(problem.local - set(problem.parameters)):
-        raise ProblemError(f"local={others} are not among the parameters {problem.parameters}.")
+        raise ProblemError(
+            f"`local` contains {others}, which are not among the parameters {problem.parameters}."
+        )
     for place, (experiment, instance, model_starts) in zip(places, runs, strict=True):
         _check_measured(experiment, instance)
         _check_inputs(problem, place, experiment, instance)
@@ -336,10 +337,10 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
-        everywhere = " Every experiment's model needs all parameters; declare this one there too."
+        everywhere = " The models of all experiments need all parameters: declare this one, too."
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
-            f"{closest(name, instance.scalars)} Parameters must be Var or mutable Param, without "
+            f"{closest(name, instance.scalars)} Parameters must be Vars or mutable Params, without "
             f"time.{everywhere * any(name in i.scalars for i in problem.instances)}"
         )
     component = instance.scalars[name]
@@ -352,7 +353,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
         raise ProblemError(
             f"{place}parameter '{name}' is fixed at {value(component)} in the model, but "
-            "parameters= contains it. Remove it from parameters to keep it fixed, or remove "
+            "parameters= contains it. Remove it from parameters= to keep it fixed, or remove "
             f"the line that fixes it (m.{name}.fix(...)) to estimate it."
         )
     if instance is not next(i for i in problem.instances if name in i.scalars):
@@ -360,8 +361,8 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
     if len(units) > 1 and name not in problem.local:
         raise ProblemError(
-            f"Parameter '{name}' has the units {sorted(units)} in the experiments' models. Give "
-            "it one unit, or make it local."
+            f"Parameter '{name}' has different units, {sorted(units)}, in the experiments' "
+            "models. Give it the same unit in all models, or make it local."
         )
 
 
@@ -371,20 +372,20 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         raise DataError(
             f"The model has no time-dependent quantities named {unknown}. It has "
             f"{listed(known)}.{closest(unknown[0], known)} Rename the columns (columns={{...}}), "
-            "add an Expression indexed by time for the measured quantity, or leave them out with "
-            "only=[...]."
+            "add an Expression indexed by time for the measured quantity, or leave the columns "
+            "out with only=[...]."
         )
     for column, name in experiment.estimated_sigma.items():
         if instance.over_time(name) is None and name not in instance.scalars:
             raise DataError(
                 f"The standard deviation of '{column}' is igpe.EstimatedSigma({name!r}), but the "
-                "model has no such Var, Param or Expression indexed by time; its parameters are "
-                f"{sorted(instance.scalars)}."
+                "model has no parameter, and no Var or Expression over time, of this name. Its "
+                f"parameters are {sorted(instance.scalars)}."
             )
         if column in experiment.units:
             raise DataError(
-                f"units are given for '{column}', whose standard deviation is estimated in the "
-                "model's unit. Convert the measurements and omit the unit."
+                f"`units` contains '{column}', whose standard deviation is estimated in the "
+                "model's unit. Convert the measurements, and leave this column out of units=."
             )
 
 
@@ -398,17 +399,17 @@ def _check_inputs(problem: Any, place: str, experiment: Experiment, instance: In
     for name in experiment.inputs:
         given = f"{place}'{name}' is given as an input"
         if name in problem.parameters:
-            raise ProblemError(f"{given} and named as a parameter. Remove one of the two.")
+            raise ProblemError(f"{given} and also as a parameter. Keep only one of the two.")
         if name in problem.time_varying:
-            raise ProblemError(f"{given} and estimated by time_varying=. Remove one of the two.")
+            raise ProblemError(f"{given} and also in time_varying=. Keep only one of the two.")
         if name in instance.states or name in experiment.measured:
             raise ProblemError(
-                f"{given}, but the model computes it or the data contain it. Remove one of the two."
+                f"{given}, but it is also a state or a measured column. Keep only one of the two."
             )
         if name not in known:
             raise ProblemError(
-                f"{place}the model has no input '{name}'. Inputs are Vars or mutable Params: "
-                f"{known}."
+                f"{place}the model has no input '{name}'. Its Vars and mutable Params, which can "
+                f"be inputs, are {known}."
             )
 
 
@@ -438,12 +439,12 @@ def _check_starts(
         idle = [n for n in unknown if n in instance.idle]
         why = f" No equation uses the derivative of {in_words(idle)}." if idle else ""
         raise ProblemError(
-            f"{place}start values are given for {unknown}; the states are {listed(states)}.{why}"
+            f"{place}start= contains {unknown}, but the states are {listed(states)}.{why}"
         )
     missing = [n for n in states if n not in start and n not in known]
     if missing and not _has_higher_index(problem, experiment, instance):
         bases = [n.split("[")[0] for n in missing]
-        members = f" '{bases[0]}' stands for all its members: start={{'{bases[0]}': 0.0}}."
+        members = f" The name '{bases[0]}' stands for all members: start={{'{bases[0]}': 0.0}}."
         raise ProblemError(
             f"{place}the states {listed(missing)} have no start value. Give each one in "
             f"Experiment(start={{'{missing[0]}': ...}}) as a number, a parameter's name, or "
@@ -452,7 +453,7 @@ def _check_starts(
     named = [v for v in start.values() if isinstance(v, str)]
     if unknown := [n for n in named if n not in problem.parameters]:
         raise ProblemError(
-            f"{place}start= contains {unknown}, which are not among the parameters "
+            f"{place}start= refers to {unknown}, which are not among the parameters "
             f"{list(problem.parameters)}."
         )
 
@@ -462,8 +463,8 @@ def _remedy(name: str, variable: Any, instance: Instance) -> str:
     for constraint, data in instance.conditions.items():
         if any(v is variable for v in identify_variables(data.expr)):
             return (
-                f"Constraint '{constraint}' contains '{name}'. If it defines '{name}', write it as "
-                f"an Expression instead: m.{name} = pyo.Expression(expr=...)."
+                f"Constraint '{constraint}' contains '{name}'. If the constraint defines '{name}', "
+                f"write an Expression instead: m.{name} = pyo.Expression(expr=...)."
             )
     return "Name it in parameters=[...], fix it, or give it in Experiment(inputs=...)."
 
@@ -477,7 +478,7 @@ def _check_free(problem: Any, experiment: Experiment, instance: Instance) -> Non
             if id(variable) in scalars and not variable.fixed:
                 name = scalars[id(variable)]
                 raise ModelError(
-                    f"The equations use '{name}', which is not fixed, not a parameter and not an "
+                    f"The equations use '{name}', which is neither fixed nor a parameter nor an "
                     f"input. {_remedy(name, variable, instance)}"
                 )
     for name, series in instance.series.items():

@@ -88,17 +88,17 @@ ORDERS = {"backward": 1, "central": 2, "forward": 1}
 
 @dataclass(frozen=True)
 class FiniteDifference:
-    """A grid in space: finite differences between its points replace derivatives (method of lines).
+    """A grid in space, on which finite differences replace derivatives (method of lines).
 
     intervals  number of intervals, of about equal length. igpe keeps the points that the model's
                ContinuousSet already has, and adds points between them
-    scheme     formula for first derivatives. "backward": upwind where the flow is towards larger x,
-               first order and robust, but it smears fronts like dispersion with the coefficient
-               speed*(interval length)/2; "backward2": upwind with three points, second order, may
-               overshoot at fronts; "forward" and "forward2": upwind where the flow is towards
-               smaller x; "central": second order, for diffusion. Formulas for second derivatives
-               are central and of second order
-    raises     ProblemError for fewer than two intervals, or an unknown scheme
+    scheme     formula for first derivatives. "backward" (for flow towards larger x): upwind, first
+               order and robust, but it smears fronts like a dispersion with the coefficient speed *
+               (interval length) / 2. "backward2": upwind with three points, second order; it may
+               overshoot at fronts. "forward" and "forward2": the corresponding formulas for flow
+               towards smaller x. "central": second order, for diffusion. Formulas for second
+               derivatives are central and of second order
+    raises     ProblemError for fewer than two intervals, or for an unknown scheme
 
     If the scheme has no formula for a first derivative in a boundary condition, igpe uses the slope
     between the boundary point and the point next to it.
@@ -121,11 +121,11 @@ class FiniteDifference:
             )
 
     def refined(self) -> "FiniteDifference":
-        """Return the grid with twice as many intervals."""
+        """Return a grid with twice as many intervals."""
         return replace(self, intervals=2 * self.intervals)
 
     def apply(self, model: Any, x: Any) -> None:
-        """Discretise a model in one ContinuousSet, in place."""
+        """Discretise a model over one ContinuousSet, in place."""
         edges = np.array(sorted(x), dtype=float)
         widths = np.diff(edges)
         for a, b, share in zip(edges, edges[1:], widths / widths.sum(), strict=False):
@@ -146,7 +146,7 @@ def read_space(given: Any) -> dict[str, FiniteDifference]:
     require_mapping("space", given, EXAMPLE, ProblemError)
     grids = {n: FiniteDifference(g) if isinstance(g, int) else g for n, g in given.items()}
     if lost := {n: shown(g) for n, g in grids.items() if not isinstance(g, FiniteDifference)}:
-        raise ProblemError(f"space contains {lost}; expected grids: {EXAMPLE}.")
+        raise ProblemError(f"`space` contains {lost}; expected grids: {EXAMPLE}.")
     return grids
 
 
@@ -178,8 +178,8 @@ class OnGrid:
                 )
             if sets[name].get_discretization_info():
                 raise ModelError(
-                    f"space= contains '{name}', which the builder already discretises. Remove "
-                    "it from space=, or remove its TransformationFactory('dae....')."
+                    f"space= contains '{name}', which the builder already discretises. Remove it "
+                    "from space=, or remove TransformationFactory('dae....') from the builder."
                 )
             grid.apply(model, sets[name])
         return model

@@ -29,29 +29,31 @@ Unwanted = int | Literal["constant"] | None
 
 
 class Spectra(Suggesting):
-    """Spectra that were measured during one experiment: `igpe.Experiment(..., spectra=...)`.
+    """Spectra measured during one experiment; pass them as `igpe.Experiment(..., spectra=...)`.
 
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
-                 column names, or the path of such a table (CSV, Excel, Parquet). The
+                 column names, or the path of a file with such a table (CSV, Excel, Parquet). The
                  times have the unit of the experiment's times
-    sigma        standard deviation of the measured values: one number, or one for each wavelength
-                 (a Series, or an array in the order of the columns); None: igpe estimates the noise
-                 level from the singular values beyond the number of contributions
+    sigma        standard deviation of the measured values: one number, or one number for each
+                 wavelength (a Series, or an array in the order of the columns); None: igpe
+                 estimates the noise level from the smallest singular values, those that the
+                 contributions do not account for
     species      names of the model's quantities that absorb; None: all states of the model
-    pure         species -> its known spectrum: a Series by wavelength, interpolated linearly, or an
-                 array of one number for each wavelength, in the order of the columns
-    nonnegative  whether unknown spectra must be nonnegative. The constraint excludes sets of rate
-                 constants that need negative spectra. If spectra are zero at many wavelengths, the
-                 constraint biases rate constants; the result reports the change
-    smooth       number of cubic B-splines, evenly spread over the wavelengths, that make up every
-                 unknown spectrum; 0: each wavelength is free. Requires nonnegative=False
-    unwanted     contributions that belong to no species: "constant" for a contribution that does
-                 not change, such as a baseline; or the number of contributions that vary in time.
-                 Nothing else about these contributions needs to be known. A number requires
-                 nonnegative=False
-    shared       whether the species have the same spectra in all experiments with shared=True,
-                 which must have the same wavelengths
-    raises       DataError with the cause and the remedy
+    pure         species -> its known spectrum: a Series by wavelength, which igpe interpolates
+                 linearly, or an array with one number for each wavelength, in the order of the
+                 columns
+    nonnegative  whether unknown spectra must be nonnegative. This excludes rate constants that
+                 require negative spectra. If the true spectra are zero at many wavelengths, the
+                 constraint biases the rate constants; the result reports the change
+    smooth       number of cubic B-splines, evenly spread over the wavelengths, that are combined
+                 linearly to form each unknown spectrum; 0: the spectrum is free at each wavelength.
+                 A number above 0 requires nonnegative=False
+    unwanted     contributions of no species: "constant" for one contribution that does not change
+                 with time, such as a baseline; or the number of contributions that vary in time.
+                 igpe needs to know nothing else about them. A number requires nonnegative=False
+    shared       True: the species have the same spectra in all experiments with shared=True; these
+                 experiments must have the same wavelengths
+    raises       DataError; the message states the cause and the remedy
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Spectra(Suggesting):
 
     @property
     def absorbing(self) -> tuple[str, ...]:
-        """Names of the species that absorb; empty before they are known."""
+        """Names of the species that absorb; empty until `species` or the model defines them."""
         return self.species or ()
 
     @property
@@ -98,14 +100,14 @@ class Spectra(Suggesting):
 
     @property
     def contributions(self) -> int:
-        """Largest number of contributions that the spectra should contain."""
+        """Largest number of contributions that the spectra are expected to contain."""
         return len(self.absorbing) + self.constant + self.varying
 
     @cached_property
     def noise(self) -> FloatArray:
-        """(n_wavelengths,) standard deviations: the given ones, or the estimated noise level.
+        """(n_wavelengths,) standard deviations: those given, or else the estimated noise level.
 
-        raises DataError if there are too few times or wavelengths to estimate the level
+        raises DataError if there are too few times or wavelengths to estimate the noise level
         """
         if self.sigma is not None:
             return self.sigma
@@ -113,8 +115,8 @@ class Spectra(Suggesting):
         if most < few + FEWEST:
             raise DataError(
                 f"igpe cannot estimate the noise level of {self.values.shape[0]} spectra at "
-                f"{self.values.shape[1]} wavelengths with {few} contributions: more than "
-                f"{few + 2} of both are needed. Give it: igpe.Spectra(frame, sigma=...)."
+                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs at "
+                f"least {few + FEWEST} of each. Give the noise level: igpe.Spectra(..., sigma=...)."
             )
         level = noise_level(self._singular, self.values.shape, few)
         return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))
@@ -125,7 +127,7 @@ class Spectra(Suggesting):
 
     @cached_property
     def basis(self) -> FloatArray | None:
-        """(n_wavelengths, m) orthonormal basis of smooth spectra divided by `noise`."""
+        """(n_wavelengths, m) orthonormal basis of smooth spectra divided by `noise`, or None."""
         if not self.smooth:
             return None
         from scipy.interpolate import BSpline  # noqa: PLC0415 - few need it
@@ -137,7 +139,8 @@ class Spectra(Suggesting):
         return np.asarray(np.linalg.qr(splines / self.noise[:, None])[0])
 
     def with_species(self, species: Iterable[str]) -> "Spectra":
-        """Return the spectra with these absorbing species if `species` is None."""
+        """Return a copy with these absorbing species if `species` is None; otherwise return the
+        spectra unchanged."""
         if self.species is not None:
             return self
         result = self._changed(species=tuple(species))
@@ -149,14 +152,14 @@ class Spectra(Suggesting):
         return result
 
     def at_times(self, factor: float, offset: float) -> "Spectra":
-        """Return the spectra with times in another unit."""
+        """Return a copy whose times are in another unit: factor * times + offset."""
         return self._changed(times=factor * self.times + offset)
 
     def compressed(self) -> "Spectra":
-        """Return the spectra in the subspace of the leading singular vectors, for searches.
+        """Return the spectra projected onto their leading singular vectors, for use in searches.
 
-        The subspace has one dimension for each contribution, one for each known spectrum, and one
-        more. The full space has one dimension for each wavelength.
+        The projection has one dimension for each contribution, one for each known spectrum, and one
+        more, instead of one for each wavelength.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}
@@ -172,15 +175,15 @@ class Spectra(Suggesting):
         )
 
     def with_free_signs(self) -> "Spectra":
-        """Return the spectra without the constraint that pure spectra are nonnegative."""
+        """Return a copy without the constraint that pure spectra must be nonnegative."""
         return self._changed(nonnegative=False)
 
     def with_values(self, values: FloatArray) -> "Spectra":
-        """Return the spectra with other values (n_times, n_wavelengths)."""
+        """Return a copy with other values (n_times, n_wavelengths)."""
         return self._changed(values=np.asarray(values, dtype=float))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the values as a table of times by wavelengths."""
+        """Return the values as a table with times as rows and wavelengths as columns."""
         index, columns = pd.Index(self.times, name="time"), pd.Index(self.wavelengths)
         return pd.DataFrame(self.values, index=index, columns=columns.rename("wavelength"))
 
@@ -194,11 +197,11 @@ class Spectra(Suggesting):
     # Preprocessing: each returns spectra that are otherwise the same.
 
     def select(self, *ranges: tuple[float, float], count: int | None = None) -> "Spectra":
-        """Return the spectra at some of their wavelengths.
+        """Return a copy that contains only some of the wavelengths.
 
-        ranges  pairs of wavelengths, including the ends; none: all wavelengths
-        count   number of wavelengths to return; None: all. igpe selects the most informative
-                ones, by their leverage in the space of the leading singular vectors
+        ranges  pairs (first, last) of wavelengths, both included; without ranges: all wavelengths
+        count   number of wavelengths to keep; None: all. igpe keeps the most informative ones:
+                those with the highest leverage in the space of the leading singular vectors
         raises  DataError if too few wavelengths remain
         """
         w = self.wavelengths
@@ -215,17 +218,17 @@ class Spectra(Suggesting):
             kept[np.setdiff1d(np.flatnonzero(kept), np.flatnonzero(kept)[order])] = False
         if kept.sum() < FEWEST:
             raise DataError(
-                f"Of {len(w)} wavelengths from {w[0]:g} to {w[-1]:g}, {int(kept.sum())} are left; "
+                f"Of {len(w)} wavelengths from {w[0]:g} to {w[-1]:g}, {int(kept.sum())} remain; "
                 f"at least {FEWEST} are needed. Give wider ranges: select((400, 500))."
             )
         return self._at(kept)
 
     def baseline(self, *ranges: tuple[float, float], order: int = 0) -> "Spectra":
-        """Return the spectra minus a polynomial baseline, fitted where nothing absorbs.
+        """Return the spectra minus a polynomial baseline that is fitted where nothing absorbs.
 
-        ranges  pairs of wavelengths where nothing absorbs
-        order   order of the polynomial: 0 is an offset
-        raises  DataError without ranges, or if the ranges contain too few wavelengths
+        ranges  pairs (first, last) of wavelengths between which nothing absorbs
+        order   order of the polynomial; 0: a constant offset
+        raises  DataError if there are no ranges, or if they contain too few wavelengths
         """
         w = self.wavelengths
         flat = np.zeros(len(w), dtype=bool)
@@ -245,13 +248,14 @@ class Spectra(Suggesting):
     def scatter_corrected(self, method: Literal["snv", "msc"] = "msc") -> "Spectra":
         """Return the spectra corrected for the offset and scale that light scattering causes.
 
-        "snv" subtracts its mean from each spectrum and divides the result by its standard
-        deviation; "msc" fits offset and scale to the mean spectrum and removes them. In addition,
-        both remove changes in the total absorbance that the reaction causes: use them only if these
-        changes are small. Spectra may then be negative, so `nonnegative` is off.
+        "snv" subtracts from each spectrum its mean and divides the difference by the standard
+        deviation of the spectrum. "msc" fits each spectrum by an offset plus a scale times the mean
+        spectrum; it subtracts the offset and divides by the scale. Both methods also remove changes
+        of the total absorbance that the reaction causes: use them only if these changes are small.
+        Corrected spectra may be negative, so `nonnegative` is set to False.
         """
         if method not in ("snv", "msc"):
-            raise DataError(f"method is {shown(method)}; expected 'snv' or 'msc'.")
+            raise DataError(f"`method` is {shown(method)}; expected 'snv' or 'msc'.")
         mean, v = self.values.mean(axis=1, keepdims=True), self.values
         if method == "snv":
             scale = v.std(axis=1, ddof=1, keepdims=True)
@@ -266,12 +270,13 @@ class Spectra(Suggesting):
     def savitzky_golay(self, window: int, order: int = 2, derivative: int = 0) -> "Spectra":
         """Smooth or differentiate the spectra along the wavelengths (SciPy's savgol_filter).
 
-        window      odd number of wavelengths; the wavelengths must be evenly spaced
-        order       order of the polynomials, below `window`
-        derivative  order of the derivative; 0: smoothing. Derivatives may be negative, so
-                    `nonnegative` is off
+        window      length of the filter window: an odd number of wavelengths. The wavelengths must
+                    be evenly spaced
+        order       order of the polynomials that are fitted, less than `window`
+        derivative  order of the derivative; 0: smoothing only. Derivatives may be negative, so
+                    `nonnegative` is set to False for them
 
-        Afterwards, errors at neighbouring wavelengths are correlated; standard errors include this
+        The filter correlates errors at neighbouring wavelengths. Standard errors account for this
         correlation through the scatter of the residuals (`Result.spectra`).
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
@@ -279,7 +284,7 @@ class Spectra(Suggesting):
         step = np.diff(self.wavelengths)
         if not np.allclose(step, step[0], rtol=1e-3):
             raise DataError(
-                "savitzky_golay needs evenly spaced wavelengths; their steps run from "
+                "savitzky_golay needs evenly spaced wavelengths; here the steps range from "
                 f"{step.min():g} to {step.max():g}. Interpolate them first."
             )
         try:
@@ -288,8 +293,8 @@ class Spectra(Suggesting):
             )
         except ValueError as error:
             raise DataError(
-                f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window of "
-                f"at most {len(self.wavelengths)} wavelengths, above the order."
+                f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window that "
+                f"is larger than the order and at most {len(self.wavelengths)} wavelengths."
             ) from None
         nonnegative = self.nonnegative and derivative == 0
         return self.with_values(values)._changed(nonnegative=nonnegative, sigma=None)
@@ -303,20 +308,20 @@ class Spectra(Suggesting):
         )
 
     def rank(self) -> "Rank":
-        """Number of absorbing contributions in the spectra, from singular values and the noise."""
+        """Estimate the number of contributions from the singular values and the noise."""
         sigma = self.sigma
         weighted = self.values if sigma is None else self.values / sigma
         left, size, right = np.linalg.svd(weighted, full_matrices=False)
         return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
-        """Singular values of the spectra up to each time (forward) or from each time on (backward).
+        """Singular values of all spectra up to a time (forward) and from a time on (backward).
 
-        The time at which a forward value rises above the noise shows when a contribution appears;
-        the time at which a backward value falls into the noise shows when one vanishes (Maeder,
-        Anal. Chem. 59 (1987), 527).
+        A contribution appears at the time at which a forward singular value rises above the noise.
+        A contribution vanishes at the time at which a backward singular value falls into the noise
+        (Maeder, Anal. Chem. 59 (1987), 527).
 
-        returns  table indexed by time, with the columns (forward, 1), ..., (backward, 1), ...
+        returns  a table indexed by time, with the columns (forward, 1), ..., (backward, 1), ...
         """
         n = len(self.times)
         few = min(count, *self.values.shape)
@@ -424,7 +429,7 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
         raise DataError(
             f"The spectra have no times: the index numbers the rows from {frame.index.start} "
             f"to {frame.index[-1] if len(frame) else 0}. Give the times: "
-            "frame.set_axis(times). If these are the times, name the index: "
+            "frame.set_axis(times). If the row numbers are the times, name the index: "
             "frame.rename_axis('time')."
         )
     times = _axis(frame.index, "times (the index, or a column 'time')")
@@ -483,7 +488,7 @@ def _species(given: Any) -> tuple[str, ...] | None:
         [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
     )
     if isinstance(given, str) or not names or not all(isinstance(n, str) for n in names):
-        raise DataError(f"species is {shown(given)}; expected a list of names: species=['A', 'B'].")
+        raise DataError(f"`species` is {shown(given)}; expected a list: species=['A', 'B'].")
     if len(set(names)) < len(names):
         raise DataError(f"species={names} contains a name twice.")
     return tuple(names)
@@ -500,7 +505,7 @@ def _sigma(given: Any, wavelengths: FloatArray, order: IntArray) -> FloatArray:
         sigma = np.array([np.nan])
     if not (np.isfinite(sigma).all() and (sigma > 0).all()):
         raise DataError(
-            f"sigma of the spectra is {shown(given)}; give one positive number, or one for "
+            f"`sigma` of the spectra is {shown(given)}; give one positive number, or one for "
             f"each of the {len(wavelengths)} wavelengths. Omit it if it is unknown."
         )
     return np.array(sigma)
@@ -529,13 +534,13 @@ def _check_options(nonnegative: bool, smooth: Any, unwanted: Any, count: int) ->
     is_count = isinstance(smooth, int) and not isinstance(smooth, bool)
     if not is_count or (smooth and not 4 <= smooth <= count):  # noqa: PLR2004 - cubic splines
         raise DataError(
-            f"smooth is {shown(smooth)}; give the number of B-splines that make up a spectrum, "
-            f"from 4 to {count}, or 0."
+            f"`smooth` is {shown(smooth)}; give a number of B-splines from 4 to {count}, or 0 for "
+            "no smoothing."
         )
     is_number = isinstance(unwanted, int) and not isinstance(unwanted, bool) and unwanted >= 1
     if not (unwanted is None or unwanted == "constant" or is_number):
         raise DataError(
-            f"unwanted is {shown(unwanted)}; give 'constant', the number of contributions that "
+            f"`unwanted` is {shown(unwanted)}; give 'constant', the number of contributions that "
             "vary in time, or None."
         )
     if nonnegative and (smooth or is_number):
@@ -549,7 +554,7 @@ def _within(pair: Any, wavelengths: FloatArray) -> BoolArray:
     ok = isinstance(pair, tuple | list) and len(pair) == 2 and is_finite(*pair)  # noqa: PLR2004
     if not ok or pair[0] > pair[1]:
         raise DataError(
-            f"The range {shown(pair)} is not a pair of wavelengths. Give the smaller one first."
+            f"The range {shown(pair)} is not a pair (smaller wavelength, larger wavelength)."
         )
     return np.asarray((wavelengths >= pair[0]) & (wavelengths <= pair[1]))
 
@@ -585,9 +590,9 @@ def with_spectral_times(measurements: Any, spectra: Spectra | None) -> Any:
 def check_spectra(data: Any, spectra: Any) -> None:
     """Raise DataError unless an experiment has measurements or spectra."""
     if not isinstance(spectra, Spectra | None):
-        raise DataError(f"spectra is {shown(spectra)}; expected igpe.Spectra(frame).")
+        raise DataError(f"`spectra` is {shown(spectra)}; expected igpe.Spectra(frame).")
     if data is None and spectra is None:
         raise DataError(
-            "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra: "
+            "The experiment has no measurements. Give a table, igpe.Experiment(data), or spectra, "
             "igpe.Experiment(spectra=igpe.Spectra(frame))."
         )

@@ -56,7 +56,7 @@ def _starts(given: Mapping[str, Any], states: list[str]) -> dict[str, Start]:
             found[name] = value
         elif isinstance(value, Unknown):
             raise ProblemError(
-                f"start gives '{name}' as igpe.Unknown, but the name stands for several "
+                f"start= gives '{name}' as igpe.Unknown, but the name stands for several "
                 f"states: {list(members)[:SHOWN]}, .... If all of them start at the same "
                 f"unknown value, add m.start = pyo.Var(bounds=({value.lower:g}, {value.upper:g})) "
                 f"to the model, name it in parameters=, and write start={{'{name}': 'start'}}. "
@@ -98,7 +98,7 @@ def _profile(name: str, given: Any) -> Callable[[tuple[str, ...]], Start]:
             except Exception as error:
                 raise ProblemError(
                     f"The start profile of '{name}' failed at {place}: {type(error).__name__}: "
-                    f"{error}. It must return a number for the indices of every member."
+                    f"{error}. The profile must return a number for the indices of every member."
                 ) from error
         if not is_finite(value):
             raise ProblemError(
@@ -122,6 +122,6 @@ def _looked_up(name: str, table: Mapping[Any, float], keys: list[Any]) -> float:
     if not isinstance(key, float) or x.ndim != 1 or not x.size or not x[0] <= key <= x[-1]:
         raise ProblemError(
             f"The start profile of '{name}' has no value at {key}; it has values at "
-            f"{list(table)[:SHOWN]}. Give every member a value, or values on both sides of it."
+            f"{list(table)[:SHOWN]}. Give each member a value, or values at both sides of it."
         )
     return float(np.interp(key, x, [table[p] for p in sorted(table)]))

@@ -87,8 +87,8 @@ def require_cells(path: Path, rows: int, columns: int, most: int = LARGEST_TABLE
     """Raise DataError for a table that would take more memory than any measurements need."""
     if rows * columns > most or columns > MOST_COLUMNS:
         raise DataError(
-            f"'{path}' contains or declares {rows} rows of {columns} columns; igpe reads up to "
-            f"{most:,} cells in up to {MOST_COLUMNS:,} columns. Save only measurements."
+            f"'{path}' contains or declares {rows} rows of {columns} columns; igpe reads at "
+            f"most {most:,} cells and {MOST_COLUMNS:,} columns. Save only the measurements."
         )
 
 
@@ -123,12 +123,12 @@ class _Sheets:
         if self.row > LAST_ROW or self.column > LAST_COLUMN:
             raise DataError(
                 f"'{self.path}' has cells beyond row {LAST_ROW} or column {LAST_COLUMN}, the last "
-                "of any workbook."
+                "that a workbook can have."
             )
         self.rows = max(self.rows, self.last_row)
 
     def _refuse(self, *_: object) -> None:
-        raise DataError(f"'{self.path}' defines entities (a DOCTYPE), which workbooks do not.")
+        raise DataError(f"'{self.path}' defines entities (a DOCTYPE); workbooks must not.")
 
     def _begin(self, tag: str, entries: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
@@ -158,7 +158,7 @@ def last_row(path: Path) -> int:
         size = sum(part.file_size for part in archive.infolist())
         if size > MOST:
             raise DataError(
-                f"'{path}' would unpack to {size / 2**20:.3g} MiB; igpe reads workbooks of up to "
+                f"'{path}' would unpack to {size / 2**20:.3g} MiB; igpe reads workbooks of at most "
                 f"{MOST / 2**20:.3g} MiB. Save the sheet you need as CSV."
             )
         for part in archive.infolist():
@@ -227,10 +227,10 @@ def read_table(data: Data) -> pd.DataFrame:
     table = with_index(table, ROLES)
     if nameless := [c for c in table.columns if not isinstance(c, str)]:
         raise DataError(
-            f"The names of the columns {nameless} are not strings. Use the names in the model."
+            f"The column names {nameless} are not strings. Use the names of the model's quantities."
         )
     if twice := sorted(c for c, count in Counter(table.columns).items() if count > 1):
-        raise DataError(f"Columns {twice} occur more than once. Give each its own name.")
+        raise DataError(f"Columns {twice} occur more than once. Give each one its own name.")
     return table
 
 
@@ -263,7 +263,7 @@ def open_file(data: str | Path, readers: Mapping[str, Callable[[Path], Read]]) -
     if not is_path or Path(data).suffix.lower() not in readers:
         what = f"'{data}' is not a table that igpe can read"
         raise DataError(
-            f"{what if is_path else f'The data are a {type(data).__name__}'}; expected a "
+            f"{what if is_path else f'The data have the type {type(data).__name__}'}; expected a "
             f"DataFrame or the path of a file that ends in {', '.join(readers)}."
         )
     path, ending = Path(data), Path(data).suffix.lower()
@@ -303,7 +303,7 @@ def renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     present = list(table.columns)
     if missing := [c for c, new in columns.items() if not {c, new} & {*present, "experiment"}]:
         raise DataError(
-            f"The table has no columns {missing}, which columns={{...}} names. Its columns are "
+            f"columns={{...}} names {missing}, but the table has no such columns. Its columns are "
             f"{present}.{closest(missing[0], present)} Correct the names in columns={{...}}, or "
             "in the table's first line."
         )
@@ -354,22 +354,22 @@ def time_column(table: pd.DataFrame, *, replicates: bool, name: str = "") -> Flo
     if not np.isfinite(times).all():
         row = int(np.flatnonzero(~np.isfinite(times))[0])
         raise DataError(
-            f"The time in row {row}{where} (the first is row 0) is {times[row]}. Every row needs "
-            "a finite time: fill it in, or remove the row."
+            f"The time in row {row}{where} (rows are counted from 0) is {times[row]}. Every row "
+            "needs a finite time: fill it in, or remove the row."
         )
     step = np.diff(times)
     if (step < 0).any():
         row = int(np.flatnonzero(step < 0)[0]) + 1
         raise DataError(
             f"The times are not sorted{where}: row {row} has {times[row]:g} after "
-            f"{times[row - 1]:g}. Sort the table by time. Pass each run as a separate "
-            "experiment."
+            f"{times[row - 1]:g}. Sort the table by time. If it contains several runs, pass each "
+            "one as a separate experiment."
         )
     if (step == 0).any() and not replicates:
         row = int(np.flatnonzero(step == 0)[0])
         raise DataError(
-            f"Time {times[row]:g} occurs more than once{where} (rows {row} and {row + 1}; the "
-            "first is row 0). If these are replicates, pass replicates=True. If they are several "
+            f"Time {times[row]:g} occurs more than once{where} (rows {row} and {row + 1}, "
+            "counted from 0). If these are replicates, pass replicates=True. If they are several "
             "runs, use igpe.read_experiments with a column 'experiment'."
         )
     return times
@@ -384,7 +384,7 @@ def select_columns(
     if only is not None:
         chosen = list(only)
         if unknown := [c for c in chosen if c not in columns]:
-            raise DataError(f"Columns {unknown} are not in the table, which has {columns}.")
+            raise DataError(f"Columns {unknown} are not in the table; its columns are {columns}.")
         if len(set(chosen)) < len(chosen) or "time" in chosen:
             raise DataError(
                 f"only={chosen} is not valid. Name each measured column once, and leave out "
@@ -416,7 +416,8 @@ def numbers(table: pd.DataFrame, name: str) -> FloatArray:
         strange = table[name][pd.to_numeric(table[name], errors="coerce").isna()].dropna()
         shown = ", ".join(repr(entry) for entry in strange.unique()[:FEW])
         is_limit = strange.astype(str).str.strip().str.startswith("<").any()
-        hint = " Limits of detection need sigma={...: igpe.losses.Censored(0.01)}." * bool(is_limit)
+        censored = f"sigma={{'{name}': igpe.losses.Censored(0.01)}}"
+        hint = f" Entries such as '<0.05' need {censored}." * bool(is_limit)
         raise DataError(
             f"Column '{name}' has entries that are not numbers: {shown}. Give numbers in the unit "
             "of the model (times since the start), leave missing values empty, or omit the "

@@ -294,19 +294,20 @@ def bootstrap(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Bootstrapped:
-    """Refit the problem to simulated measurements, each time starting at the estimate.
+    """Refit the problem to many sets of simulated measurements, each time starting at the estimate.
 
     problem       the problem whose measurements are replaced by simulated measurements
-    result        a Result or Estimate of the problem, or unknown -> value
+    result        a Result or Estimate of the problem, or a dict {unknown: value}
     kind          `ParametricBootstrap()` or `ResidualBootstrap()`
-    replications  number of replications; replication k of a seed has the same errors on any
+    replications  number of replications; for a given seed, replication k has the same errors on any
                   executor
-    seed          random seed of the errors
+    seed          seed of the random errors
     confidence    confidence level of the intervals
     method        method of the refits
-    executor, store, timeout   where refits are computed and stored, as for `igpe.campaign`
-    progress      a function called with each message; True, False, None: as for `igpe.estimate`
-    returns       the finished replications if the call is interrupted (Ctrl-C)
+    executor, store, timeout   executor, store and time limit of the refits, as for `igpe.campaign`
+    progress      a function that receives each message; or True, False or None, as for
+                  `igpe.estimate`
+    returns       the replications; if the call is interrupted (Ctrl-C), only the finished ones
     raises        ProblemError for invalid arguments, Unsupported for constraints and robust losses,
                   EstimationFailed if the model cannot be integrated at the estimate; other errors
                   as in `igpe.campaign`

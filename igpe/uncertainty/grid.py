@@ -20,16 +20,16 @@ FACTOR = 2.0  # first order; more than enough for higher ones
 
 @takes_problem
 def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.DataFrame:
-    """Estimate the contribution of the grid in space to the error of each unknown.
+    """Estimate how much the grid in space contributes to the error of each unknown.
 
     problem   a problem with `space={"x": ...}`
-    estimate  a result of `igpe.estimate` or of a method, or unknown -> value
-    returns   a row for each free unknown: value, standard_error, refined (the best value on the
-              grid with twice as many intervals) and grid_error (twice the difference between
-              the two values, which for first-order schemes estimates the distance of `value` from
-              the grid-converged value)
-    raises    ProblemError if the problem has no space=, EstimationFailed if the model cannot be
-              integrated on the finer grid, Unsupported as in `igpe.profile`
+    estimate  a result of `igpe.estimate` or of a method, or a dict {unknown: value}
+    returns   a table with one row for each free unknown and the columns `value`, `standard_error`,
+              `refined` (the best value on the grid with twice as many intervals) and `grid_error`
+              (twice the difference between `value` and `refined`). For first-order schemes,
+              `grid_error` estimates the distance of `value` from the grid-converged value
+    raises    ProblemError if the problem was created without `space`, EstimationFailed if the model
+              cannot be integrated on the finer grid, Unsupported as in `igpe.profile`
     """
     finer = problem.on_finer_grid()
     method = SingleShooting()

@@ -84,15 +84,15 @@ def region(
     confidence: float = 0.95,
     method: SingleShooting = SingleShooting(),
 ) -> Region:
-    """Compute the joint region of two unknowns from the likelihood ratio.
+    """Compute the joint confidence region of two unknowns from the likelihood ratio.
 
-    problem     the estimated problem
-    estimate    a Result or Estimate of the problem, or unknown -> value
+    problem     the problem whose parameters were estimated
+    estimate    a Result or Estimate of the problem, or a dict {unknown: value}
     names       names of two free unknowns
     confidence  confidence level of the region
     method      method whose integrator solves the model
-    raises      ProblemError unless there are two names of free unknowns and at least one degree of
-                freedom; Unsupported and EstimationFailed as in `igpe.profile`
+    raises      ProblemError unless `names` contains two free unknowns and there is at least one
+                degree of freedom; Unsupported and EstimationFailed as in `igpe.profile`
     """
     require_confidence("region", confidence)
     pair = chosen(problem, names)

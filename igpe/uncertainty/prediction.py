@@ -185,16 +185,16 @@ def predict(
     replications: Bootstrapped | None = None,
     method: SingleShooting = SingleShooting(),
 ) -> Prediction:
-    """Predict states, measured or not, and measured quantities, with confidence bands.
+    """Predict states (measured or not) and measured quantities, with confidence bands.
 
-    problem       problem whose experiments are predicted
-    estimate      a Result or Estimate of the problem, or unknown -> value
-    times         times of the prediction; None: 200 times and the measured times. Times may lie
-                  beyond the measurements
+    problem       the problem whose experiments are predicted
+    estimate      a Result or Estimate of the problem, or a dict {unknown: value}
+    times         times of the prediction, which may lie beyond the measurements; None: 200 time
+                  points plus the measurement times
     names         names of states and measured quantities; None: all
     confidence    confidence level of the bands
-    replications  result of `igpe.bootstrap`: bands are percentiles of its refits. None: linearised
-                  bands
+    replications  a result of `igpe.bootstrap`: the bands are percentiles of its refits. None:
+                  linearised bands
     method        method whose integrator solves the model
     raises        ProblemError for unknown names or invalid times, Unsupported for constraints and
                   robust losses, EstimationFailed if the model cannot be integrated

@@ -358,33 +358,37 @@ def profile(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Profiles:
-    """Compute likelihood ratio intervals: all values of an unknown that fit well enough.
+    """Compute likelihood ratio intervals: the values of an unknown that fit the data well enough.
 
-    Each unknown is held at values further and further from the estimate while all others are
-    re-estimated; the interval ends where the sum of squares has risen by a threshold. Unlike
-    linearised errors, these intervals are valid for nonlinear problems and do not depend on the
-    parametrisation.
+    igpe holds one unknown at values further and further from its estimate and re-estimates all
+    others. The interval ends where the sum of squares has risen by a threshold. Unlike intervals
+    from linearised errors, these intervals are valid for nonlinear problems and do not depend on
+    the parametrisation.
 
-    problem     the estimated problem
-    estimate    a Result or Estimate of the problem, or unknown -> value; at or near the optimum
+    problem     the problem whose parameters were estimated
+    estimate    a Result or Estimate of the problem, or a dict {unknown: value}; it must lie at or
+                near the optimum
     names       names of the unknowns; None: all free unknowns
     confidence  confidence level of each interval
     method      `SingleShooting` (fast, exact derivatives) or `Collocation` (supports constraints)
-    most_integrations  maximum number of integrations for all profiles together; an integration with
-                twice as many steps as one at the estimate counts twice. A profile that exceeds its
-                share of this number ends without a result. Only for `SingleShooting`
-    executor, store, timeout   where profiles are computed and stored, as for `igpe.campaign`; a
-                               profile that is stopped is omitted, and a note says so
-    progress    a function called with each message; True, False, None: as for `igpe.estimate`
-    returns     the finished profiles if the call is interrupted (Ctrl-C) after the first profile
+    most_integrations  maximum number of integrations for all profiles together; an integration that
+                needs twice as many steps as one at the estimate counts twice. A profile that
+                exceeds its share of this number ends without a result. Only for `SingleShooting`
+    executor, store, timeout   executor, store and time limit of the profiles, as for
+                               `igpe.campaign`; a profile that is stopped is omitted, and a note
+                               says so
+    progress    a function that receives each message; or True, False or None, as for
+                `igpe.estimate`
+    returns     the profiles; if the call is interrupted (Ctrl-C) after the first profile, only the
+                finished ones
     raises      ProblemError for names or an estimate that do not fit the problem, Unsupported if
                 the method does not support the problem, EstimationFailed if the model cannot be
-                integrated at the estimate, or no profile could be computed; other errors as in
+                integrated at the estimate or no profile could be computed; other errors as in
                 `igpe.campaign`
 
-    If a profile reaches a better optimum, all profiles restart there, and a note says so. An
-    interval also contains the values at which the profile of another unknown explains the
-    measurements well enough.
+    If a profile reaches a better optimum, all profiles restart there, and a note says so. The
+    interval of an unknown also contains its values on the profiles of other unknowns, as far as
+    they explain the measurements well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)

@@ -188,21 +188,23 @@ def sample(
     method: SingleShooting = SingleShooting(),
     progress: Progress = None,
 ) -> Samples:
-    """Draw from the posterior, with normal priors, and uniform priors within the bounds.
+    """Draw samples from the posterior: normal priors where given, and uniform priors within bounds.
 
-    An unknown sigma is integrated out (module docstring). Unknowns without finite bounds have a
-    flat prior; if the data do not determine these unknowns, the posterior may not exist.
+    If sigma is unknown, it is integrated out (see the docstring of this module). Unknowns without
+    finite bounds have a flat prior; if the data do not determine these unknowns, the posterior may
+    not exist.
 
-    problem     the estimated problem
-    estimate    a Result or Estimate of the problem, or unknown -> value: the walkers start around
-                it, spread by the linearised errors
+    problem     the problem whose parameters were estimated
+    estimate    a Result or Estimate of the problem, or a dict {unknown: value}; the walkers start
+                around it, spread according to the linearised errors
     steps       number of steps of each walker, including the discarded steps
     walkers     number of walkers; None: four for each unknown, at least 16
     seed        random seed of the walkers
     confidence  confidence level of the intervals
     method      method whose integrator solves the model
-    progress    a function called with each message; True, False, None: as for `igpe.estimate`
-    returns     the draws so far if the call is interrupted (Ctrl-C)
+    progress    a function that receives each message; or True, False or None, as for
+                `igpe.estimate`
+    returns     the samples; if the call is interrupted (Ctrl-C), only those drawn so far
     raises      SolverMissing if emcee is not installed, ProblemError for invalid arguments,
                 Unsupported for constraints and robust losses, EstimationFailed if the model cannot
                 be integrated at the estimate

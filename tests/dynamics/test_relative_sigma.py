@@ -210,7 +210,7 @@ def test_a_certificate_names_the_weights_as_its_premise():
 
 
 def test_other_words_for_sigma_are_refused():
-    with pytest.raises(igpe.errors.DataError, match="'equal' if errors are unknown"):
+    with pytest.raises(igpe.errors.DataError, match="'equal' if the errors are unknown"):
         problem(table(1), sigma="alike")
 
 

@@ -38,20 +38,22 @@ OPTIONAL = {"priorDistribution", "priorParameters", "noiseParameters", "noisePla
 def to_petab(
     problem: Problem, folder: str | Path, result: Any = None, *, force: bool = False
 ) -> Path:
-    """Write a problem as PEtab of version 2: a YAML file, its tables, and the model in SBML.
+    """Write a problem in PEtab version 2: a YAML file, its tables, and the model in SBML.
 
     From these files, `read_petab` and other programs compute the negative log-likelihood of the
-    problem as the objective. Unknown standard deviations become parameters, `sd_A`, one for each
-    quantity; `igpe.estimate` minimises the same likelihood. Names that SBML does not allow get
-    underscores (`k1@run2` becomes `k1_run2`); the original names are kept as display names.
+    problem as the objective. Unknown standard deviations become parameters, one for each quantity
+    (`sd_A` for `A`). `igpe.estimate` maximises the same likelihood. In names, underscores replace
+    what SBML does not allow (`k1@run2` becomes `k1_run2`); the original names are kept as display
+    names.
 
     folder   folder for the files; igpe creates it if necessary
-    result   result whose estimates become the nominal values; by default the values of the model
+    result   result whose estimates become the nominal values; None: the nominal values are those in
+             the model
     force    whether to replace existing files
     returns  the path of the YAML file
     raises   Unsupported for features that PEtab or SBML cannot express, ModelError if the model
-             cannot be read, DataError for existing files, SolverMissing without the extra
-             igpe[petab]
+             cannot be read, DataError if files exist and `force` is False, SolverMissing if the
+             extra igpe[petab] is not installed
     """
     _refuse(problem)
     files = _Writer(problem).files(result)

@@ -19,16 +19,16 @@ BELOW = "<"
 class Censored(Checked):
     """Normal errors of a quantity that has a limit of detection (left-censored measurements).
 
-    A value below its limit adds -2 log Phi((limit - h) / deviation) to the objective, where h is
-    the model's prediction and Phi(...) the probability of such a value. Any other value adds its
-    squared residual (Tobin, Econometrica 26 (1958), 24). Values below a limit have no residual, so
-    `result.points`, plots, smoothed data and step 3 omit them.
+    A value below its limit adds -2 log Phi((limit - h) / deviation) to the objective. Here h is the
+    prediction of the model, and Phi(...) is the probability of such a value. Any other value adds
+    its squared residual (Tobin, Econometrica 26 (1958), 24). Values below a limit have no residual,
+    so `result.points`, plots, smoothed data and step 3 omit them.
 
     deviation  standard deviation of the measurements, in the unit of the column
-    below      the limit of detection, in the same unit. Values at or below the limit count as
-               "below the limit". Cells of the table such as "<0.05" give their own limit, with or
-               without `below`
-    raises     ProblemError unless the deviation is positive and the limit finite
+    below      the limit of detection, in the same unit. Values that do not exceed the limit count
+               as below it. A cell of the table such as "<0.05" gives its own limit, with or without
+               `below`
+    raises     ProblemError unless the deviation is positive and the limit, if given, is finite
     """
 
     deviation: Positive
@@ -37,10 +37,10 @@ class Censored(Checked):
     def read(
         self, column: str, values: FloatArray, cells: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """Return the values (n_rows,), in which limits replace the values below them, and a mask of
-        the values below a limit.
+        """Return the values (n_rows,), in which each value below its limit is replaced by the
+        limit, and a mask of the values that were replaced.
 
-        cells   limits from cells such as "<0.05", else NaN
+        cells   limits from cells such as "<0.05"; NaN for other cells
         raises  DataError if all values are below their limits
         """
         limits = cells
@@ -49,7 +49,7 @@ class Censored(Checked):
         is_below = ~np.isnan(limits)
         if (is_below | np.isnan(values)).all():
             raise DataError(
-                f"All values of '{column}' are below its limit of detection. igpe needs at "
+                f"All values of '{column}' are below the limit of detection. igpe needs at "
                 "least one value above the limit in each experiment. Leave the column out: "
                 "only=[...]."
             )
@@ -66,7 +66,7 @@ def read_limits(table: pd.DataFrame, column: str) -> tuple["pd.Series[float]", F
     limits = pd.to_numeric(texts[below].str[len(BELOW) :], errors="coerce")
     if not np.isfinite(limits).all():
         raise DataError(
-            f"Column '{column}' has the cell {texts[limits.index[~np.isfinite(limits)][0]]!r}; "
+            f"Column '{column}' contains {texts[limits.index[~np.isfinite(limits)][0]]!r}; "
             "expected a number after '<', for example '<0.05'."
         )
     values = table[column].mask(below)

@@ -62,7 +62,7 @@ class Correlation(ABC):
     @property
     @abstractmethod
     def is_estimated(self) -> bool:
-        """Return True if the correlation is to be estimated; until then it is treated as 0."""
+        """Return True if the correlation will be estimated; until then it is treated as 0."""
 
     @property
     @abstractmethod
@@ -71,8 +71,8 @@ class Correlation(ABC):
 
     @abstractmethod
     def of(self, columns: Sequence[str], layout: Layout) -> Self:
-        """Return the correlation for one experiment's measured columns; raises DataError if
-        they do not fit."""
+        """Return the correlation for the measured columns of one experiment; raises DataError if it
+        does not fit these columns."""
 
     @abstractmethod
     def whitening(self, layout: Layout) -> Any:
@@ -84,26 +84,28 @@ class Correlation(ABC):
         """The unknown ones of several experiments, which share them."""
 
     def scaled(self, factor: float) -> Self:
-        """Return the correlation for another unit of time; one old unit is `factor` new units."""
+        """Return the correlation for another unit of time; one old unit equals `factor` new
+        units."""
         return self
 
 
-SHARE = Rule(lambda v: is_finite(v) and 0 <= v < 1, "a number of 0 or more and below 1")
+SHARE = Rule(lambda v: is_finite(v) and 0 <= v < 1, "a number that is at least 0 and below 1")
 
 
 @dataclass(frozen=True)
 class AR1(Checked, Correlation):
-    """Correlation of the errors of each quantity in time (first-order autoregression).
+    """Correlation between errors of the same quantity at different times (first-order
+    autoregression).
 
         corr(e(t), e(t')) = rho^(|t - t'| / step),
 
     In continuous time this is the Ornstein-Uhlenbeck process, so times may be unevenly spaced and
     values may be missing. Errors of different quantities are independent.
 
-    rho     correlation of errors that are one `step` apart, at least 0 and below 1; None: igpe
+    rho     correlation of two errors that are one `step` apart, at least 0 and below 1; None: igpe
             estimates one correlation for all quantities and experiments
     step    time difference to which `rho` refers; None: the spacing of the experiment's times,
-            which must be even
+            which must then be constant
     raises  ProblemError for invalid numbers
     """
 
@@ -122,14 +124,15 @@ class AR1(Checked, Correlation):
         gaps = layout.gaps
         if self.step is None and np.ptp(gaps) > EVEN * gaps.max():
             raise DataError(
-                f"igpe.losses.AR1 has no step, but times are between {gaps.min():g} and "
-                f"{gaps.max():g} apart. Give the time difference to which rho refers: "
+                "igpe.losses.AR1 has no step, but the differences between times range from "
+                f"{gaps.min():g} to {gaps.max():g}. Give the time difference to which rho refers: "
                 f"igpe.losses.AR1(step={np.median(gaps):g})."
             )
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
 
     def whitening(self, layout: Layout) -> Any:
-        """Return the matrix that subtracts from each error what the previous error predicts."""
+        """Return the matrix that subtracts from each error its prediction from the previous error,
+        and scales the difference to variance 1."""
         order = np.lexsort((layout.time, layout.column))
         time, column = layout.time[order], layout.column[order]
         follows = np.flatnonzero(column[1:] == column[:-1]) + 1
@@ -144,7 +147,7 @@ class AR1(Checked, Correlation):
 
     @classmethod
     def free(cls, every: Sequence[tuple[Any, Layout]]) -> Free:
-        """Parametrise by the correlation at the median time between neighbours."""
+        """Parametrise by the correlation over the median time between neighbouring measurements."""
         apart = float(np.median(np.concatenate([layout.gaps for _, layout in every])))
         return Free(
             [(0.0, MOST)],
@@ -165,22 +168,25 @@ def _are_pairs(given: Any) -> bool:
     return sound and names and all(is_finite(v) and -1 < v < 1 for v in given.values())
 
 
-PAIRS = Rule(_are_pairs, "correlations between -1 and 1 by pairs of names: {('A', 'B'): 0.5}")
+PAIRS = Rule(_are_pairs, "correlations between -1 and 1 for pairs of names: {('A', 'B'): 0.5}")
 
 
 @dataclass(frozen=True)
 class Correlated(Checked, Correlation):
-    """Errors of several quantities, correlated at the same time but not between times.
+    """Correlation between errors of different quantities at the same time; errors at different
+    times are independent.
 
-    With the standard deviations s of `sigma` the covariance of A and B is s_A s_B times the
-    correlation of A and B. If a value is missing, the other values have their marginal covariance.
+    The covariance of the errors of A and B is s_A s_B times their correlation, where s_A and s_B
+    are the standard deviations from `sigma`. If a value is missing, the other values have their
+    marginal covariance.
 
-    between  correlations by pairs of measured columns: {("A", "B"): 0.6}; 0 for other pairs; None:
-             igpe estimates all correlations, assuming that they are the same at all times and in
-             all experiments. If sigma is None as well, igpe estimates the full covariance
-    columns  measured columns, which the experiment sets
-    raises   ProblemError for numbers outside -1 to 1, or correlations that do not form a valid
-             correlation matrix
+    between  pair of measured columns -> correlation, for example {("A", "B"): 0.6}; pairs that are
+             not listed have correlation 0. None: igpe estimates all correlations, assuming that
+             they are the same at all times and in all experiments. If sigma is None as well, igpe
+             estimates the full covariance
+    columns  measured columns; the experiment sets them
+    raises   ProblemError for numbers that are not between -1 and 1, or if the correlations do not
+             form a valid correlation matrix
     """
 
     between: Annotated[Mapping[tuple[str, str], float] | None, or_none(PAIRS)] = None
@@ -192,8 +198,8 @@ class Correlated(Checked, Correlation):
         least = np.linalg.eigvalsh(self._matrix(names)).min(initial=1.0)
         if least <= 0:
             raise ProblemError(
-                f"No errors can have the correlations {dict(self.between or {})}: their matrix has "
-                f"the eigenvalue {least:.2g}, but all eigenvalues must be above 0. Give "
+                f"The correlations {dict(self.between or {})} are impossible: their matrix has "
+                f"the eigenvalue {least:.2g}, but all eigenvalues must be positive. Give "
                 "correlations that were estimated together."
             )
 
@@ -209,14 +215,15 @@ class Correlated(Checked, Correlation):
         strange = sorted({n for pair in self.between or {} for n in pair} - {*columns})
         if strange or len(columns) < 2:  # noqa: PLR2004
             raise DataError(
-                f"igpe.losses.Correlated has {strange or 'no pair'}, but the measured columns "
-                f"are {[*columns]}. Give pairs of these, or leave out correlation=."
+                f"igpe.losses.Correlated {f'contains {strange}' if strange else 'needs a pair'}, "
+                f"but the measured columns are {[*columns]}. Give pairs of measured columns, or "
+                "leave out correlation=."
             )
         return replace(self, columns=tuple(columns))
 
     def whitening(self, layout: Layout) -> Any:
-        """Return, at each time, the inverse Cholesky factor of the measured quantities'
-        correlation."""
+        """Return the matrix with the inverse Cholesky factors of the correlation matrices: one
+        factor for the quantities measured at each time."""
         distinct, row = np.unique(layout.time, return_inverse=True)
         place = np.full((len(distinct), len(self.columns)), -1)
         place[row, layout.column] = np.arange(len(row))
@@ -234,7 +241,7 @@ class Correlated(Checked, Correlation):
 
     @classmethod
     def free(cls, every: Sequence[tuple[Any, Layout]]) -> Free:
-        """Parametrise any correlation matrix as L L', with lower triangular L whose rows have
+        """Parametrise the correlation matrix as L L', where L is lower triangular with rows of
         length 1."""
         names = tuple(dict.fromkeys(n for own, _ in every for n in own.columns))
         below = np.tril_indices(len(names), -1)

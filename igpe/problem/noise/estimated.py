@@ -10,14 +10,15 @@ from igpe.core.errors import DataError
 class EstimatedSigma:
     """A standard deviation that the model computes from estimated unknowns.
 
-    The estimate then has maximum likelihood: the objective is -2 log L up to a constant,
+    The estimates are then maximum likelihood estimates: the objective is -2 log L without its
+    constant terms,
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 
-    name    name of s: a parameter, or a variable or an Expression indexed by time, in the unit of
-            the measured column. If only the size of the error is unknown, use a separate Var with a
-            positive lower bound
-    raises  DataError if the name is not a string
+    name    name of s in the model: a parameter, or a Var or Expression indexed by time; s has the
+            unit of the measured column. If s is an unknown constant, declare a separate Var with a
+            positive lower bound for it
+    raises  DataError if the name is not a string or is empty
     """
 
     name: str

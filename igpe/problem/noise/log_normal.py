@@ -13,12 +13,12 @@ from igpe.core.fields import Checked, Positive
 class LogNormal(Checked):
     """Errors of a positive quantity whose logarithm has normal errors.
 
-    igpe replaces the measured quantity `A` by `ln(A)`, in results and plots as well: it compares
-    the logarithm of the measurements with an Expression for the logarithm of the model's quantity.
-    All numbers in a result refer to the logarithm.
+    igpe replaces the measured quantity `A` by `ln(A)`, also in results and plots: it compares the
+    logarithms of the measurements with an Expression for the logarithm of the model's quantity. All
+    numbers for this quantity in a result refer to its logarithm.
 
-    deviation  standard deviation of the natural logarithm; if it is small, about the relative
-               error. The true value is the median of the measurements, not their mean
+    deviation  standard deviation of the natural logarithm; if it is small, it is about equal to the
+               relative error. The true value is the median of the measurements, not their mean
     raises     ProblemError unless the deviation is positive
     """
 
@@ -30,8 +30,8 @@ def logarithms(name: str, values: FloatArray) -> FloatArray:
     if (low := values <= 0).any():
         row = int(np.flatnonzero(low)[0])
         raise DataError(
-            f"Column '{name}' is {values[row]:g} in row {row}, but its errors are log-normal, "
-            "which needs values above 0. Replace such values by NaN, or give normal errors: "
+            f"Column '{name}' has the value {values[row]:g} in row {row}, but log-normal errors "
+            "need values above 0. Replace such values by NaN, or give normal errors: "
             f"sigma={{'{name}': igpe.Noise(absolute=..., relative=...)}}."
         )
     return np.log(values)

@@ -14,24 +14,25 @@ NEAR_ZERO = 0.1  # of a column's smallest measurement: predictions count as no s
 
 @dataclass(frozen=True)
 class Noise(NoiseModel):
-    """A standard deviation with a constant part and a part proportional to the true value.
+    """A standard deviation with a constant part and a part proportional to the predicted value.
 
         sigma = sqrt(absolute^2 + (relative h)^2)
 
-    Here h is the model's prediction, not the measurement. This is the additive and proportional
-    ("combined") error model of pharmacokinetics (Beal & Sheiner, Estimating heteroscedastic
-    variances, Technometrics 30 (1988)). The relative part alone is a constant coefficient of
-    variation; the absolute part alone is a constant standard deviation.
+    Here h is the prediction of the model, not the measurement. This is the "combined" (additive and
+    proportional) error model of pharmacokinetics (Beal & Sheiner, Estimating heteroscedastic
+    variances, Technometrics 30 (1988)). With only a relative part, the coefficient of variation is
+    constant; with only an absolute part, the standard deviation is constant.
 
-    Without an absolute part, estimates do not depend on the relative part. If the relative part is
-    unknown, give a guess: the estimate of the relative part is sqrt(result.reduced_chi_squared)
-    times this guess.
+    Without an absolute part, the estimated unknowns do not depend on the size of the relative part.
+    If this size is not known, give a guess and multiply it by sqrt(result.reduced_chi_squared) to
+    get an estimate of the relative part.
 
-    absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, the size
-              of h counts as at least a tenth of the column's smallest nonzero measurement. A note
-              lists the points where this rule changes the standard deviation
+    absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, igpe
+              takes |h| as at least a tenth of the smallest nonzero measurement of the column (in
+              absolute value). A note lists the points at which this changes the standard deviation
     relative  coefficient of variation, e.g. 0.05 for 5 %
-    raises    DataError unless both parts are 0 or more, one part is positive, and relative < 1
+    raises    DataError unless both parts are 0 or more, at least one part is positive, and relative
+              < 1
     """
 
     absolute: float = 0.0
@@ -42,22 +43,22 @@ class Noise(NoiseModel):
         if not (is_finite(*given) and min(given) >= 0 and max(given) > 0 and self.relative < 1):
             raise DataError(
                 f"Noise has absolute={shown(self.absolute)} and relative={shown(self.relative)}. "
-                "Give standard deviations of 0 or more, one of them positive: absolute in the unit "
-                "of the column, relative as a fraction below 1, so igpe.Noise(relative=0.05) is 5 "
+                "Both must be at least 0, and one must be positive. Give `absolute` in the unit of "
+                "the column, and `relative` as a fraction below 1: igpe.Noise(relative=0.05) is 5 "
                 "%."
             )
 
     def deviation(self, predicted: FloatArray) -> FloatArray:
-        """Standard deviations at predictions h, in their unit."""
+        """Return the standard deviations at the predictions h, in the unit of h."""
         return np.hypot(self.absolute, self.relative * predicted)
 
     def slope(self, predicted: FloatArray) -> FloatArray:
-        """Derivative of `deviation` with respect to the predictions; 0 where the deviation is 0."""
+        """Return the derivatives of `deviation` with respect to h; 0 where the deviation is 0."""
         sigma = self.deviation(predicted)
         return np.asarray(self.relative**2 * predicted / np.where(sigma > 0, sigma, np.inf))
 
     def scaled(self, factor: float) -> "Noise":
-        """Return the noise for another unit; one old unit is `factor` new units."""
+        """Return the noise model for another unit; one old unit equals `factor` new units."""
         return replace(self, absolute=abs(factor) * self.absolute)
 
     @property
@@ -67,10 +68,11 @@ class Noise(NoiseModel):
 
     @property
     def remedy(self) -> str:
-        """Advice for the user if predictions are 0."""
+        """Advice for the user if the measurements are 0, where the standard deviation is 0 as
+        well."""
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:
-        """Return the size that replaces any smaller |h|, for a column of measurements."""
+        """Return the lower limit of |h| for a column with the measurements `values`."""
         sizes = np.abs(values[values != 0])
         return NEAR_ZERO * float(sizes.min(initial=np.inf)) if self.absolute == 0 else 0.0

@@ -42,15 +42,15 @@ class NoiseModel(ABC):
 
     @abstractmethod
     def deviation(self, predicted: FloatArray) -> FloatArray:
-        """Standard deviations at predictions h, in their unit."""
+        """Return the standard deviations at the predictions h, in the unit of h."""
 
     @abstractmethod
     def slope(self, predicted: FloatArray) -> FloatArray:
-        """Derivative of `deviation` with respect to the predictions; 0 where the deviation is 0."""
+        """Return the derivatives of `deviation` with respect to h; 0 where the deviation is 0."""
 
     @abstractmethod
     def scaled(self, factor: float) -> "NoiseModel":
-        """Return the noise for another unit; one old unit is `factor` new units."""
+        """Return the noise model for another unit; one old unit equals `factor` new units."""
 
     @property
     def follows(self) -> bool:
@@ -63,7 +63,7 @@ class NoiseModel(ABC):
         return ""
 
     def least(self, values: FloatArray) -> float:
-        """Return the size that replaces any smaller |h|, for a column of measurements."""
+        """Return the lower limit of |h| for a column with the measurements `values`."""
         return 0.0
 
     def level(self, values: FloatArray) -> float:
@@ -188,7 +188,7 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
         level = given.level(table[column].to_numpy(dtype=float))
         if level == 0:
             raise DataError(
-                f"All measurements of '{column}' are 0, where {given} gives no standard deviation. "
+                f"All measurements of '{column}' are 0; there {given} gives no standard deviation. "
                 f"{given.remedy}"
             )
         return np.full(n, level)
@@ -197,14 +197,15 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
             return np.full(n, float(given))
         except (TypeError, ValueError):
             raise DataError(
-                f"sigma is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all columns, "
-                "or separate ones: sigma={'A': 0.1, 'B': 'name of the column that holds them'}, "
-                "or 'equal' if errors are unknown and of the same size in all columns."
+                f"`sigma` is {sigma!r}; give a number or igpe.Noise(relative=0.05) for all "
+                "columns, or for each column a number or the name of another column: "
+                "sigma={'A': 0.1, 'B': 'sd_B'}. "
+                "Give 'equal' if the errors are unknown but of the same size in all columns."
             ) from None
     if column not in sigma:
         raise DataError(
-            f"sigma is given for {sorted(sigma)} but not for '{column}'. Give all columns a "
-            "standard deviation, or none."
+            f"`sigma` contains {sorted(sigma)} but not '{column}'. Give standard deviations for "
+            "all columns or for none."
         )
     return _of_column(table, column, given)
 
@@ -213,22 +214,22 @@ def _of_column(table: pd.DataFrame, column: str, value: Any) -> FloatArray:
     if isinstance(value, str):
         if value not in table.columns:
             raise DataError(
-                f"sigma of '{column}' refers to the column '{value}', which is not in the table "
-                f"{list(table.columns)}."
+                f"`sigma` of '{column}' refers to the column '{value}', which is not among the "
+                f"columns of the table, {list(table.columns)}."
             )
         return numbers(table, value)
     try:
         spread = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise DataError(
-            f"sigma of '{column}' is {shown(value)}; expected a number, one number for each row, "
-            "or the name of a column of the table."
+            f"`sigma` of '{column}' is {shown(value)}; expected a number, one number for each "
+            "row, or the name of a column of the table."
         ) from None
     n = len(table)
     if spread.ndim > 0 and spread.shape != (n,):
         raise DataError(
-            f"sigma of '{column}' has shape {spread.shape}; expected one number, or one for each "
-            f"of the {n} rows."
+            f"`sigma` of '{column}' has shape {spread.shape}; expected one number, or one for "
+            f"each of the {n} rows."
         )
     return np.broadcast_to(spread, (n,)).astype(float)
 
@@ -239,6 +240,6 @@ def check_sigma(columns: list[str], sigma: FloatArray, column: IntArray) -> None
     if bad.any():
         name = columns[int(column[bad][0])]
         raise DataError(
-            f"sigma of '{name}' is {sigma[bad][0]:g}. Standard deviations must be positive. Leave "
-            "sigma out if they are unknown."
+            f"`sigma` of '{name}' is {sigma[bad][0]:g}. Standard deviations must be positive. "
+            "Leave out `sigma` if they are unknown."
         )

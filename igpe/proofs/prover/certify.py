@@ -293,25 +293,28 @@ def certify(
     progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
-    """Prove that the best known parameters are optimal within the bounds, up to a gap.
+    """Prove that the best known parameters are optimal within the bounds, up to a relative gap.
 
-    The bound holds for the original problem: the differential equations (not a discretisation), the
-    measurements with their weights, priors, and all parameters within the bounds.
+    The proved lower bound holds for the original problem: for the differential equations themselves
+    (not for a discretisation), for the measurements with their weights and the priors, and for all
+    parameter values within the bounds.
 
-    estimate    a Result, an Estimate, or unknown -> value: the values whose optimality is to be
-                proved. If igpe finds better values, it returns these values instead. If `estimate`
-                is None, igpe searches for the best values first
-    gap         relative gap between bound and sum of squares at which the proof stops
-    time_limit  seconds for the proof itself, after compilation and the first estimate. At the
-                limit, or after Ctrl-C, igpe returns what is proved so far
-    progress    a function called with each message; True, False, None: as for `igpe.estimate`
-    executor    None: this process; a number of processes; or an executor, as for `igpe.campaign`.
-                The tree of boxes is the same for all executors; without an executor the tree may
-                differ. If the search ends early, unfinished boxes are lost, and the tree may differ
-                as well
-    raises      KeyboardInterrupt, with the parameters, if Ctrl-C comes before the first bound;
-                Unsupported for implicit algebraic variables, constraints, losses other than least
-                squares, estimated standard deviations and operations without an enclosure;
+    estimate    a Result, an Estimate, or a dict {unknown: value}: the values that igpe is to prove
+                optimal. If igpe finds better values, it returns those instead. If `estimate` is
+                None, igpe searches for the best values first
+    gap         the proof stops at this relative gap between the lower bound and the best sum of
+                squares
+    time_limit  time limit of the proof in seconds, without compilation and the first estimate. At
+                the limit, or on Ctrl-C, igpe returns what it has proved so far
+    progress    a function that receives each message; or True, False or None, as for
+                `igpe.estimate`
+    executor    None: the proof runs in this process; a number: it runs in that many processes;
+                otherwise an executor, as for `igpe.campaign`. The tree of boxes is the same for all
+                executors, but may differ for None. If the search ends early, unfinished boxes are
+                lost, and the tree may also differ between executors
+    raises      KeyboardInterrupt, which contains the parameters, if Ctrl-C comes before the first
+                bound; Unsupported for implicit algebraic variables, constraints, losses other than
+                least squares, estimated standard deviations and operations without an enclosure;
                 ProblemError if bounds are missing; EstimationFailed if igpe cannot enclose the
                 solution even at single parameter values; SolverMissing if Numba is not installed
     """

@@ -76,14 +76,14 @@ class Paving(Shown, Suggesting):
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
     """Divide the plane of two unknowns into boxes inside and outside a certified region.
 
-    A box is proved to lie inside if no sum of squares in it exceeds the region's `inner_level`. A
-    box is proved to lie outside if every sum of squares in it exceeds the region's `cut` (set
-    inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
+    A box is proved to lie inside if the sum of squares exceeds the region's `inner_level` nowhere
+    in the box. A box is proved to lie outside if the sum of squares exceeds the region's `cut`
+    everywhere in the box (set inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
 
-    problem  the certified problem
-    region   a finished region of `igpe.certify_region`
-    boxes    maximum number of boxes to examine; boxes outside all separate regions do not count
-    raises   ProblemError if there are not exactly two unknowns, or the region is not finished
+    problem  the problem for which the region was certified
+    region   a finished result of `igpe.certify_region`
+    boxes    maximum number of boxes to examine; boxes outside all parts of the region do not count
+    raises   ProblemError if there are not exactly two unknowns, or if the region is not finished
     """
     require(is_count(boxes) and boxes > 0, "pave", "boxes", boxes, "a positive whole number")
     if len(region.unknowns) != PLANE or region.unknowns != problem.box.names:

@@ -440,27 +440,29 @@ def certify_region(
     time_limit: float = 60.0,
     progress: Progress = None,
 ) -> CertifiedRegion:
-    """Prove a region that contains all parameters that fit the data well enough.
+    """Enclose, with a proof, the region of all parameters that fit the data well enough.
 
-    The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
-    minimum within the bounds. The extent of the region along one unknown is the profile likelihood
-    interval of this unknown. The proof encloses the region from outside (no parameters elsewhere
-    belong to it) and from inside (by points that belong to it). The result proves or refutes
-    practical identifiability within the bounds (Raue et al., Bioinformatics 25 (2009) 1923).
+    The region consists of all points (values of the parameters) whose sum of squares is at most
+    S_min + `rise`, where S_min is the minimum within the bounds. The extent of the region along one
+    unknown is the profile likelihood interval of this unknown. The proof encloses the region from
+    outside (no point elsewhere belongs to it) and from inside (by points that belong to it). The
+    result proves or refutes practical identifiability within the bounds (Raue et al.,
+    Bioinformatics 25 (2009) 1923).
 
     problem       the problem, with bounds for all unknowns
-    estimate      a Result, an Estimate, or unknown -> value: the best parameters known. If the
-                  search finds better parameters, it continues with these. If `estimate` is None,
-                  igpe searches for the best parameters first
+    estimate      a Result, an Estimate, or a dict {unknown: value}: the best parameters known. If
+                  the search finds better parameters, it continues with those. If `estimate` is
+                  None, igpe searches for the best parameters first
     level         confidence level, between 0 and 1
-    precision     largest difference between outer and inner end of an interval, as a fraction of
-                  its width
-    simultaneous  False: for each unknown separately, as in `igpe.profile` (one degree of freedom);
-                  True: for all of them together. `rise` follows from chi squared if standard
-                  deviations are given, else from F, as in `igpe.profile`
-    time_limit    seconds for the proof itself, after compilation. At the limit, or after Ctrl-C,
-                  igpe returns what is proved so far
-    progress      a function called with each message; True, False, None: as for
+    precision     largest allowed difference between the outer and the inner end of an interval, as
+                  a fraction of the width of the interval
+    simultaneous  False: the level holds for each unknown separately, as in `igpe.profile` (one
+                  degree of freedom); True: it holds for all unknowns together. As in
+                  `igpe.profile`, `rise` follows from the chi-squared distribution if standard
+                  deviations are given, and otherwise from the F distribution
+    time_limit    time limit of the proof in seconds, without compilation. At the limit, or on
+                  Ctrl-C, igpe returns what it has proved so far
+    progress      a function that receives each message; or True, False or None, as for
                   `igpe.estimate`
     raises        ProblemError if neither standard deviations nor residuals determine the size of
                   the errors; other errors as in `igpe.certify`

@@ -36,10 +36,10 @@ POINTS = 72.0  # per inch: units of SVG
 def explore(
     problem: Problem, start: Mapping[str, float] | None = None, method: Estimator = SingleShooting()
 ) -> "Explorer":
-    """Sliders for the unknowns, with a plot of measurements and model; for notebooks.
+    """Show sliders for the unknowns and a plot of measurements and model, in a notebook.
 
     problem  the problem, with its measurements
-    start    unknown -> start of its slider; by default the middle of its bounds
+    start    unknown -> initial value of its slider; by default the middle of its bounds
     method   estimator for the button "Estimate from here"
     raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), ProblemError if a
              value of `start` belongs to no unknown, EstimationFailed if the model cannot be
