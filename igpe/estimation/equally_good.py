@@ -366,9 +366,10 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
         return steps
     residuals = Residuals(problem, settings.compiled)
     residuals(box.vector(steps.best.estimate.parameters))
-    if residuals.work > COSTLY:
+    was_searched = was_searched_everywhere(steps, settings)
+    if residuals.work > (CHEAP if was_searched else COSTLY):
         return steps
-    is_brief = residuals.work >= CHEAP or was_searched_everywhere(steps, settings)
+    is_brief = was_searched or residuals.work >= CHEAP
     method = MultipleShooting(restarts=ONCE) if is_brief else MultipleShooting()
     for start in (box.middle, box.vector(steps.best.estimate.parameters)):
         with suppress(IgpeError):
