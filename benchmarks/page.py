@@ -39,13 +39,13 @@ objective of all methods.
 ## Time to the best known objective
 
 For methods with several starts, the first number is the average time until a start reaches the
-optimum. A user can stop at this start only if the optimum is already known. The number in brackets
-is the total time of all starts, which a user has to wait in practice. Some methods were stopped
-early and might reach the optimum with more time. igpe's time includes all five steps and comes from
-the latest measurement of igpe. The times of the other methods exclude translation and compilation
-(about 20 s for AMICI), unless a table includes this preparation explicitly. In this comparison, no
-method proves that its result is the optimum. The random starts come from a single seed. On the
-PEtab problems (Boehm, Bruno and Elowitz), only igpe and pyPESTO were run.
+optimum. A user could stop after this start only if the optimum were already known. The number in
+brackets is the total time of all starts, which a user has to wait in practice. Some methods were
+stopped early and might reach the optimum with more time. igpe's time includes all five steps and
+comes from the latest measurement of igpe. The times of the other methods exclude translation and
+compilation (about 20 s for AMICI), unless a table includes this preparation explicitly. In this
+comparison, no method proves that its result is the optimum. The random starts come from a single
+seed. On the PEtab problems (Boehm, Bruno and Elowitz), only igpe and pyPESTO were run.
 
 """
 MIDDLE = """
@@ -86,8 +86,8 @@ The tables give the processor time, in seconds, to fit a smooth curve to 100 to 
 spaced points and to compute its values and slopes at these points. The two numbers in brackets are
 the root mean square errors of the values (in per cent of the range) and of the slopes (in per cent
 of the root mean square slope), for three data sets with noise of 2 % (`benchmarks/smoothing.py
-peers`). In the first table the true curve is a wave. In the second table this wave also has a step,
-which takes a fortieth of a unit of time.
+peers`). In the first table the true curve is a wave. In the second table, this wave also has a step
+that lasts 1/40 of a time unit.
 
 igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross-validation. csaps
 computes the penalty by a fixed rule that ignores the noise. For more than a few hundred points, the
@@ -313,8 +313,8 @@ def overhead() -> Iterator[str]:
             unit = "" if "power" in figure else " s"
             where = f"`{case.replace(', ', '; ')}`" if case.startswith("import") else case
             yield f"- {where}, {_worded(figure)}: {_number(value)}{unit}"
-    yield "\nProcessor times in milliseconds of two estimates of the same problem, of a bootstrap,"
-    yield "and of single shooting:\n"
+    yield "\nProcessor times (ms) for two estimates of the same problem, a bootstrap, and single"
+    yield "shooting:\n"
     again = [
         f for c, f in run if c == "consecutive" and f.startswith(("estimate,", "boot", "sing"))
     ]

@@ -3,7 +3,7 @@
     python benchmarks/petab_out.py [again] [drawn] [simulated] [--peer PYTHON] [--json FILE]
 
 The problems of models/, and those of tests/formats/petab/problems.py: several experiments, inputs,
-local parameters, events, steady starts.
+local parameters, events, steady-state starts.
 
 again      the negative log-likelihood of the problem and of what is read again: their relative
            difference near nominal values; what PEtab's linter remarks
@@ -45,7 +45,7 @@ INTEGRATOR = igpe.integrators.Sundials(rtol=1e-10, atol=1e-12)
 DRAWN = 40
 CHAOTIC = {"rikitake"}
 SHIFT = 1.05, 1e-3  # of nominal values: times and plus, for some are 0
-REST = 1e4  # how long before a steady start is simulated
+REST = 1e4  # how long before a steady-state start is simulated
 PEER = """
 import json, sys
 import roadrunner

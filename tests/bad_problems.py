@@ -150,7 +150,7 @@ MODELS: Cases = {
     ),
     "constant without value": (
         lambda: read(spoilt(bad.scalar_without_value)),
-        "'q' | no value | give it one",
+        "'q' | no value | Give its value",
     ),
     "math.exp": (
         lambda: read(with_rate(bad.uses_math)),
@@ -167,7 +167,7 @@ MODELS: Cases = {
     "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | must not mix different times"),
     "start nonlinear": (
         lambda: read_without_start(spoilt(bad.start_square)),
-        "'begin' | not linear in 'A' | A == expression of parameters",
+        "'begin' | not linear in 'A' | A == an expression in the parameters",
     ),
     "start without the state": (
         lambda: read_without_start(spoilt(bad.start_cancels)),

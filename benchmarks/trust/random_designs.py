@@ -2,7 +2,7 @@
 
 `draw(name)` gives a `random_models.Model` with 1 to 3 states: laws with and without redundant
 parameters, inputs as constants, steps and ramps (some beyond the last measurement), explicit time,
-zero and steady starts, temperatures at few levels, unmeasured states, scaled outputs.
+zero and steady-state starts, temperatures at few levels, unmeasured states, scaled outputs.
 
 `sensitivities` integrates the variational equations of the same text with SciPy. Derivatives of
 right-hand sides come from the complex step: exact to rounding.

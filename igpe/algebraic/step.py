@@ -166,8 +166,8 @@ class RouteSelection:
             become candidates; values above 10 are treated as 10. The value 2 corresponds to the
             confidence region of 95 % for two parameters and about twelve independent values in the
             smoothed slopes (Beale 1960: 1 + p / (n - p) F)
-    most    maximum number of these additional candidates; igpe takes those whose objectives are the
-            smallest relative to the best objective
+    most    maximum number of these additional candidates; igpe takes the optima with the smallest
+            ratios of their objective to the smallest objective of the same algebraic problem
     """
 
     linear: Route = LinearRoute()

@@ -27,7 +27,7 @@ class Estimate(Shown):
     lower_bound  proved lower bound on the objective; -inf if the method proves no bound
     seconds      wall time
     trail        the estimates that led to this one, oldest first
-    notes        sentences for the user
+    notes        messages for the user
     iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of the other starts, whose estimates were not used
     reached      final objective of each start; infinite if the start gave no usable result. If

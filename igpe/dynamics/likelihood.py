@@ -123,8 +123,8 @@ def _require_numbers(problem: Problem) -> None:
     """Raise ProblemError where errors have no known size or correlation."""
     if not (problem.sigma_known or problem.sigma_estimated):
         raise ProblemError(
-            "The likelihood needs standard deviations, which are unknown here; give them: "
-            "Experiment(sigma=...), as numbers or as igpe.EstimatedSigma(name)."
+            "The likelihood needs standard deviations, which are unknown here. Give "
+            "them as numbers or as igpe.EstimatedSigma(name): Experiment(sigma=...)."
         )
     if problem.correlation_estimated:
         raise ProblemError(

@@ -72,7 +72,7 @@ def require_consistent(
                 continue
             at = ", ".join(f"{n} = {v:.6g}" for n, v in zip(box.names, point, strict=True))
             is_moved = ca.depends_on(ca.vertcat(computed[name], given[name]), q)
-            fixes = f" at {at}. These start values would also determine unknowns to be estimated"
+            fixes = f" at {at}. These start values would also fix unknowns that are to be estimated"
             raise ModelError(
                 f"{run} contradict the equations {list(reduction.constraints)}: '{name}' is "
                 f"given as {value:.6g}, but the other start values determine it as "

@@ -390,7 +390,7 @@ def _before(
 def _at_rest(
     problem: Problem, experiment: Experiment, system: System, constants: frozenset[str]
 ) -> InitialValueProblem:
-    """The equations before a steady start, and what switches them; they report nothing.
+    """The equations before a steady-state start, and what switches them; they report nothing.
 
     raises Unsupported if they depend on time, or have implicit algebraic variables
     """
@@ -411,8 +411,8 @@ def _at_rest(
     raise Unsupported(
         f"Experiment '{experiment.name}' has a steady-state start, but its equations depend on "
         "time or have implicit algebraic variables. igpe cannot compute a steady state for these. "
-        "Give the inputs before the start as numbers, steady={'feed': 0.0}, or omit steady and "
-        "estimate the start values: start={'A': igpe.Unknown(0, 5)}."
+        "Give the inputs before the start as numbers (steady={'feed': 0.0}), or omit `steady` "
+        "and estimate the start values (start={'A': igpe.Unknown(0, 5)})."
     )
 
 

@@ -29,7 +29,7 @@ class Jump(NamedTuple):
     delay  between the time or the switch and the jump
     is_measured_after  whether measurements at its very time see it
     at_start           whether it happens where the gap is positive at the start
-    before             whether it also happens while the model comes to rest before a steady start
+    before             whether it also happens during the approach to a steady-state start
     closed             whether the gap counts as positive where it stays 0
     """
 

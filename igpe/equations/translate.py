@@ -80,8 +80,8 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
         number = value(child, exception=False)
         if number is None:
             raise ModelError(
-                f"The equations use '{child.name}', which has no value; give it one in the model, "
-                "or in Experiment(inputs=...)."
+                f"The equations use '{child.name}', which has no value. Give its value in the "
+                "model or in Experiment(inputs=...)."
             )
         return False, number
 

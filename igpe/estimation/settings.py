@@ -92,7 +92,7 @@ class Settings(Suggesting):
         for solver in _solvers(self):
             if repr(solver) not in usual and not solver.available():
                 raise SolverMissing(
-                    f"The settings choose {solver!r}, which is not installed. {solver.install}"
+                    f"The settings specify {solver!r}, which is not installed. {solver.install}"
                 )
 
 

@@ -183,7 +183,8 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     if len(kept) >= one.number:
         return ""
     several = "sets of " * (len(one.unknowns) > 1)
-    alike = f" These are equal in all of them: {', '.join(one.functions)}." * bool(one.functions)
+    alike = f" The following are the same for all these {several}values: "
+    alike = f"{alike}{', '.join(one.functions)}." * bool(one.functions)
     return (
         f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
         "(igpe.check), including complex values and values outside the bounds. This result "

@@ -261,8 +261,8 @@ def _require_effect(free: Mapping[str, DesignVariable], held: ExperimentConditio
         ):
             raise ProblemError(
                 f"free['{name}'] has breaks at {list(breaks)}, but the experiment runs from "
-                f"{held.begin:g} to {held.end:g}, so some of its values have no effect. Give "
-                "breaks inside the experiment."
+                f"{held.begin:g} to {held.end:g}, so some of its values have no effect. The "
+                "breaks must lie between the start and the end of the experiment."
             )
 
 

@@ -503,7 +503,7 @@ def _read_start(start: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_steady(given: Any) -> Mapping[str, float] | None:
-    """Inputs that differ before a steady start; None if the start is not steady.
+    """Inputs that differ before a steady-state start; None if the start is not steady.
 
     raises DataError for anything but a flag or numbers by name
     """

@@ -277,7 +277,8 @@ class Prior(Checked):
                 distribution and its density are those of the parameter's logarithm
     lower, upper  limits at which the density is truncated; they change only its normalising
                   constant
-    raises      ProblemError for an unknown law, or for parameters that the law does not allow
+    raises      ProblemError for an unknown distribution, or for parameters that the
+                distribution does not allow
     """
 
     law: Annotated[str, Rule(lambda v: v in LAWS, f"one of {', '.join(LAWS)}")]

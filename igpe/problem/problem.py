@@ -78,8 +78,8 @@ class Problem(Suggesting):
     Names of unknowns: a parameter has its own name, `k1`; an estimated start value has a name such
     as `A(t0)`; the values of a time-varying unknown have names such as `w(0)` and `w(2.5)`, where
     each value is valid from the given time to the next break. If the problem has several
-    experiments, the name of the experiment is appended for local parameters (`k1@run2`), start
-    values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`).
+    experiments, the experiment's name is appended to the names of local parameters (`k1@run2`),
+    start values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`).
 
     Additional constraints of the model (constraints without time, and inequalities over time) are
     part of the problem. Collocation and MultipleShooting satisfy these constraints; other methods

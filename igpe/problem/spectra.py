@@ -276,8 +276,8 @@ class Spectra(Suggesting):
         derivative  order of the derivative; 0: smoothing only. Derivatives may be negative, so
                     `nonnegative` is set to False for them
 
-        The filter correlates errors at neighbouring wavelengths. Standard errors account for this
-        correlation through the scatter of the residuals (`Result.spectra`).
+        The filter makes the errors at neighbouring wavelengths correlated. Standard errors account
+        for this correlation through the scatter of the residuals (`Result.spectra`).
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
 

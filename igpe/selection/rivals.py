@@ -275,15 +275,15 @@ def rivals(
                       others; needs at least two experiments, and no local unknowns
     behaviour  for rivals that the measurements do not distinguish: whether to check if other
                measurements of the same quantities under the same conditions could distinguish them
-    nested     smaller rival -> larger rival that contains it; None: igpe finds such pairs by the
-               names of the unknowns
+    nested     smaller rival -> larger rival that contains it; None: igpe identifies such pairs
+               from the names of the unknowns
     executor, store, timeout   where fits are computed and stored, as for `igpe.campaign`; each
                                rival is one task
     progress   a function called with each message; True, False, None: as for `igpe.estimate`
     returns    the ranked rivals; if the call is interrupted (Ctrl-C), only those fitted so far
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
                EstimationFailed if no rival could be fitted, and the errors of `igpe.campaign`. If
-               only some rivals cannot be fitted, `failures` reports them
+               some, but not all, rivals cannot be fitted, `failures` lists them
     """
     _check(problems)
     tell, backend = teller(progress), Backend(executor, store, timeout)

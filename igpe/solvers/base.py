@@ -47,7 +47,7 @@ class Solver(Protocol):
 
     @property
     def install(self) -> str:
-        """Sentence that describes the installation."""
+        """How to install the solver, in one sentence."""
         ...
 
     def available(self) -> bool:

@@ -204,7 +204,7 @@ class Ipopt:
 
     @property
     def install(self) -> str:
-        """Sentence that describes the installation."""
+        """How to install the solver, in one sentence."""
         return "IPOPT comes with CasADi: `pip install casadi`."
 
     @property

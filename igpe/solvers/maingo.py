@@ -63,7 +63,7 @@ class MAiNGO:
 
     @property
     def install(self) -> str:
-        """Sentence that describes the installation."""
+        """How to install the solver, in one sentence."""
         return "MAiNGO comes with maingopy: `pip install igpe[maingo]`."
 
     def available(self) -> bool:

@@ -64,7 +64,7 @@ def sentence(finding: Finding) -> str:
     """What an engineer must know about one unknown."""
     words = _reached(finding)
     if finding.reach is Access.UNREACHABLE:
-        return words + " Only its prior restricts its value." * finding.prior
+        return words + " Only its prior constrains its value." * finding.prior
     if finding.verdict is Identifiable.UNDECIDED:
         return words
     if finding.values > 1:
@@ -116,8 +116,10 @@ def remarks(
     ]
     lines += dict.fromkeys(superfluous)  # the same in several experiments is said once
     for one in exact.alternatives:
-        same = f"; equal in all of them: {', '.join(one.functions)}" * bool(one.functions)
-        number = f"{one.number} {'sets of ' * (len(one.unknowns) > 1)}"
+        several = "sets of " * (len(one.unknowns) > 1)
+        same = f"; the following are the same for all these {several}values: "
+        same = f"{same}{', '.join(one.functions)}" * bool(one.functions)
+        number = f"{one.number} {several}"
         names = _both(one.unknowns)
         has = "have" if len(one.unknowns) > 1 else "has"
         lines.append(f"{names} {has} up to {number}values that give the same measurements{same}")
@@ -177,8 +179,9 @@ def _certainty(exact: Identifiability) -> list[str]:
         lines.append(f"Undecided at these start values and inputs: {in_words(undecided)}. {why}")
     if set(exact.values) - exact.unique:
         lines.append(
-            "The numbers of values come from Gröbner bases at four random points, which agree. "
-            "They are not proved, and they include complex values."
+            "igpe counted the possible values by Gröbner bases at four random points; all four "
+            "points gave the same counts. These counts are not proved, and they include complex "
+            "values."
         )
     several = [n for n in exact.names(Identifiable.YES) if n not in exact.values]
     if several and not exact.numerical:

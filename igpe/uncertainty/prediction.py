@@ -153,7 +153,8 @@ class Prediction(Shown, Stored, name="prediction", number=1):
                 not measured), and unit. The errors are infinite if the measurements do not
                 determine the prediction
     measured    columns experiment, name, time, measured
-    confidence  confidence level of the bands, at each time separately; kind: name of the method
+    confidence  confidence level of the pointwise bands (at each time separately)
+    kind        name of the method
     time_unit   unit of the times; empty if unknown
     """
 

@@ -387,8 +387,8 @@ def profile(
                 `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. The
-    interval of an unknown also contains its values on the profiles of other unknowns, as far as
-    they explain the measurements well enough.
+    interval of an unknown also includes the values that it takes on the profiles of other unknowns
+    where those points fit the measurements well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)

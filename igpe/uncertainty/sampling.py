@@ -188,11 +188,11 @@ def sample(
     method: SingleShooting = SingleShooting(),
     progress: Progress = None,
 ) -> Samples:
-    """Draw samples from the posterior: normal priors where given, and uniform priors within bounds.
+    """Draw samples from the posterior.
 
-    If sigma is unknown, it is integrated out (see the docstring of this module). Unknowns without
-    finite bounds have a flat prior; if the data do not determine these unknowns, the posterior may
-    not exist.
+    The priors are normal where given, and otherwise uniform within the bounds. If sigma is unknown,
+    it is integrated out (see the docstring of this module). Unknowns without finite bounds have a
+    flat prior; if the data do not determine these unknowns, the posterior may not exist.
 
     problem     the problem whose parameters were estimated
     estimate    a Result or Estimate of the problem, or a dict {unknown: value}; the walkers start

@@ -338,7 +338,7 @@ REFUSED = {
     "not a comparison": (
         lambda: posed([Event(when=lambda m, t: m.A[t], add={"A": 1})]),
         ModelError,
-        "not a comparison",
+        "must compare quantities that change",
     ),
     "an unreadable rule": (
         lambda: posed([Event(at=1.0, add={"A": lambda m, t: m.none[t]})]),

@@ -1,4 +1,4 @@
-"""Steady starts: where equations come to rest, and how that depends on the unknowns.
+"""Steady-state starts: where equations come to rest, and how that depends on the unknowns.
 
 The equations are integrated until nothing moves any more; only from there Newton's method makes the
 state exact, so that it never goes to a state at rest that the start does not lead to. Sums that the

@@ -128,7 +128,7 @@ class SwitchedIntervals(Intervals):
 
     @cached_property
     def carries(self) -> bool:
-        """Whether events that happen before a steady start go on in the experiment."""
+        """Whether events that happen before a steady-state start go on in the experiment."""
         given = self.ivp.switching
         return given is not None and any(jump.before for jump in given.jumps)
 

@@ -245,8 +245,8 @@ def require_numbers(problem: Problem, method: str) -> None:
         raise Unsupported(
             f"{method} can be prepared only for fixed standard deviations, but here they "
             "depend on the fit (igpe.Noise, several quantities without standard deviations, or "
-            "estimated correlations); use the method's estimate(problem, start), or fix them: "
-            "problem.weighted(sigma)."
+            "estimated correlations); use the method's estimate(problem, start), or fix the "
+            "standard deviations with problem.weighted(sigma)."
         )
 
 
@@ -317,7 +317,7 @@ def require_start(start: Mapping[str, float], box: Box, method: str, number: str
         where = f" in start {number}" if number else ""
         raise ProblemError(
             f"{method} needs a start value for each of {list(box.names)}, but {missing} have none"
-            f"{where}; give them: start={{{missing[0]!r}: 1.0, ...}}."
+            f"{where}; give the missing values: start={{{missing[0]!r}: 1.0, ...}}."
         )
     for name in box.names:
         if not is_finite(start[name]):

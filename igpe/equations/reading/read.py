@@ -76,8 +76,8 @@ def read_jumps(
         trigger, at = None, None if event.at is None else value(event.at, number)
         if event.when is not None and (trigger := gap_of(told(event.when, number))) is None:
             raise ModelError(
-                f"`when` of event {number} is not a comparison of quantities that change. Write a "
-                "comparison, such as when=lambda m, t: m.V[t] >= 2.0; for several conditions, give "
+                f"The condition `when` of event {number} must compare quantities that change with "
+                "time, for example when=lambda m, t: m.V[t] >= 2.0. For several conditions, give "
                 "several events."
             )
         delay, is_after = value(event.delay, number), event.measured == "after"
@@ -197,8 +197,9 @@ def _starts(instance: Instance, symbols: Symbols) -> dict[str, Any]:
         slope = ca.jacobian(residual, unknown)
         if ca.which_depends(residual, unknown, 2)[0] or slope.is_zero():
             raise ModelError(
-                f"The start condition '{constraint.name}' is not linear in '{state}', or does not "
-                f"determine '{state}'; write the condition as {state} == expression of parameters."
+                f"The initial condition '{constraint.name}' is not linear in '{state}', or does "
+                f"not determine '{state}'. Write this condition as {state} == an expression in "
+                "the parameters."
             )
         starts[state] = -ca.substitute(residual, unknown, 0) / slope
     return starts

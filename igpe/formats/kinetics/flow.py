@@ -30,7 +30,7 @@ class MolarFeed:
 
 @dataclass(frozen=True)
 class Stream:
-    """A feed of solution, in volume per time, which increases the volume of the content.
+    """A feed of solution, in volume per time, which increases the volume of the contents.
 
     flow  name of the time-dependent input
     of    species -> concentration in the stream: a number, or the name of a constant input

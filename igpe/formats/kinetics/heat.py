@@ -53,7 +53,7 @@ class HeatBalance:
 
     heats     enthalpy of each reaction, J/mol, negative for exothermic reactions: name of a
               parameter, or a number
-    capacity  heat capacity of the content per volume, J/(volume K)
+    capacity  heat capacity of the contents per volume, J/(volume K)
     exchange  heat transfer coefficient multiplied by area (UA), J/(time K); in all reactors except
               `Semibatch`, UA per volume of the reactor
     jacket    temperature of the jacket, K: name of a time-dependent input, a number, or
@@ -125,7 +125,7 @@ class HeatBalance:
 
         rates   rates of all reactions, mol per volume and time
         volume  volume by which the exchange is divided
-        inflow  inflow divided by the volume of the content, 1/time
+        inflow  volumetric inflow divided by the volume of the contents, 1/time
         """
         now, jacket = m.component(TEMPERATURE)[t], self.jacket
         gained = -sum(value(h, m, t) * r for h, r in zip(self.heats, rates, strict=True))

@@ -60,7 +60,8 @@ class Deactivation:
     poisons    species that causes deactivation -> its order n. The species may be a reactant
                (parallel deactivation), a product (series deactivation) or a poison
     residual   residual activity: number, or name of a parameter
-    reactions  numbers of the reactions that need the catalyst, counted from 1; None: all
+    reactions  the reactions that need the catalyst, listed by their numbers, starting from 1; None:
+               all reactions
 
     raises ModelError for invalid constants or orders
 
@@ -88,8 +89,8 @@ class Deactivation:
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
         if not (given is None or (is_list and all(is_number(k) for k in given))):
             raise ModelError(
-                f"Deactivation has reactions={shown(given)}; give the numbers of reactions, "
-                "counted from 1: reactions=[1, 3]."
+                f"Deactivation has reactions={shown(given)}; list the reactions by their "
+                "numbers, starting from 1: reactions=[1, 3]."
             )
         object.__setattr__(self, "reactions", None if given is None else tuple(given))
 

@@ -3,7 +3,7 @@
 Values of the condition table override the parameter table, and that overrides the model (PEtab 1,
 parameter mapping). What does not change is inserted. An experiment may have several periods: what
 conditions set in the first is there from its start; later, states jump, and all else is chosen by
-an input that counts the periods. A pre-equilibration is a period before a steady start.
+an input that counts the periods. A pre-equilibration is a period before a steady-state start.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +80,7 @@ class ConditionModel:
     outputs   name -> what is measured, and standard deviations that are no numbers; also those of
               other experiments of its kind
     inputs    name -> number that differs between experiments, or what jumps at known times
-    before    input -> its value before a steady start; None: the start is not steady
+    before    input -> its value before a steady-state start; None: the start is not steady
     events    jumps of the states
     shown     names of its own outputs
     kind      experiments of one kind share all formulas but starts and events
@@ -291,7 +291,7 @@ class Conditions:
         return self._chosen((*before, *after), period)
 
     def _chosen(self, each: Sequence[Any], period: Any) -> Any:
-        """The expression of the period that counts; before a steady start the clock stands."""
+        """Expression of the period that counts; before a steady-state start the clock stands."""
         sympy = library("sympy")
         first, *later = each
         if self.timeline.is_steady:
@@ -355,7 +355,7 @@ class Conditions:
         return self._before(read, rules) if self.timeline.is_steady else read
 
     def _before(self, read: EventReading, rules: Mapping[str, Any]) -> EventReading:
-        """An event of the model with what it is before a steady start."""
+        """An event of the model with what it is before a steady-state start."""
         event, sympy = read.event, library("sympy")
 
         def first(expression: Any) -> Any:
@@ -380,7 +380,7 @@ class Conditions:
         return read._replace(before=trigger, sets=sets)
 
     def _same(self, expression: Any, event: SbmlEvent, rules: Mapping[str, Any]) -> Any:
-        """What an expression of an event means in all periods after a steady start."""
+        """What an expression of an event means in all periods after a steady-state start."""
         periods = self.over_time(expression)[1 if self.timeline.is_steady else 0 :]
         first, *others = (flat(e, rules) for e in periods)
         if any(e != first for e in others):

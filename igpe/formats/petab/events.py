@@ -36,7 +36,7 @@ class EventReading(NamedTuple):
     """An event of the model, its expressions in states, time and estimated parameters.
 
     start   of the experiment;  period: the symbol that counts periods
-    before  the trigger before a steady start; None if the start is not steady
+    before  the trigger before a steady-state start; None if the start is not steady
     """
 
     event: SbmlEvent
@@ -81,7 +81,7 @@ class EventReading(NamedTuple):
         return Event(when=self._when, before=True, at_start=self.event.at_start, **common)
 
     def _alone(self, common: Mapping[str, Any]) -> Event | None:
-        """See `igpe`, of an event that does not happen before a steady start."""
+        """See `igpe`, of an event that does not happen before a steady-state start."""
         if self.trigger in (library("sympy").true, library("sympy").false):
             happens = bool(self.trigger) and self.at_start
             return Event(at=self.start, **common) if happens else None

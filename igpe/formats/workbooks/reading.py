@@ -226,7 +226,8 @@ def _no_times(path: Path, blocks: Sequence[SheetTable]) -> str:
         more = f" '{other[0]}' is not a time since the start of the reaction." if other else ""
         return (
             f"Which column of '{path.name}' holds the times? None of {listed} looks like a "
-            f"time.{more} Name the column of times, roles={{'{listed[0]}': 'time'}}, or add one."
+            f"time.{more} Name the column of times (roles={{'{listed[0]}': 'time'}}), or "
+            "add such a column."
         )
     return (
         f"There is no table in '{path.name}': igpe found no header (a line of names) above "

@@ -282,9 +282,10 @@ class Workbook:
         ]
         if differ:
             raise DataError(
-                f"The conditions {differ} change with time or differ between runs. Pass the model "
-                "to use the conditions that it contains: book.experiments(model). Or list the "
-                f"conditions to use, inputs={differ}, or use none, inputs=[]."
+                f"The conditions {differ} change with time or differ between runs. To use the "
+                "conditions that the model contains, pass the model: book.experiments(model). "
+                f"Alternatively, list the conditions to use (inputs={differ}), or use none "
+                "(inputs=[])."
             )
         return ()
 

@@ -184,7 +184,7 @@ class Correlated(Checked, Correlation):
              not listed have correlation 0. None: igpe estimates all correlations, assuming that
              they are the same at all times and in all experiments. If sigma is None as well, igpe
              estimates the full covariance
-    columns  measured columns; the experiment sets them
+    columns  measured columns (set automatically by the experiment)
     raises   ProblemError for numbers that are not between -1 and 1, or if the correlations do not
              form a valid correlation matrix
     """

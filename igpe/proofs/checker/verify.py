@@ -278,7 +278,7 @@ def _fault_of_split(node: BoxNode, children: list[BoxNode]) -> str:
         return "a child has different bounds along an axis that is not split"
     chain = [node.low[i], *(a[i] for a, _ in ends[1:]), node.high[i]]
     if chain[0] != ends[0][0][i] or chain[1:] != [b[i] for _, b in ends]:
-        return "its children overlap, leave a gap, or end elsewhere than the box"
+        return "its children overlap, leave a gap, or do not cover the box exactly"
     return ""
 
 

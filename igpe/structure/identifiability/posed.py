@@ -456,7 +456,8 @@ def _given(name: str, posed: PosedEquations, experiment: Experiment, last: float
     try:
         return of_time(name, given, posed.time, experiment)
     except IgpeError as error:
-        raise UnknownOperation(f"the input '{name}', which is not an expression of time") from error
+        what = f"the input '{name}', a function of time that igpe cannot read as an expression"
+        raise UnknownOperation(what) from error
 
 
 def _pieces(tables: Sequence[Table], first: float, last: float) -> tuple[InputSegment, ...]:

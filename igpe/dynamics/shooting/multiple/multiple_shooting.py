@@ -108,10 +108,10 @@ class MultipleShooting(Checked):
     whatever `start` contains.
 
     Exact matching enforces the constraints of the model; the continuation before it does not.
-    Constraints are equations and inequalities between unknowns and states at any of the model's
-    times, including relations between start and end (a periodic trajectory). Inequalities over time
-    are enforced at these times (the start, all measured times, the nodes, and the model's own
-    times), but not between them.
+    Constraints can be equations or inequalities that relate unknowns and states at any of the
+    model's times; they may also relate the start to the end (for example, for a periodic
+    trajectory). Inequalities over time are enforced at these times (the start, all measured times,
+    the nodes, and the model's own times), but not between them.
 
     integrator  integrator of all intervals and their derivatives, for exact matching
     rough       integrator for the continuation, which needs less accuracy
