@@ -232,7 +232,10 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "CertifiedRegion":
-        """Read the stored entries; raise DataError if the level or a bound is not finite."""
+        """Read the stored entries.
+
+        raises DataError if the level, rise, objective, lower bound or cut is not finite
+        """
         base = vars(DynamicCertificate.of_entries(stored))
         own = [f.name for f in fields(cls) if f.name not in base and f.name != "regions"]
         given = {n: stored[n] for n in own if n in stored}

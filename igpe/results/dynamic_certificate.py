@@ -242,7 +242,10 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "DynamicCertificate":
-        """Read the stored entries; raise DataError if the objective or a bound is not finite."""
+        """Read the stored entries.
+
+        raises DataError if the objective, lower bound or cut is not finite
+        """
         stored = {"relative_sigma": {}, **stored}  # older versions did not write it
         given = {f.name: stored[STORED_AS.get(f.name, f.name)] for f in fields(cls)}
         for name in ("objective", "lower_bound", "cut"):
