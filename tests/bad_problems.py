@@ -175,7 +175,7 @@ MODELS: Cases = {
     ),
     "too many equations": (
         read_pendulum,
-        "number of differentiations | too many equations | 'circle' | Remove an equation",
+        "differentiated repeatedly | too many equations | 'circle' | Remove an equation",
     ),
     "too few equations": (
         lambda: read(spoilt(bad.no_equation_for_B)),

@@ -57,7 +57,7 @@ def test_parts_that_are_no_deviations_are_refused():
         with pytest.raises(igpe.errors.DataError, match=r"relative=.* fraction below 1"):
             Noise(relative=share)
     for absolute in (-0.1, np.nan, np.inf, "0.1", None):
-        with pytest.raises(igpe.errors.DataError, match=r"absolute=.* 0 or more"):
+        with pytest.raises(igpe.errors.DataError, match=r"absolute=.* at least 0"):
             Noise(absolute, relative=0.1)
 
 

@@ -50,7 +50,7 @@ def test_measurements_in_other_units_give_the_same():
 def test_values_of_zero_are_refused():
     table = measured()
     table.loc[3, "A"] = 0.0
-    with pytest.raises(DataError, match=r"'A' is 0 in row 3.*log-normal"):
+    with pytest.raises(DataError, match=r"'A' has the value 0 in row 3, .*log-normal"):
         pose(table)
     pose(table.replace(0.0, np.nan))
 

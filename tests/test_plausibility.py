@@ -44,7 +44,7 @@ def test_units_that_fit_and_units_that_do_not(name):
     (weak,) = warnings(FORMS[name], energy=KILOJOULE)
     assert weak.startswith("'E' is at most 200, so E / (R T) is at most 0.08 with R = 8.314 J/(mol")
     (cold,) = warnings(FORMS[name], temperature=50.0)
-    assert cold.startswith("'T' is at most 50 where an Arrhenius factor needs kelvin")
+    assert cold.startswith("'T' is at most 50, but an Arrhenius factor needs kelvin")
 
 
 def test_factors_between_units_are_seen():
@@ -95,7 +95,7 @@ def test_terms_whose_units_cannot_be_added(unit, count):
     posed = igpe.Problem(model, parameters=["k"], experiments=run)
     said = igpe.check(posed, identifiability=False).warnings
     assert len(said) == count
-    assert all("Equation 'balance' adds terms in mol" in s and "Check the units" in s for s in said)
+    assert all("Equation 'balance' adds terms whose units differ: mol" in s and "Check the units" in s for s in said)
 
 
 def test_units_may_stand_in_the_equations():

@@ -74,7 +74,7 @@ def test_times_may_be_the_index(name, columns):
 
 
 def test_columns_that_are_missing_or_get_one_name():
-    missing = r"no columns \['c\(a\)'\].*Did you mean 'c\(A\)'\?"
+    missing = r"names \['c\(a\)'\], but the table has no such columns.*Did you mean 'c\(A\)'\?"
     with pytest.raises(igpe.errors.DataError, match=missing):
         igpe.Experiment(LAB, columns={"t / h": "time", "c(a)": "A"})
     with pytest.raises(igpe.errors.DataError, match=r"\['A'\] occur more than once"):

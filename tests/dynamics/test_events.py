@@ -377,7 +377,7 @@ def test_other_methods_refuse(name):
 
 def test_delays_after_a_condition_are_for_one_interval_only():
     event = Event(when=lambda m, t: m.A[t] <= 0.5, delay=1.0, add={"A": 1.0})
-    with pytest.raises(Unsupported, match="across the intervals"):
+    with pytest.raises(Unsupported, match="across its intervals"):
         igpe.MultipleShooting().estimate(posed([event]), TRUTH)
 
 

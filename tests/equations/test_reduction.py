@@ -399,11 +399,11 @@ REFUSED = {
     ),
     "too many equations": (
         lambda: problem(of_known_outflow, ["k"], ["A"], start={"V": 1.5, "nA": 0.0, "nB": 0.0}),
-        "number of differentiations | 'full'",
+        "differentiated repeatedly | 'full'",
     ),
     "structurally singular": (
         lambda: reacting({"V": 1.5} | EMPTY, model=written_twice),
-        "number of differentiations | 'full', 'again' | undetermined | 'nB'",
+        "differentiated repeatedly | 'full', 'again' | undetermined | 'nB'",
     ),
 }
 

@@ -240,7 +240,7 @@ def few(count):
         (
             {"problem": few(4), "result": NEAR_LINE, "kind": ResidualBootstrap()},
             ProblemError,
-            r"needs 5 or more; it found \{'A': 4\}",
+            r"at least 5 of them\. Columns with fewer residuals: \{'A': 4\}",
         ),
         ({"problem": few(2), "result": NEAR_LINE}, ProblemError, "no more measurements"),
     ],

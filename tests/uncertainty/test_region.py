@@ -56,8 +56,8 @@ def test_a_bent_region_is_followed_to_the_bounds():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"names": ["vmax"]}, "two unknowns"),
-        ({"names": ["vmax", "vmax"]}, "two unknowns"),
+        ({"names": ["vmax"]}, "two different unknowns"),
+        ({"names": ["vmax", "vmax"]}, "two different unknowns"),
         ({"names": ["vmax", "k9"]}, "Unknown parameter names"),
         ({"confidence": 2}, "between 0 and 1"),
     ],

@@ -185,7 +185,7 @@ def batch(law, text="A -> B", **options):
 REFUSED = {
     "two units": (
         lambda: batch(kinetics.MichaelisMenten("k", "k")),
-        "'k' is the name of constants with different units, mol/h/L and mol/L",
+        "'k' is the name of several constants with different units \\(mol/h/L and mol/L\\)",
     ),
     "no reference": (lambda: batch(THERMAL)([0.0, 1.0]), "no reference temperature"),
     "Celsius": (

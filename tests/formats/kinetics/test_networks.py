@@ -38,8 +38,8 @@ def test_constants_keep_their_names_and_other_species_stay_constant():
     ("settings", "message"),
     [
         ({"at_most": 0}, "at_least=1 and at_most=0"),
-        ({"at_most": 2, "present": ["X"]}, "present is"),
-        ({"at_most": 2, "always": ["A -> X"]}, "always is"),
+        ({"at_most": 2, "present": ["X"]}, "`present` is"),
+        ({"at_most": 2, "always": ["A -> X"]}, "`always` is"),
         ({"at_most": 1, "present": ["C"]}, "No network"),
     ],
 )

@@ -136,7 +136,7 @@ def test_what_is_wrongly_said_is_refused(tmp_path):
     path = LAYOUTS["title line"].write(tmp_path, "file")
     for more, says in (
         ({"roles": {"tme [min]": "time"}}, "Did you mean 'time \\[min\\]'"),
-        ({"roles": {"A [mol/L]": "temperature"}}, "igpe supports 'time'"),
+        ({"roles": {"A [mol/L]": "temperature"}}, "the roles are 'time'"),
         ({"sheets": ["Sheet2"]}, "Did you mean 'Sheet1'"),
         ({"decimal": ";"}, "decimal=','"),
     ):
@@ -147,7 +147,7 @@ def test_what_is_wrongly_said_is_refused(tmp_path):
 def test_a_file_of_many_cells_is_refused(tmp_path):
     path = tmp_path / "long.csv"
     pd.DataFrame(np.zeros((300_000, 4)), columns=list("tABC")).to_csv(path, index=False)
-    with pytest.raises(igpe.errors.DataError, match=r"igpe reads up to 1,000,000 cells"):
+    with pytest.raises(igpe.errors.DataError, match=r"igpe reads at most 1,000,000 cells"):
         igpe.read_workbook(path)
 
 

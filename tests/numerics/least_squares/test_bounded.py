@@ -64,7 +64,7 @@ def test_a_product_leaves_its_ratio_open():
     assert np.abs(found.change).max() == 1.0
     moved = jacobian[:, :2] @ (found.change * x[:2])
     assert moved == pytest.approx(np.zeros(3), abs=1e-9)
-    assert "a and b together" in found.sentence
+    assert "a and b separately" in found.sentence
 
 
 def test_unknowns_without_effect_are_named_one_by_one():

@@ -237,7 +237,7 @@ def test_standard_deviations_that_are_known_scale_the_residuals():
     known = replace(known, points=known.points.assign(sigma=0.005))
     alt = [i.get("alt") for i in parsed(known.report()).iter("img")][2]
     standard = known.points["residual"].iloc[:8] / 0.005
-    assert f"{np.sum(np.abs(standard) > 1.96)} of them beyond 1.96" in alt
+    assert f"number outside ±1.96: {np.sum(np.abs(standard) > 1.96)}." in alt
     assert np.sum(np.abs(standard) > 1.96) > 0
 
 
