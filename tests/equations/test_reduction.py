@@ -366,7 +366,7 @@ REFUSED = {
     ),
     "starts that fix an unknown": (
         lambda: swinging({"x": 0.6, "y": -0.8, "u": 0.0, "v": 0.0}, ()),
-        "'y' | length = 1.25 | determine unknowns | Omit 'y' from start",
+        "'y' | length = 1.25 | fix unknowns | Omit 'y' from start",
     ),
     "too few starts": (
         lambda: swinging({"x": 0.6, "y": -0.8}),

@@ -181,7 +181,7 @@ FAKES: dict[str, Fake] = {
         TOLERANT + "stopped('gap limit reached', objective(point), point, 409)",
         OPTIMAL, gap=1e-15, model="tiny",
     ),
-    "scip bound far below": fake("scip(FOUND, -5.0)", UNSURE, "apart", gap=8.1),
+    "scip bound far below": fake("scip(FOUND, -5.0)", UNSURE, "leave a gap", gap=8.1),
     "scip bound above its point": fake("scip(FOUND, 4.0)", UNSURE, "lies above the objective"),
     "scip prints no bound": fake("sol('solved', 0)", UNSURE, "solved"),
     "scip prints nan": fake("print('Dual Bound   : nan')\nsol('solved', 0)", UNSURE),

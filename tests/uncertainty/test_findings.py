@@ -44,7 +44,7 @@ def test_an_outlier_is_flagged_and_told():
     found = igpe.estimate(problem.with_data(table))
     flagged = found.outliers()
     assert list(flagged["time"]) == [TIMES[4]]
-    assert any(f"measurement at {TIMES[4]:g}" in n for n in found.actions)
+    assert any(f"measurement at time {TIMES[4]:g}" in n for n in found.actions)
     assert found.points["leverage"].sum() == pytest.approx(2)
 
 
