@@ -26,7 +26,7 @@ from igpe.proofs.prover.kernels.integration import (
 )
 from igpe.proofs.prover.kernels.mueller import tube
 from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, note, rows, total, tube_rows
-from igpe.proofs.prover.kernels.tape import OpTape
+from igpe.proofs.prover.kernels.tape import OpTape, linear_parts
 from igpe.proofs.prover.kernels.taylor import algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic
 
@@ -111,7 +111,7 @@ def tube_work(run: TubeRun) -> float:
 def taylor_work(run: TaylorRun) -> float:
     """The same of the Taylor model."""
     slope, algebra, space = run.slope
-    products = len(algebra.left) + 2 * algebra.states
+    products = len(algebra.left) + 2 * algebra.errors
     step = 0.5 * len(slope.op) * space.c.shape[1] ** 2 * products
     return float(PRODUCT * step * run.tube.steps[1])
 
@@ -190,7 +190,8 @@ class BoxEnclosure:
             room, first = tube(a.states), sum(sizes[: k + 1])
             results = run.schedule, room, self.rows, first
             self.tubes.append(TubeRun(run.sharp, np.zeros((0, a.states)), outputs, begin, *results))
-            self.models.append(TaylorRun(f, h, start, *results))
+            more = linear_parts(slope), np.zeros(n)
+            self.models.append(TaylorRun(f, h, start, *results, *more))
         self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)
         self.multipliers = np.zeros(self.size)
 
