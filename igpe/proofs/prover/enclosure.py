@@ -137,6 +137,7 @@ class BoxBounds:
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
     skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
+    spread        (n_p,) how far each axis moves the states where Taylor models broke; else zeros
     """
 
     bound: float
@@ -146,6 +147,7 @@ class BoxBounds:
     rows: int
     multipliers: FloatArray
     middle: float
+    spread: FloatArray
     skips_tube: bool = False
 
     @property
@@ -230,16 +232,20 @@ class BoxEnclosure:
         bound, count = total(self.rows), int(self.rows.known[0])
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
-        skips_tube = outcome == THROUGH or (count > reached and bound > alone)
+        more = bound > alone and (count > reached or alone <= known)
+        skips_tube = outcome == THROUGH or more
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
+        spread = np.sum([run.spread for run in self.models], axis=0)
         return self._box_bounds(
-            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube
+            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube, spread=spread
         )
 
     def _integrate(self, lower: FloatArray, upper: FloatArray, cut: float, most: int) -> int:
         """Taylor models of all experiments, until one ends the search; how the worst ended."""
         worst, ranges = THROUGH, np.stack([lower, upper], axis=1)
         p = polynomials(lower, upper, self.divides, self.degree)
+        for run in self.models:
+            run.spread[:] = 0.0
         for run in self.models:
             outcome = integrate(run, p, ranges, self.tolerance, most, cut)
             self.work += taylor_work(run)
@@ -309,4 +315,5 @@ class BoxEnclosure:
         sensitivity = np.sqrt((known**2).sum(axis=0)) * left
         low, high = unscaled(lower, upper, self.divides, self.rows.delta)
         given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
-        return BoxBounds(float(bound), low, high, **({"middle": np.nan} | given | more))
+        given |= {"middle": np.nan, "spread": np.zeros(len(lower))}
+        return BoxBounds(float(bound), low, high, **(given | more))

@@ -245,6 +245,9 @@ class BoxSearch:
     def _where(self, node: BoxNode, bounds: BoxBounds) -> _Split:
         """Choose how to split a box."""
         width = node.upper - node.lower
+        if bounds.spread.any():
+            axis = int(np.argmax(np.where(width > 0, bounds.spread, -1.0)))
+            return axis, NO_BOUNDS, -1
         enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
         if enough and bounds.sensitivity.any():
             axis = int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0)))
