@@ -10,8 +10,8 @@ import pytest
 
 from igpe.proofs.checker import confirm, interval, rows
 
-INTERVALS, TAPE, POLYNOMIALS, STEP, INTEGRATION = (
-    true.K[n] for n in ("intervals", "tape", "polynomials", "step", "integration")
+INTERVALS, TAPE, POLYNOMIALS, STEP, DIRECTIONS, INTEGRATION = (
+    true.K[n] for n in ("intervals", "tape", "polynomials", "step", "directions", "integration")
 )
 
 
@@ -49,9 +49,32 @@ def shifted_inputs(
 
 
 def forgotten(a: Any, e: Any, c: Any) -> bool:
-    """Errors of a step are."""
+    """Errors that are left over are."""
     c[:] = 0.0
     return True
+
+
+def slower_rates(
+    tape: Any, h: float, to: Any, values: Any, x: Any, v: Any, moved: Any, error: Any, *,
+    old: Any = DIRECTIONS.displaced,
+) -> None:  # fmt: skip
+    """Errors of rates count a tenth."""
+    old(tape, h, to, values, x, v, moved, error)
+    moved *= 0.1
+
+
+def without_old(
+    b: Any, r: Any, a: Any, moved: Any, e: Any, out: Any, *, old: Any = DIRECTIONS.carry
+) -> bool:
+    """Errors of earlier steps are forgotten."""
+    return bool(old(0.0 * b, r, a, moved, e, out))
+
+
+def without_new(
+    b: Any, r: Any, a: Any, moved: Any, e: Any, out: Any, *, old: Any = DIRECTIONS.carry
+) -> bool:
+    """Errors of rates are forgotten."""
+    return bool(old(b, r, a, 0.0 * moved, e, out))
 
 
 EXACT = (
@@ -82,10 +105,10 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         ((POLYNOMIALS, "up", lambda x: np.minimum(x, 1e-17)),),
     ),
     "errors of a step are forgotten": (
-        true.of_transport, range(10), ((STEP, "up", times(0.5, STEP.up)),)
+        true.of_transport, range(10), ((DIRECTIONS, "up", times(0.5, DIRECTIONS.up)),)
     ),
     "rounding of directions": (
-        true.of_transport, range(40), ((STEP, "UNIT", 0.0), (STEP, "up", same))
+        true.of_transport, range(40), ((DIRECTIONS, "UNIT", 0.0), (DIRECTIONS, "up", same))
     ),
     "cubic terms": (true.of_bounds, range(60), ((confirm, "_cubic", times(0.0, confirm._cubic)),)),
     "ranges without curvature": (
@@ -118,7 +141,12 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         (SLOWLY, (INTEGRATION, "input_range", shifted_inputs)),
     ),
     "error of the start of a step": (
-        coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "reset", forgotten))
+        true.of_directions, range(10), ((DIRECTIONS, "reset", forgotten),)
+    ),
+    "errors of earlier steps": (coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_old))),
+    "errors of rates": (coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_new))),
+    "size of errors of rates": (
+        coarsely, range(5, 10), (SLOWLY, (STEP, "displaced", slower_rates))
     ),
 }  # fmt: skip
 

@@ -18,9 +18,7 @@ from igpe.proofs.prover.kernels.taylor import Monomials, TaylorModel
 
 
 @kernel
-def directed(
-    model: TaylorModel, linear: Linear, h: float, y: FloatArray, new: FloatArray
-) -> None:
+def directed(model: TaylorModel, linear: Linear, h: float, y: FloatArray, new: FloatArray) -> None:
     """Errors of a step h as new directions (n_x, n_atoms), and a bound y on the rest.
 
     needs `errors` for a tube that the solutions do not leave
@@ -41,7 +39,7 @@ def directed(
 def transport(
     algebra: Monomials, x: FloatArray, y: FloatArray, new: FloatArray, scale: FloatArray
 ) -> int:
-    """Turn the error of the states x (n_x, size) into directions again; how many columns of x are used.
+    """Turn the error of the states x (n_x, size) into directions again; return x's columns in use.
 
     y (n_x,) bounds what has no direction yet, new (n_x, any) has one;  scale (n_x,) of the states
     """

@@ -7,8 +7,8 @@ along some directions (`directions`). Over the step x = X(tau, delta, z) + eps, 
 
 as long as |eps| stays in the trial tube in which d and M hold; if the right-hand side is inside,
 the tube is never left. This proves existence, and bounds the error of the discretisation, at once.
-At the end of the step the slopes' last Taylor term, which X' lacks, is added as the polynomial it is,
-and what the operations of the slopes are off within the tube becomes new directions.
+At the end of the step the slopes' last Taylor term, which X' lacks, is added as the polynomial it
+is, and what the operations of the slopes are off within the tube becomes new directions.
 """
 
 from typing import NamedTuple
@@ -96,7 +96,13 @@ def enclose_error(
 
 @kernel
 def arrive(
-    algebra: Monomials, order: int, h: float, x: FloatArray, y: FloatArray, out: FloatArray, used: int
+    algebra: Monomials,
+    order: int,
+    h: float,
+    x: FloatArray,
+    y: FloatArray,
+    out: FloatArray,
+    used: int,
 ) -> None:
     """out (n_x, size) = X(h); y grows by the rounding of the sums and of h."""
     for i in range(algebra.states):

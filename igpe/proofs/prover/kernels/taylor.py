@@ -183,9 +183,7 @@ def _product(
 
 
 @kernel
-def _quotient(
-    algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int, used: int
-) -> None:
+def _quotient(algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int, used: int) -> None:
     """c_n = a / b at order k: by order in time and, within it, by degree."""
     out = c[n, k, :used]
     out[:] = c[a, k, :used]
