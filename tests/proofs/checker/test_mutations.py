@@ -54,27 +54,21 @@ def forgotten(a: Any, e: Any, c: Any) -> bool:
     return True
 
 
-def slower_rates(
-    tape: Any, h: float, to: Any, values: Any, x: Any, v: Any, moved: Any, error: Any, *,
-    old: Any = DIRECTIONS.displaced,
-) -> None:  # fmt: skip
+def slower_rates(*given: Any, old: Any = DIRECTIONS.displaced) -> None:
     """Errors of rates count a tenth."""
-    old(tape, h, to, values, x, v, moved, error)
+    old(*given)
+    moved = given[6]
     moved *= 0.1
 
 
-def without_old(
-    b: Any, r: Any, a: Any, moved: Any, e: Any, out: Any, *, old: Any = DIRECTIONS.carry
-) -> bool:
+def without_old(b: Any, *given: Any, old: Any = DIRECTIONS.carry) -> bool:
     """Errors of earlier steps are forgotten."""
-    return bool(old(0.0 * b, r, a, moved, e, out))
+    return bool(old(0.0 * b, *given))
 
 
-def without_new(
-    b: Any, r: Any, a: Any, moved: Any, e: Any, out: Any, *, old: Any = DIRECTIONS.carry
-) -> bool:
+def without_new(b: Any, r: Any, a: Any, moved: Any, *given: Any) -> bool:
     """Errors of rates are forgotten."""
-    return bool(old(b, r, a, 0.0 * moved, e, out))
+    return bool(DIRECTIONS.carry(b, r, a, 0.0 * moved, *given))
 
 
 EXACT = (
@@ -143,7 +137,9 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
     "error of the start of a step": (
         true.of_directions, range(10), ((DIRECTIONS, "reset", forgotten),)
     ),
-    "errors of earlier steps": (coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_old))),
+    "errors of earlier steps": (
+        coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_old))
+    ),
     "errors of rates": (coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_new))),
     "size of errors of rates": (
         coarsely, range(5, 10), (SLOWLY, (STEP, "displaced", slower_rates))
