@@ -237,14 +237,14 @@ def linear_parts(tape: OpTape) -> Linear:
                 own[i] = own.get(i, Fraction(0)) + factor * share
     if any(abs(share) > LARGEST_FACTOR for own in shares.values() for share in own.values()):
         shares, between = whole, set()
-    tables = []
-    for places in (sorted(shares.keys() - between), sorted(between)):
-        table = np.zeros((len(results), len(places)))
-        for j, k in enumerate(places):
-            for i, share in shares[k].items():
-                table[i, j] = float(share)
-        tables += [np.array(places, dtype=np.int64), table]
-    return Linear(*tables)
+
+    def table(places: Sequence[int]) -> FloatArray:
+        each = [[float(shares[k].get(i, 0)) for k in places] for i in range(len(results))]
+        return np.array(each, dtype=float).reshape(len(results), len(places))
+
+    atoms, way = sorted(shares.keys() - between), sorted(between)
+    integers = (np.array(places, dtype=np.int64) for places in (atoms, way))
+    return Linear(next(integers), table(atoms), next(integers), table(way))
 
 
 def _terms(rows: Sequence[tuple[int, int, int, float]], k: int) -> list[tuple[int, Fraction]]:

@@ -132,8 +132,10 @@ def taylor_model(tape: OpTape, algebra: Monomials, order: int) -> TaylorModel:
     slots = len(tape.function), ops.TERMS + 1
     shapes: list[tuple[int, ...]] = [(n, k, algebra.size), (n, k, classes), (n,), (n,)]
     shapes += [(n, 1 + algebra.states), (n,), (n, 2), slots, (k, classes)]
+    c, norm, total, lost, error, most, bounds, g, left = map(np.zeros, shapes)
     used = np.array([algebra.size])
-    return TaylorModel(tape, algebra, Scratch(*map(np.zeros, shapes), used))
+    space = Scratch(c, norm, total, lost, error, most, bounds, g, left, used)
+    return TaylorModel(tape, algebra, space)
 
 
 @kernel
