@@ -137,7 +137,7 @@ class BoxBounds:
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
     skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
-    spread        (n_p,) how far each axis moves the states where Taylor models broke; else zeros
+    spread        (n_p,) how far each axis moves the states where Taylor models broke, if they did
     """
 
     bound: float
@@ -147,8 +147,8 @@ class BoxBounds:
     rows: int
     multipliers: FloatArray
     middle: float
-    spread: FloatArray
     skips_tube: bool = False
+    spread: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def is_empty(self) -> bool:
@@ -315,5 +315,4 @@ class BoxEnclosure:
         sensitivity = np.sqrt((known**2).sum(axis=0)) * left
         low, high = unscaled(lower, upper, self.divides, self.rows.delta)
         given = {"sensitivity": sensitivity, "multipliers": self.multipliers.copy()}
-        given |= {"middle": np.nan, "spread": np.zeros(len(lower))}
-        return BoxBounds(float(bound), low, high, **(given | more))
+        return BoxBounds(float(bound), low, high, **({"middle": np.nan} | given | more))
