@@ -10,10 +10,11 @@ from cases import Integrated
 from lotka_volterra import problem as lotka_volterra
 from plain import plain
 
-from igpe.proofs.prover.enclosure import BoxEnclosure, polynomials
+from igpe.proofs.prover.enclosure import BoxBounds, BoxEnclosure, polynomials
 from igpe.proofs.prover.kernels import tape as ops
 from igpe.proofs.prover.kernels.tape import Writer, linear_parts
 from igpe.proofs.prover.posed import posed
+from igpe.proofs.prover.search import BoxSearch
 
 K = plain()
 DIRECTIONS, INTEGRATION = K["directions"], K["integration"]
@@ -145,3 +146,35 @@ def test_faults_in_directions_are_found(name: str, monkeypatch: pytest.MonkeyPat
     module = INTEGRATION if name == "arrive" else DIRECTIONS
     monkeypatch.setattr(INTEGRATION, name, faulty(module, name, FAULTS[name]))
     assert outside(2) > 0
+
+
+def test_where_a_model_broke_monomials_of_every_degree_count() -> None:
+    """Axis 1 moves the states by its cube alone, axis 0 a little by itself."""
+    enclosure = BoxEnclosure(posed(lotka_volterra()), 3)
+    (run,) = enclosure.models
+    algebra = run.slope.algebra
+    factors, x = algebra.factors.tolist(), np.zeros((2, algebra.size))
+    x[0, factors.index([0, -1, -1])], x[0, factors.index([1, 1, 1])] = 1.0, 5.0
+    assert INTEGRATION._broke(run, x) == INTEGRATION.BROKE
+    assert run.spread[1] == pytest.approx(5 * run.spread[0])
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_box_whose_model_broke_is_split_along_what_moves_states_most(axis: int) -> None:
+    def broke(low: Any, high: Any, *_: Any, **more: Any) -> BoxBounds:
+        done = float(high[axis] < 1.0) * 2.0
+        far, near = np.eye(2)[axis], np.eye(2)[1 - axis]
+        return BoxBounds(done, low, high, near, 9, np.zeros(0), np.nan, spread=far)
+
+    found = BoxSearch(_Enclosure(broke), 1.0, np.zeros(2), np.ones(2))  # type: ignore[arg-type]
+    found._next()
+    children = [found.tree[k] for k in found.tree[0].children]
+    assert [bool(child.upper[axis] < 1.0) for child in children] == [True, False]
+    assert all(child.upper[1 - axis] == 1.0 for child in children)
+
+
+class _Enclosure:
+    """Of bounds that are given."""
+
+    def __init__(self, examine: Callable[..., BoxBounds]) -> None:
+        self.examine = examine
