@@ -204,6 +204,28 @@ def of_transport(seed: int) -> int:
     return wrong
 
 
+def of_defect(seed: int) -> int:
+    """How far a polynomial is from following its slope, in fractions, at ends and between."""
+    rng, size, order, wrong = np.random.default_rng(seed), 4, 3, 0
+    h, e = float(rng.random()), float(10.0 ** rng.integers(-16, -1))
+    slope, x = rng.normal(size=(order + 1, size)), np.zeros((order + 1, size))
+    for k in range(order):
+        x[k + 1] = slope[k] * h / (k + 1)
+    x[1] += rng.normal(size=size) * 10.0 ** rng.integers(-18, -2)
+    slope[order] *= 10.0 ** rng.integers(-18, 0)
+    d = K["step"].defect(x, slope, np.abs(slope).sum(), e, h)
+    for tau in (Fraction(0), Fraction(1, 3), Fraction(1)):
+        for _ in range(6):
+            s = [int(v) for v in rng.choice([-1, 1], size)]
+            missing = Fraction(0)
+            for k in range(order + 1):
+                for i in range(size):
+                    rate = Fraction(x[k + 1, i]) * (k + 1) if k < order else Fraction(0)
+                    missing += tau**k * s[i] * (Fraction(slope[k, i]) * Fraction(h) - rate)
+            wrong += int(abs(missing) + Fraction(h) * Fraction(e) > d)
+    return wrong
+
+
 def of_directions(seed: int) -> int:
     """Errors along old directions and new ones, and the rest, reach no further than they may."""
     rng = np.random.default_rng(seed)

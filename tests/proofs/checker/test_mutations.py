@@ -112,7 +112,7 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         true.of_bounds, range(60),
         ((confirm, "_shifted", lambda r, m, w, old=confirm._shifted: old(r, m, 0.7 * w)),),
     ),
-    "defect": (coarsely, range(6, 9), (SLOWLY, (STEP, "defect", times(0.1, STEP.defect)))),
+    "defect": (true.of_defect, range(10), ((STEP, "defect", times(0.9, STEP.defect)),)),
     "growth of an error": (true.of_growth, range(20), ((STEP, "jacobian", smaller),)),
     "derivatives of products": (
         true.of_growth, range(20), ((TAPE, "_differentiate", without_squares),)
