@@ -27,7 +27,7 @@ from igpe.proofs.prover.kernels.integration import (
 from igpe.proofs.prover.kernels.mueller import tube
 from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, note, rows, total, tube_rows
 from igpe.proofs.prover.kernels.tape import OpTape, linear_parts
-from igpe.proofs.prover.kernels.taylor import algebra, taylor_model
+from igpe.proofs.prover.kernels.taylor import DIRECTIONS, algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
@@ -163,6 +163,7 @@ class BoxEnclosure:
     degree          of the polynomials in the parameters
     order           of those in time; None: as pays
     tolerance       of the last Taylor term, relative to how far the states differ over the box
+    directions      of errors, for each state
     work            operations so far, a measure of time that is the same on every machine
     """
 
@@ -170,6 +171,7 @@ class BoxEnclosure:
     degree: int = 2
     order: int | None = None
     tolerance: float = 1e-5
+    directions: int = DIRECTIONS
     tubes: list[TubeRun] = field(init=False)
     models: list[TaylorRun] = field(init=False)
     rows: BoxRows = field(init=False)
@@ -180,7 +182,8 @@ class BoxEnclosure:
         n, given = len(self.dynamic.lower), self.dynamic.experiments
         sizes = [self.dynamic.unmeasured.size, *(len(run.labels) for run in given)]
         self.size = sum(sizes)
-        algebras = [algebra(n, len(run.sharp.results), self.degree) for run in given]
+        states = [len(run.sharp.results) for run in given]
+        algebras = [algebra(n, size, self.degree, self.directions) for size in states]
         self.algebra = algebras[0]
         self.rows = rows(self.size, self.algebra)
         self.tubes, self.models = [], []
