@@ -86,6 +86,15 @@ def test_slopes_with_huge_constants_are_not_taken_apart_beyond_them(number: floa
     assert (np.abs(parts.weight) <= 1e100).all()
 
 
+def test_slopes_with_tiny_constants_are_not_taken_apart_beyond_them() -> None:
+    """A product of such constants is 0 as a double, and the error of its flux would be lost."""
+    chain = Writer()
+    place = chain.put(ops.STATE, 0)
+    for _ in range(2):
+        place = chain.put(ops.MUL, chain.put(ops.CONST, number=1e-200), place)
+    assert (linear_parts(chain.finished([place])).weight != 0).all()
+
+
 def faulty(module: ModuleType, name: str, change: Callable[..., None]) -> Callable[..., Any]:
     """A kernel whose outputs are changed."""
     kernel = getattr(module, name)

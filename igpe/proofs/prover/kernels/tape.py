@@ -214,7 +214,8 @@ class Linear(NamedTuple):
     factor: FloatArray
 
 
-LARGEST_FACTOR = 1e100  # sums with larger constants are not taken apart
+# sums with others are not taken apart: in doubles these overflow, or underflow unnoticed
+LEAST_FACTOR, LARGEST_FACTOR = 1e-100, 1e100
 
 
 def linear_parts(tape: OpTape) -> Linear:
@@ -235,7 +236,8 @@ def linear_parts(tape: OpTape) -> Linear:
             own = shares.setdefault(place, {})
             for i, share in shares[k].items():
                 own[i] = own.get(i, Fraction(0)) + factor * share
-    if any(abs(share) > LARGEST_FACTOR for own in shares.values() for share in own.values()):
+    sizes = [abs(share) for own in shares.values() for share in own.values() if share]
+    if not all(LEAST_FACTOR < size < LARGEST_FACTOR for size in sizes):
         shares, between = whole, set()
 
     def table(places: Sequence[int]) -> FloatArray:
