@@ -189,7 +189,7 @@ def of_transport(seed: int) -> int:
     c, wrong = np.empty(a.shape), 0
     for k in range(4):
         one = np.empty((n, n))
-        K["step"].reset(a[:, :, k].copy(), e[:, k].copy(), one)
+        K["directions"].reset(a[:, :, k].copy(), e[:, k].copy(), one)
         c[:, :, k] = one
     for k in range(4):
         for _ in range(4):
@@ -202,6 +202,47 @@ def of_transport(seed: int) -> int:
             matrix = [[Fraction(c[i, j, k]) for j in range(n)] for i in range(n)]
             wrong += any(abs(v) > 1 for v in _solved(matrix, w))
     return wrong
+
+
+def of_defect(seed: int) -> int:
+    """How far a polynomial is from following its slope, in fractions, at ends and between."""
+    rng, size, order, wrong = np.random.default_rng(seed), 4, 3, 0
+    h, e = float(rng.random()), float(10.0 ** rng.integers(-16, -1))
+    slope, x = rng.normal(size=(order + 1, size)), np.zeros((order + 1, size))
+    for k in range(order):
+        x[k + 1] = slope[k] * h / (k + 1)
+    x[1] += rng.normal(size=size) * 10.0 ** rng.integers(-18, -2)
+    slope[order] *= 10.0 ** rng.integers(-18, 0)
+    d = K["step"].defect(x, slope, np.abs(slope).sum(), e, h)
+    for tau in (Fraction(0), Fraction(1, 3), Fraction(1)):
+        for _ in range(6):
+            s = [int(v) for v in rng.choice([-1, 1], size)]
+            missing = Fraction(0)
+            for k in range(order + 1):
+                for i in range(size):
+                    rate = Fraction(x[k + 1, i]) * (k + 1) if k < order else Fraction(0)
+                    missing += tau**k * s[i] * (Fraction(slope[k, i]) * Fraction(h) - rate)
+            wrong += int(abs(missing) + Fraction(h) * Fraction(e) > d)
+    return wrong
+
+
+def of_directions(seed: int) -> int:
+    """Errors along old directions and new ones, and the rest, reach no further than they may."""
+    rng = np.random.default_rng(seed)
+    n, kernel = int(rng.integers(1, 4)), K["directions"]
+    many = kernel.count_of(n)
+    a = rng.normal(size=(n, many)) * 10.0 ** rng.integers(-9, 1, many)
+    a[:, rng.random(many) < 0.3] = 0.0
+    moved = rng.normal(size=(n, 3)) * 10.0 ** rng.integers(-9, 1, 3)
+    e, r, out = 1e-3 * rng.random(n), np.empty(n), np.empty((n, many))
+    kernel.ranges_of(a, r)
+    flow = rng.normal(size=(n, n))
+    if not kernel.carry(flow * r, r, a, moved, e, out):
+        return 0
+    every = np.concatenate([flow @ a, moved, np.diag(e)], axis=1)
+    axes = np.concatenate([np.eye(n), rng.normal(size=(20, n))])
+    before, after = (np.abs(axes @ part).sum(axis=1) for part in (every, out))
+    return int((before > after * (1 + 1e-13)).sum())
 
 
 def of_bounds(seed: int) -> int:
@@ -259,7 +300,16 @@ def of_growth(seed: int) -> int:
             wrong += int((off > m + 1e-6 * (1 + np.abs(jacobian))).sum())
         d, v = 1e-3 * rng.random(n) + 1e-6, np.empty(n)
         room = kernel.Room(
-            np.zeros((n, 1, 1)), v, v, d, v, np.empty((n, n)), x, np.empty((n, 2)), np.empty((4, 1))
+            np.zeros((n, 1, 1)),
+            v,
+            np.zeros((n, 0)),
+            v,
+            d,
+            v,
+            np.empty((n, n)),
+            x,
+            np.empty((n, 2)),
+            np.empty((4, 1)),
         )
         with np.errstate(all="ignore"):
             kernel.supersolution(tape, time, p, u, length, values, room)

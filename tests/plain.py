@@ -6,10 +6,11 @@ from types import ModuleType
 from typing import Any
 
 PROVER = (
-    "tape", "intervals", "sums", "mueller", "taylor", "rows", "bounds", "integration",
+    "tape", "intervals", "sums", "mueller", "taylor", "directions", "rows", "bounds",
+    "integration",
 )  # fmt: skip
 
-CHECKER = ("intervals", "tape", "polynomials", "step", "levels", "integration")
+CHECKER = ("intervals", "tape", "polynomials", "directions", "step", "levels", "integration")
 
 
 def plain(room: str = "prover", names: tuple[str, ...] = PROVER) -> dict[str, ModuleType]:

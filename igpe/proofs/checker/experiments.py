@@ -9,6 +9,7 @@ input is y_0 + b (t - t_0). The slope is an interval that holds the exact
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -44,6 +45,8 @@ OTHERS = {
     ca.OP_POW, ca.OP_CONSTPOW,
 }  # fmt: skip
 LARGEST_POWER = 12
+MOST_RATES = 200  # of a sum that is taken apart
+LEAST_SHARE, MOST_SHARE = Fraction(1, 10**60), Fraction(10**60)  # of a rate in a sum
 ENDLESS = 99  # powers of the time of what depends on the states
 
 
@@ -86,9 +89,14 @@ class _Writer:
         self.rows: list[tuple[int, int, int, int, float]] = []
         self.length: list[int] = []
         self.depends: list[BoolArray] = []
+        self.sums: list[dict[int, Fraction]] = []
+        self.known: dict[tuple[int, int, int, int, float], int] = {}
 
     def add(self, op: int, a: int, b: int = 0, smooth: int = 0, number: float = 0.0) -> int:
-        """Append one; where it stands."""
+        """Append one, unless there is an equal one; where it stands."""
+        row = op, a, b, smooth, number
+        if row in self.known and (op != kernel.CONST or number != 0):  # zeros have signs
+            return self.known[row]
         depends, length = np.zeros(self.states, dtype=bool), 1
         if op == kernel.STATE:
             depends[a], length = True, ENDLESS
@@ -104,10 +112,34 @@ class _Writer:
                 length = self.length[a] + self.length[b if is_binary else a] - 1
             elif length > 1 and (op == kernel.POWER or op >= kernel.FUNCTION):
                 length = ENDLESS
-        self.rows.append((op, a, b, smooth, number))
+        self.known[row] = len(self.rows)
+        self.sums.append(self._sum(op, a, b))
+        self.rows.append(row)
         self.length.append(min(length, ENDLESS))
         self.depends.append(depends)
         return len(self.rows) - 1
+
+    def _sum(self, op: int, a: int, b: int) -> dict[int, Fraction]:
+        """Write the next operation as a sum of multiples of others; of itself, if it is no sum."""
+        alone = {len(self.rows): Fraction(1)}
+        terms: list[tuple[int, Fraction]] = []
+        if op in (kernel.ADD, kernel.SUB):
+            terms = [(a, Fraction(1)), (b, Fraction(1 if op == kernel.ADD else -1))]
+        elif op == kernel.NEG:
+            terms = [(a, Fraction(-1))]
+        elif op == kernel.MUL:
+            for one, other in ((a, b), (b, a)):
+                number = self.number(one)
+                if number is not None and np.isfinite(number) and not terms:
+                    terms = [(other, Fraction(number))]
+        found: dict[int, Fraction] = {}
+        for place, factor in terms:
+            for rate, share in self.sums[place].items():
+                found[rate] = found.get(rate, Fraction(0)) + factor * share
+        found = {rate: share for rate, share in found.items() if share}
+        sizes = [abs(share) for share in found.values()]
+        fine = terms and len(found) <= MOST_RATES
+        return found if fine and all(LEAST_SHARE < s < MOST_SHARE for s in sizes) else alone
 
     def constant(self, value: float) -> int:
         """A number that is exact."""
@@ -166,6 +198,8 @@ class _Writer:
 
     def tape(self, results: Sequence[int]) -> kernel.ReplayTape:
         """All of them."""
+        rates = sorted({rate for r in results for rate in self.sums[r]})
+        share = [[float(self.sums[r].get(rate, 0)) for rate in rates] for r in results]
         op, a, b, smooth = (np.array([r[k] for r in self.rows], dtype=np.intp) for k in range(4))
         return kernel.ReplayTape(
             op=op,
@@ -176,6 +210,8 @@ class _Writer:
             length=np.array(self.length, dtype=np.intp),
             depends=np.array(self.depends).reshape(len(op), self.states),
             results=np.array(results, dtype=np.intp),
+            rates=np.array(rates, dtype=np.intp),
+            share=np.array(share, dtype=float).reshape(len(results), len(rates)),
         )
 
 

@@ -26,8 +26,8 @@ from igpe.proofs.prover.kernels.integration import (
 )
 from igpe.proofs.prover.kernels.mueller import tube
 from igpe.proofs.prover.kernels.rows import BoxRows, TubeRun, clear, note, rows, total, tube_rows
-from igpe.proofs.prover.kernels.tape import OpTape
-from igpe.proofs.prover.kernels.taylor import algebra, taylor_model
+from igpe.proofs.prover.kernels.tape import OpTape, linear_parts
+from igpe.proofs.prover.kernels.taylor import DIRECTIONS, algebra, taylor_model
 from igpe.proofs.prover.posed import Dynamic
 
 LEAST_RATIO, MOST_RATIO = 1.1, 500.0  # of positive bounds between which a scale is exponential
@@ -111,7 +111,7 @@ def tube_work(run: TubeRun) -> float:
 def taylor_work(run: TaylorRun) -> float:
     """The same of the Taylor model."""
     slope, algebra, space = run.slope
-    products = len(algebra.left) + 2 * algebra.states
+    products = len(algebra.left) + 2 * algebra.errors
     step = 0.5 * len(slope.op) * space.c.shape[1] ** 2 * products
     return float(PRODUCT * step * run.tube.steps[1])
 
@@ -137,6 +137,7 @@ class BoxBounds:
     multipliers   (m,) of the residuals, where the bound is theirs
     middle        sum of squares at the middle, in plain doubles; nan if it is not known
     skips_tube    whether the Taylor model proved more than the tube, which its parts can spare
+    spread        (n_p,) how far each axis moves the states where Taylor models broke, if they did
     """
 
     bound: float
@@ -147,6 +148,7 @@ class BoxBounds:
     multipliers: FloatArray
     middle: float
     skips_tube: bool = False
+    spread: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def is_empty(self) -> bool:
@@ -161,6 +163,7 @@ class BoxEnclosure:
     degree          of the polynomials in the parameters
     order           of those in time; None: as pays
     tolerance       of the last Taylor term, relative to how far the states differ over the box
+    directions      of errors, for each state
     work            operations so far, a measure of time that is the same on every machine
     """
 
@@ -168,6 +171,7 @@ class BoxEnclosure:
     degree: int = 2
     order: int | None = None
     tolerance: float = 1e-5
+    directions: int = DIRECTIONS
     tubes: list[TubeRun] = field(init=False)
     models: list[TaylorRun] = field(init=False)
     rows: BoxRows = field(init=False)
@@ -178,7 +182,8 @@ class BoxEnclosure:
         n, given = len(self.dynamic.lower), self.dynamic.experiments
         sizes = [self.dynamic.unmeasured.size, *(len(run.labels) for run in given)]
         self.size = sum(sizes)
-        algebras = [algebra(n, len(run.sharp.results), self.degree) for run in given]
+        states = [len(run.sharp.results) for run in given]
+        algebras = [algebra(n, size, self.degree, self.directions) for size in states]
         self.algebra = algebras[0]
         self.rows = rows(self.size, self.algebra)
         self.tubes, self.models = [], []
@@ -190,7 +195,8 @@ class BoxEnclosure:
             room, first = tube(a.states), sum(sizes[: k + 1])
             results = run.schedule, room, self.rows, first
             self.tubes.append(TubeRun(run.sharp, np.zeros((0, a.states)), outputs, begin, *results))
-            self.models.append(TaylorRun(f, h, start, *results))
+            more = linear_parts(slope), np.zeros(n)
+            self.models.append(TaylorRun(f, h, start, *results, *more))
         self.divides = np.any([in_denominators(run.tapes[0], n) for run in given], axis=0)
         self.multipliers = np.zeros(self.size)
 
@@ -229,16 +235,20 @@ class BoxEnclosure:
         bound, count = total(self.rows), int(self.rows.known[0])
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
-        skips_tube = outcome == THROUGH or (count > reached and bound > alone)
+        more = bound > alone and (count > reached or alone <= known)
+        skips_tube = outcome == THROUGH or more
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
+        spread = np.sum([run.spread for run in self.models], axis=0)
         return self._box_bounds(
-            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube
+            lower, upper, bound, rows=count, middle=middle, skips_tube=skips_tube, spread=spread
         )
 
     def _integrate(self, lower: FloatArray, upper: FloatArray, cut: float, most: int) -> int:
         """Taylor models of all experiments, until one ends the search; how the worst ended."""
         worst, ranges = THROUGH, np.stack([lower, upper], axis=1)
         p = polynomials(lower, upper, self.divides, self.degree)
+        for run in self.models:
+            run.spread[:] = 0.0
         for run in self.models:
             outcome = integrate(run, p, ranges, self.tolerance, most, cut)
             self.work += taylor_work(run)

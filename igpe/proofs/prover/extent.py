@@ -53,7 +53,7 @@ class Extents:
     _enclosure: BoxEnclosure = field(init=False)
 
     def __post_init__(self) -> None:
-        self._enclosure = BoxEnclosure(self.dynamic, degree=1, order=ORDER, tolerance=0.0)
+        self._enclosure = BoxEnclosure(self.dynamic, 1, ORDER, tolerance=0.0, directions=1)
         lower, upper = self.dynamic.lower, self.dynamic.upper
         self.range = np.where(upper > lower, upper - lower, 1.0)
 

@@ -245,6 +245,9 @@ class BoxSearch:
     def _where(self, node: BoxNode, bounds: BoxBounds) -> _Split:
         """Choose how to split a box."""
         width = node.upper - node.lower
+        if bounds.spread.any():
+            axis = int(np.argmax(np.where(width > 0, bounds.spread, -1.0)))
+            return axis, NO_BOUNDS, -1
         enough = node.skips_tube or bounds.rows >= INFORMATIVE * len(width)
         if enough and bounds.sensitivity.any():
             axis = int(np.argmax(np.where(width > 0, bounds.sensitivity, -1.0)))
@@ -356,7 +359,7 @@ class Incumbent:
 def proved_objective(dynamic: Dynamic, point: FloatArray) -> float:
     """Proven upper bound on the sum of squares at one point; infinite if there is none."""
     for order in ORDERS:
-        enclosure = BoxEnclosure(dynamic, degree=1, order=order, tolerance=0.0)
+        enclosure = BoxEnclosure(dynamic, 1, order, tolerance=0.0, directions=1)
         bounds = enclosure.examine(point, point, np.inf, most=STEPS_AT_A_POINT)
         if bounds.rows == enclosure.size:
             sizes = np.maximum(np.abs(enclosure.rows.low), np.abs(enclosure.rows.high))

@@ -21,6 +21,8 @@ import igpe
         (true.of_polynomials, 15),
         (true.of_functions_of_polynomials, 20),
         (true.of_transport, 15),
+        (true.of_directions, 15),
+        (true.of_defect, 20),
         (true.of_bounds, 30),
         (true.of_growth, 20),
         (true.of_inputs, 10),

@@ -10,8 +10,8 @@ import pytest
 
 from igpe.proofs.checker import confirm, interval, rows
 
-INTERVALS, TAPE, POLYNOMIALS, STEP, INTEGRATION = (
-    true.K[n] for n in ("intervals", "tape", "polynomials", "step", "integration")
+INTERVALS, TAPE, POLYNOMIALS, STEP, DIRECTIONS, INTEGRATION = (
+    true.K[n] for n in ("intervals", "tape", "polynomials", "step", "directions", "integration")
 )
 
 
@@ -49,9 +49,26 @@ def shifted_inputs(
 
 
 def forgotten(a: Any, e: Any, c: Any) -> bool:
-    """Errors of a step are."""
+    """Errors that are left over are."""
     c[:] = 0.0
     return True
+
+
+def slower_rates(*given: Any, old: Any = DIRECTIONS.displaced) -> None:
+    """Errors of rates count a tenth."""
+    old(*given)
+    moved = given[6]
+    moved *= 0.1
+
+
+def without_old(b: Any, *given: Any, old: Any = DIRECTIONS.carry) -> bool:
+    """Errors of earlier steps are forgotten."""
+    return bool(old(0.0 * b, *given))
+
+
+def without_new(b: Any, r: Any, a: Any, moved: Any, *given: Any) -> bool:
+    """Errors of rates are forgotten."""
+    return bool(DIRECTIONS.carry(b, r, a, 0.0 * moved, *given))
 
 
 EXACT = (
@@ -82,10 +99,10 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         ((POLYNOMIALS, "up", lambda x: np.minimum(x, 1e-17)),),
     ),
     "errors of a step are forgotten": (
-        true.of_transport, range(10), ((STEP, "up", times(0.5, STEP.up)),)
+        true.of_transport, range(10), ((DIRECTIONS, "up", times(0.5, DIRECTIONS.up)),)
     ),
     "rounding of directions": (
-        true.of_transport, range(40), ((STEP, "UNIT", 0.0), (STEP, "up", same))
+        true.of_transport, range(40), ((DIRECTIONS, "UNIT", 0.0), (DIRECTIONS, "up", same))
     ),
     "cubic terms": (true.of_bounds, range(60), ((confirm, "_cubic", times(0.0, confirm._cubic)),)),
     "ranges without curvature": (
@@ -95,7 +112,7 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         true.of_bounds, range(60),
         ((confirm, "_shifted", lambda r, m, w, old=confirm._shifted: old(r, m, 0.7 * w)),),
     ),
-    "defect": (coarsely, range(6, 9), (SLOWLY, (STEP, "defect", times(0.1, STEP.defect)))),
+    "defect": (true.of_defect, range(10), ((STEP, "defect", times(0.9, STEP.defect)),)),
     "growth of an error": (true.of_growth, range(20), ((STEP, "jacobian", smaller),)),
     "derivatives of products": (
         true.of_growth, range(20), ((TAPE, "_differentiate", without_squares),)
@@ -118,7 +135,14 @@ MUTATIONS: dict[str, tuple[Callable[[int], int], range, tuple[Change, ...]]] = {
         (SLOWLY, (INTEGRATION, "input_range", shifted_inputs)),
     ),
     "error of the start of a step": (
-        coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "reset", forgotten))
+        true.of_directions, range(10), ((DIRECTIONS, "reset", forgotten),)
+    ),
+    "errors of earlier steps": (
+        coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_old))
+    ),
+    "errors of rates": (coarsely, range(5, 10), (SLOWLY, (INTEGRATION, "carry", without_new))),
+    "size of errors of rates": (
+        coarsely, range(5, 10), (SLOWLY, (STEP, "displaced", slower_rates))
     ),
 }  # fmt: skip
 

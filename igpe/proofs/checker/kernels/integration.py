@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
+from igpe.proofs.checker.kernels.directions import carry, count_of, ranges_of
 from igpe.proofs.checker.kernels.intervals import (
     UNIT,
     Pair,
@@ -27,7 +28,7 @@ from igpe.proofs.checker.kernels.polynomials import (
     measure,
     span,
 )
-from igpe.proofs.checker.kernels.step import Room, lengths, reset, validated_step
+from igpe.proofs.checker.kernels.step import Room, lengths, validated_step
 from igpe.proofs.checker.kernels.tape import ReplayTape, Values, evaluate
 from igpe.proofs.compiled import entry_point, kernel
 
@@ -129,18 +130,26 @@ def values_of(tape: ReplayTape, states: int) -> Values:
 
 
 @kernel
-def absorb(x: FloatArray, e: FloatArray, z: int) -> bool:
-    """Move remainders e of x (n, 1, size) into its coordinates z; whether they could be."""
-    n = len(x)
-    a, c = np.empty((n, n)), np.empty((n, n))
-    a[:] = x[:, 0, z:]
-    fine = reset(a, e, c)
-    x[:, 0, z:] = c
-    return fine and bool(np.isfinite(x).all())
+def absorb(
+    x: FloatArray, z: int, r: FloatArray, a: FloatArray, moved: FloatArray, e: FloatArray
+) -> bool:
+    """Move errors of x (n, 1, size) into directions and coordinates z; whether they could be."""
+    fresh, wide = np.empty(a.shape), np.empty(len(r))
+    fine = carry(x[:, 0, z:].copy(), r, a, moved, e, fresh)
+    ranges_of(fresh, wide)
+    if not (fine and np.isfinite(wide).all() and np.isfinite(x[:, 0, :z]).all()):
+        return False
+    a[:], r[:] = fresh, wide
+    for i in range(len(x)):
+        x[i, 0, z:] = 0.0
+        x[i, 0, z + i] = r[i]
+    return True
 
 
 @kernel
-def start_of(program: Program, given: Leaves, z: int, x: FloatArray) -> bool:
+def start_of(
+    program: Program, given: Leaves, z: int, x: FloatArray, r: FloatArray, a: FloatArray
+) -> bool:
     """Write the states at t0; whether they are known."""
     tape = program.start
     to = polynomials(tape, 0, x.shape[2])
@@ -149,7 +158,7 @@ def start_of(program: Program, given: Leaves, z: int, x: FloatArray) -> bool:
     e = np.empty(len(x))
     for i in range(len(x)):
         x[i, 0], e[i] = to.c[tape.results[i], 0], to.e[tape.results[i]]
-    return absorb(x, e, z)
+    return absorb(x, z, r, a, np.zeros((len(x), 0)), e)
 
 
 @kernel
@@ -212,16 +221,18 @@ def integrate(
         box[i] = outward(center[i] - half[i], center[i] + half[i])
     x, fresh = np.zeros((states, 1, size)), np.zeros((states, 1, size))
     u, ranges = np.zeros((len(program.begins), 3)), np.zeros((len(program.begins), 2))
+    many = len(tape.rates)
     room = Room(
-        np.zeros((states, pace.order + 1, size)), np.empty(states), np.zeros(states),
-        np.empty(states), np.empty(states), np.empty((states, states)), np.empty((states, 2)),
-        np.empty((states, 2)), np.empty((4, pace.order + 1)),
+        np.zeros((states, pace.order + 2, size)), np.empty(states), np.zeros((states, many)),
+        np.zeros(states), np.empty(states), np.empty(states), np.empty((states, states)),
+        np.empty((states, 2)), np.empty((states, 2)), np.empty((4, pace.order + 1)),
     )  # fmt: skip
     to, values = polynomials(tape, pace.order, size), values_of(tape, states)
     told = polynomials(program.measured, 0, size)
     clock = np.array([program.t0, 0.0])
     now, ahead = Leaves(x, p, clock, u), Leaves(room.x, p, clock, u)
-    alive, total, vague = start_of(program, now, z, x), 0.0, False
+    r, a = np.zeros(states), np.zeros((states, count_of(states)))
+    alive, total, vague = start_of(program, now, z, x, r, a), 0.0, False
     t, k, tried = program.t0, 0, 0
     way = program.times[last] - t
     h = (way if way > 0 else 1.0) / (last + 1) / 2
@@ -252,7 +263,7 @@ def integrate(
         tried += 1
         fresh[:, 0] = room.x[:, 0]
         fine = scale > TOO_LONG and np.isfinite(room.error).all()
-        if fine and absorb(fresh, room.error, z):
+        if fine and absorb(fresh, z, r, a, room.moved, room.error):
             x[:] = fresh
             t = then
             h = max(h, wanted) if to_goal else wanted

@@ -11,15 +11,7 @@ Then the solution exists on the whole step and |x - X| <= tau v: the difference 
 D+|x_i - X_i| <= d_i + sum_j M_ij |x_j - X_j| while it is in the tube, M has off-diagonal entries
 >= 0, and tau v is a supersolution of that. No step of the search for v has to be trusted.
 
-The error of the states is carried from step to step so that it does not wrap. At the end of a step
-the states are P(delta) + A z + eps, |z| <= 1, |eps| <= e. They are enclosed in P(delta) + C z',
-|z'| <= 1, where the columns of C are nearly orthogonal, the longest column of A leading (Lohner's
-QR method). Q is any matrix nearly orthogonal: with eta >= ||I - Q'Q||,
-
-    |Q^-1 w|_i <= |Q'w|_i + eta / (1 - eta) max_j |Q'w|_j,
-
-so Q diag(y) contains A z + eps where y bounds that; what rounding of C = Q diag(y) moves is added
-to y as well (by Brouwer's theorem twice its first effect is enough).
+How the error is carried from step to step so that it does not wrap: `directions`.
 """
 
 from typing import NamedTuple
@@ -27,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray
+from igpe.proofs.checker.kernels.directions import displaced
 from igpe.proofs.checker.kernels.intervals import TINY, UNIT, Pair, add, outward, up
 from igpe.proofs.checker.kernels.polynomials import (
     Leaves,
@@ -42,14 +35,15 @@ from igpe.proofs.compiled import kernel
 LEAST = TINY / UNIT  # replaces a defect of 0, as of a state at rest: v must exceed `up`
 TRIES = 2  # tubes that are tried, each wider
 WIDER = 4.0  # the first one, times what X lacks: steps are such that |M| is about 0.7 at most
-NEARLY = 1e-3  # a matrix further from orthogonal is not used
 
 
 class Room(NamedTuple):
     """Arrays for one box.
 
-    x       (n_states, order + 1, size) X, and afterwards its end at tau^0
-    error   (n_states,) bound on what the end lacks; infinite or nan where nothing was proved
+    x       (n_states, order + 2, size) X and the power that it lacks; afterwards its end at tau^0
+    error   (n_states,) bound on what the end lacks apart from `moved`; infinite or nan where
+            nothing was proved
+    moved   (n_states, n_rates) how far the error of each rate moves the states during the step
     late    (n_states,) size of the highest power of tau in X
     d, v    (n_states,) as above;  m (n_states, n_states)
     ranges  (n_states, 2) of X;  tube (n_states, 2)
@@ -58,6 +52,7 @@ class Room(NamedTuple):
 
     x: FloatArray
     error: FloatArray
+    moved: FloatArray
     late: FloatArray
     d: FloatArray
     v: FloatArray
@@ -88,25 +83,29 @@ def validated_step(
     p, u  (n, 2) ranges of parameters, and of inputs during the step
     """
     x, n, t, h = room.x, len(given.p), given.time[0], given.time[1]
-    states, order = len(x), x.shape[1] - 1
-    for k in range(order):
+    states, order = len(x), x.shape[1] - 2
+    for k in range(order + 1):
         extend(tape, given, k, to)
         for i in range(states):
             slope = to.c[tape.results[i], k]
             for s in range(x.shape[2]):
                 x[i, k + 1, s] = slope[s] * h / (k + 1)
-    extend(tape, given, order, to)
     bound(tape, given, to)
     for i in range(states):
-        measure(n, x[i], room.norms)
-        room.ranges[i] = span(room.norms, x[i], 0.0)
+        guess = x[i, : order + 1]
+        measure(n, guess, room.norms)
+        room.ranges[i] = span(room.norms, guess, 0.0)
         room.late[i] = room.norms[:, order].sum()
         at = tape.results[i]
-        room.d[i] = defect(x[i], to.c[at], to.norms[at].sum(), to.e[at], h)
+        room.d[i] = defect(guess, to.c[at], to.norms[at].sum(), to.e[at], h)
     length = lengths(h)
     growth = supersolution(tape, (t, add(t, t, 0.0, length[1])[1]), p, u, length, values, room)
+    if not np.isfinite(room.v).all():
+        room.error[:] = np.inf
+        return growth
+    displaced(tape, h, to, values, x, room.v, room.moved, room.error)
     for i in range(states):
-        room.error[i] = up(room.v[i] + _to_end(x[i]))
+        room.error[i] = up(room.error[i] + _to_end(x[i]))
     return growth
 
 
@@ -187,96 +186,3 @@ def solves(m: FloatArray, d: FloatArray, v: FloatArray, w: FloatArray) -> bool:
         if not (v[i] >= up(d[i] + max(above, 0.0)) and 0 < v[i] <= w[i] and v[i] < np.inf):
             return False
     return True
-
-
-@kernel
-def reset(a: FloatArray, e: FloatArray, c: FloatArray) -> bool:
-    """Write C for A (n, n) and e (n,); return False, and nan, where none was found."""
-    n = len(e)
-    c[:] = np.nan
-    if not (np.isfinite(a).all() and np.isfinite(e).all()):
-        return False
-    q = directions(a, e)
-    y, eta = np.empty(n), 0.0
-    for i in range(n):
-        turned = slack = 0.0
-        for j in range(n):
-            one = sizes = 0.0
-            for k in range(n):
-                one += q[k, i] * a[k, j]
-                sizes += abs(q[k, i]) * abs(a[k, j])
-            turned += abs(one)
-            slack += sizes
-        own = 0.0
-        for k in range(n):
-            own += abs(q[k, i]) * e[k]
-        y[i] = up(turned + 2 * n * UNIT * slack + own)
-        row = 0.0
-        for j in range(n):
-            one = 1.0 if i == j else 0.0
-            for k in range(n):
-                one -= q[k, i] * q[k, j]
-            row += abs(one)
-        eta = max(eta, row)
-    eta = up(eta + 4 * n * n * UNIT)
-    if not eta < NEARLY:
-        return False
-    beyond = up(eta / (1 - eta))
-    y += beyond * y.max()
-    for i in range(n):
-        y[i] = up(y[i])
-    moved, back = np.zeros(n), np.zeros(n)
-    for i in range(n):
-        for j in range(n):
-            moved[i] += abs(q[i, j]) * y[j] * 4 * UNIT
-    for i in range(n):
-        for j in range(n):
-            back[j] += abs(q[i, j]) * moved[i]
-    most = back.max()
-    for j in range(n):
-        last = up(y[j] + back[j] + 2 * beyond * most)
-        c[:, j] = q[:, j] * last
-    return bool(np.isfinite(c).all())
-
-
-@kernel
-def directions(a: FloatArray, e: FloatArray) -> FloatArray:
-    """A matrix nearly orthogonal, the longest column of A first; the identity if A hardly matters.
-
-    Gram and Schmidt, twice each; where a column brings no new direction, an axis that does.
-    """
-    n = len(e)
-    q, sizes = np.eye(n), (a**2).sum(axis=0)
-    if not sizes.max() > (e**2).max():
-        return q
-    column = np.empty(n)
-    for k in range(n):
-        longest = 0
-        for j in range(n):
-            longest = j if sizes[j] > sizes[longest] else longest
-        sizes[longest] = -1.0
-        column[:] = a[:, longest]
-        before = np.sqrt((column**2).sum())
-        left = _without(q, k, column)
-        axis = 0
-        while not left > 1e-8 * before and axis < n:
-            column[:] = 0.0
-            column[axis] = before = 1.0
-            left = _without(q, k, column)
-            left = left if left > 0.5 / np.sqrt(n) else 0.0
-            axis += 1
-        q[:, k] = column / left
-    return q
-
-
-@kernel
-def _without(q: FloatArray, k: int, column: FloatArray) -> float:
-    """Take the first k columns of Q out of a column, twice; return what length is left."""
-    for _ in range(2):
-        for j in range(k):
-            share = 0.0
-            for i in range(len(column)):
-                share += q[i, j] * column[i]
-            for i in range(len(column)):
-                column[i] -= share * q[i, j]
-    return float(np.sqrt((column**2).sum()))

@@ -32,6 +32,8 @@ class ReplayTape(NamedTuple):
     length   (n,) how many powers of the time a polynomial of it has where states have all
     depends  (n, n_states) on which states it depends
     results  (n_results,) positions of the results
+    rates    (n_rates,) operations of which results are sums
+    share    (n_results, n_rates) how often, to one rounding
     """
 
     op: IntArray
@@ -42,6 +44,8 @@ class ReplayTape(NamedTuple):
     length: IntArray
     depends: BoolArray
     results: IntArray
+    rates: IntArray
+    share: FloatArray
 
 
 class Values(NamedTuple):

@@ -1,12 +1,14 @@
 """Validated integration of one experiment over one box, which records the enclosed residuals.
 
-Before a step the states are x = P(delta, z) with delta, z in [-1, 1]: z carries the old error in
-the coordinates Q diag(zeta). Over the step x = X(tau, delta, z) + eps, and
+Before a step the states are x = P(delta, z) with delta, z in [-1, 1]: z carries the old error
+along some directions (`directions`). Over the step x = X(tau, delta, z) + eps, and
 
     |eps|' <= d + M |eps|,  |eps(0)| = 0   =>   |eps(tau)| <= h phi_1(h M) d
 
 as long as |eps| stays in the trial tube in which d and M hold; if the right-hand side is inside,
 the tube is never left. This proves existence, and bounds the error of the discretisation, at once.
+At the end of the step the slopes' last Taylor term, which X' lacks, is added as the polynomial it
+is, and what the operations of the slopes are off within the tube becomes new directions.
 """
 
 from typing import NamedTuple
@@ -15,10 +17,11 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.proofs.compiled import entry_point, kernel
+from igpe.proofs.prover.kernels.directions import directed, transport
 from igpe.proofs.prover.kernels.intervals import TINY, UNIT, UP, enclose
 from igpe.proofs.prover.kernels.mueller import Tube, hull, inputs_between
 from igpe.proofs.prover.kernels.rows import BoxRows, bounds_of, left, narrow, note, total
-from igpe.proofs.prover.kernels.tape import Schedule
+from igpe.proofs.prover.kernels.tape import Linear, Schedule
 from igpe.proofs.prover.kernels.taylor import (
     Monomials,
     TaylorModel,
@@ -68,7 +71,9 @@ def _times(model: TaylorModel, v: FloatArray, factor: float, out: FloatArray) ->
 def enclose_error(
     model: TaylorModel, order: int, h: float, p: FloatArray, sizes: FloatArray, y: FloatArray
 ) -> bool:
-    """Whether a tube was found for a step h; y (n_x,) is then a bound on |eps| over it.
+    """Whether a tube was found for a step h; `errors` are then those in it.
+
+    y  (n_x,) becomes a bound on |eps| over the step
 
     needs `norms` for this h, and `range` of the operations over the step
     """
@@ -81,6 +86,8 @@ def enclose_error(
         errors(model, tube)
         _growth(model, order, h, tube, y)
         if (y <= tube).all():  # not where one is no number
+            tube[:] = y
+            errors(model, tube)
             return True
         if not np.isfinite(y).all():
             return False
@@ -89,12 +96,18 @@ def enclose_error(
 
 @kernel
 def arrive(
-    algebra: Monomials, order: int, h: float, x: FloatArray, y: FloatArray, out: FloatArray
+    algebra: Monomials,
+    order: int,
+    h: float,
+    x: FloatArray,
+    y: FloatArray,
+    out: FloatArray,
+    used: int,
 ) -> None:
     """out (n_x, size) = X(h); y grows by the rounding of the sums and of h."""
     for i in range(algebra.states):
         size = 0.0
-        for m in range(algebra.size):
+        for m in range(used):
             total = x[order, i, m]
             bound = abs(total) * (order + 1)
             for k in range(order - 1, -1, -1):
@@ -103,70 +116,6 @@ def arrive(
             out[i, m] = total
             size += bound
         y[i] = (y[i] + 4.0 * UNIT * (order + 2) * size) * UP + TINY
-
-
-@kernel
-def _orthogonal(z: FloatArray, q: FloatArray) -> None:
-    """q (n, n) orthonormal: the columns of z, longest first, and what they lack (Gram-Schmidt)."""
-    n, count = len(z), 0
-    order = np.argsort(-(z * z).sum(axis=0))
-    for candidate in range(2 * n):
-        v = np.zeros(n)
-        if candidate < n:
-            v[:] = z[:, order[candidate]]
-        else:
-            v[candidate - n] = 1.0
-        before = np.sqrt((v * v).sum())
-        if count == n or not (before >= 1e-200):
-            continue
-        v /= before
-        for _ in range(2):
-            for j in range(count):
-                v -= (q[:, j] * v).sum() * q[:, j]
-        after = np.sqrt((v * v).sum())
-        if after > 1e-6 or (candidate >= n and after > 1e-12):
-            q[:, count] = v / after
-            count += 1
-
-
-@kernel
-def transport(algebra: Monomials, x: FloatArray, y: FloatArray) -> None:
-    """Turn the error y (n_x,) of the states x (n_x, size) and their part in z into new z.
-
-    v = Z z + w with |w| <= y is Q (Q'v) but for how far Q is from orthonormal, which is computed
-    and bounded: |Q^-1 v - Q'v| <= kappa |Q'v|_1.
-    """
-    n = algebra.states
-    first = algebra.size - n
-    old = x[:, first:].copy()
-    q = np.zeros((n, n))
-    _orthogonal(old, q)
-    far = 0.0
-    for i in range(n):
-        row = 0.0
-        for j in range(n):
-            row += abs((q[:, i] * q[:, j]).sum() - (i == j))
-        if not (row <= far):  # also where it is no number
-            far = row
-    kappa = 2.0 * (far + 16.0 * UNIT * n * n)
-    zeta = np.zeros(n)
-    total = 0.0
-    for i in range(n):
-        for j in range(n):
-            along, size = 0.0, 0.0
-            for k in range(n):
-                along += q[k, i] * old[k, j]
-                size += abs(q[k, i] * old[k, j])
-            zeta[i] += abs(along) + 2.0 * (n + 2) * UNIT * size
-            zeta[i] += abs(q[j, i]) * y[j]
-        zeta[i] *= UP
-        total += zeta[i]
-    for i in range(n):
-        width = (zeta[i] + kappa * total) * UP + TINY
-        for j in range(n):
-            x[j, first + i] = q[j, i] * width
-    if not (far < 0.01):
-        x[:, first:] = np.nan
 
 
 THROUGH, FATHOMED, BROKE, SHRUNK = 0, 1, 2, 3
@@ -180,6 +129,8 @@ class TaylorRun(NamedTuple):
     """One experiment: Taylor models of slopes, measured quantities and start values, and results.
 
     offset  where the experiment's rows begin
+    linear  slopes as sums
+    spread  (n_p,) how far each parameter moved the states where the model broke
     """
 
     slope: TaylorModel
@@ -189,6 +140,8 @@ class TaylorRun(NamedTuple):
     tube: Tube
     rows: BoxRows
     offset: int
+    linear: Linear
+    spread: FloatArray
 
 
 @kernel
@@ -206,7 +159,7 @@ def _values(
 def _measure(run: TaylorRun, stop: int) -> None:
     """Residuals of one stop as polynomials, from `_values`."""
     (tape, algebra, space), schedule = run.outputs, run.schedule
-    rows, offset, first = run.rows, run.offset, algebra.size - algebra.states
+    rows, offset, first = run.rows, run.offset, algebra.size - algebra.errors
     for i in range(schedule.first[stop], schedule.first[stop + 1]):
         k = tape.results[schedule.column[i]]
         w, y = schedule.weight[i], schedule.value[i]
@@ -228,13 +181,16 @@ def _measure(run: TaylorRun, stop: int) -> None:
 
 
 @kernel
-def _reset(algebra: Monomials, x: FloatArray, y: FloatArray, tube: FloatArray) -> None:
+def _reset(
+    algebra: Monomials, x: FloatArray, y: FloatArray, new: FloatArray, tube: FloatArray
+) -> None:
     """Where the tube is narrower than the error alone, the state is anywhere in the tube."""
-    first = algebra.size - algebra.states
+    first = algebra.size - algebra.errors
     for i in range(algebra.states):
         half, error = 0.5 * (tube[i, 1] - tube[i, 0]), y[i] + np.abs(x[i, first:]).sum()
+        error += np.abs(new[i]).sum()
         if not (error <= half) and np.isfinite(half):
-            x[i, :] = 0.0
+            x[i, :], new[i] = 0.0, 0.0
             x[i, 0] = 0.5 * (tube[i, 0] + tube[i, 1])
             y[i] = (half + 4.0 * UNIT * (abs(tube[i, 0]) + abs(tube[i, 1]))) * UP
 
@@ -259,9 +215,27 @@ def _spread(x: FloatArray, scale: FloatArray) -> float:
 
 
 @kernel
+def _broke(run: TaylorRun, x: FloatArray) -> int:
+    """Record how far each parameter moves the states x (n_x, size), by monomials of any degree."""
+    algebra, scale, spread = run.slope.algebra, run.schedule.scale, run.spread
+    spread[:] = 0.0
+    for m in range(1, len(algebra.factors)):
+        size = 0.0
+        for i in range(len(x)):
+            size += abs(x[i, m]) / scale[i]
+        last = -1
+        for f in range(algebra.factors.shape[1]):
+            j = algebra.factors[m, f]  # sorted, so that equal ones are neighbours
+            if j >= 0 and j != last and np.isfinite(size):
+                spread[j] += size
+                last = j
+    return BROKE
+
+
+@kernel
 def _lost(algebra: Monomials, x: FloatArray, scale: FloatArray) -> bool:
     """Whether the error of every state drowns what depends on the parameters."""
-    first = algebra.size - algebra.states
+    first = algebra.size - algebra.errors
     for i in range(algebra.states):
         known = DROWNED * scale[i] + np.abs(x[i, 1:first]).sum()
         if np.abs(x[i, first:]).sum() <= known:
@@ -285,7 +259,8 @@ def integrate(
     slope, algebra, space = run.slope
     outputs, begin = run.outputs.tape, run.begin.tape
     n, n_u, order = algebra.states, schedule.inputs.shape[1], space.c.shape[1] - 1
-    x, y = np.zeros((order + 1, n, algebra.size)), np.zeros(n)
+    x, y = np.zeros((order + 2, n, algebra.size)), np.zeros(n)
+    new, used = np.zeros((n, len(run.linear.atoms))), run.slope.space.used
     u, sizes = np.zeros((n_u + 1, 2)), np.zeros(n_u)
     around, between = np.zeros((n, 2)), np.zeros((n_u + 1, 2))
     end = np.zeros((n, algebra.size))
@@ -296,7 +271,7 @@ def integrate(
     for i in range(n):
         k = begin.results[i]
         x[0, i], y[i] = run.begin.space.c[k, 0], run.begin.space.error[k, 0]
-    transport(algebra, x[0], y)
+    used[0] = transport(algebra, x[0], y, new, schedule.scale)
     time, h, place, steps = schedule.start, (schedule.stops[-1] - schedule.start) * 0.05, 0, 0
     for stop in range(len(schedule.stops)):
         target = schedule.stops[stop]
@@ -304,10 +279,9 @@ def integrate(
             _inputs_at(schedule, stop, time, u, sizes)
             for k in range(order + 1):  # the Taylor polynomial that begins with x[0]
                 coefficient(run.slope, x, p, u, k)
-                if k < order:
-                    for i in range(n):
-                        for m in range(algebra.size):
-                            x[k + 1, i, m] = space.c[slope.results[i], k, m] / (k + 1)
+                for i in range(n):
+                    for m in range(used[0]):
+                        x[k + 1, i, m] = space.c[slope.results[i], k, m] / (k + 1)
             shortest = SMALLEST * (target - time)
             done = looked = False
             trial = h
@@ -315,7 +289,7 @@ def integrate(
                 steps += 1
                 tube.steps[1] += 1
                 if steps > most or not (trial > shortest):
-                    return BROKE
+                    return _broke(run, x[0])
                 parts = np.ceil((target - time) / trial * (1.0 - 1e-12))
                 following = target if parts <= 1.0 else time + (target - time) / parts
                 step = following - time
@@ -326,8 +300,8 @@ def integrate(
                     term = space.norm[slope.results[i], order].sum()
                     last = max(last, term * step / (order + 1) / schedule.scale[i])
                 if not np.isfinite(last):
-                    return BROKE
-                arrive(algebra, order, step, x, y, end)
+                    return _broke(run, x[0])
+                arrive(algebra, order, step, x, y, end, used[0])
                 spread = max(_spread(x[0], schedule.scale), _spread(end, schedule.scale))
                 goal = tolerance * spread * min(1.0, NARROW * spread) + 1e-15
                 if last > goal:
@@ -345,18 +319,19 @@ def integrate(
                     inputs_between(schedule, stop, time, time, between)
                     enclose(slope, -1, around, ranges, between, space.range)
                     if divides_by_zero(run.slope):
-                        return BROKE
+                        return _broke(run, x[0])
                 trial = step if done else step * 0.5
             growth = 0.9 * (goal / (last + 1e-300)) ** (1.0 / (order + 1))
             h = step * min(2.0, max(growth, 0.5))
-            arrive(algebra, order, step, x, y, end)
+            directed(run.slope, run.linear, longest, y, new)
+            arrive(algebra, order + 1, step, x, y, end, used[0])
             place = hull(tube, following, following, place, around)
-            _reset(algebra, end, y, around)
-            transport(algebra, end, y)
+            _reset(algebra, end, y, new, around)
+            used[0] = transport(algebra, end, y, new, schedule.scale)
             x[0] = end
             time = following
             if _lost(algebra, end, schedule.scale):
-                return BROKE
+                return _broke(run, end)
         if schedule.first[stop] < schedule.first[stop + 1]:
             _inputs_at(schedule, stop, time, u, sizes)
             if not outputs.plain:

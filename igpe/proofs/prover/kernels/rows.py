@@ -41,7 +41,7 @@ class BoxRows(NamedTuple):
 
 def rows(size: int, algebra: Monomials) -> BoxRows:
     """Room for `size` residuals."""
-    shapes = (size, algebra.size - algebra.states), *[(size,)] * 4, (algebra.parameters, 2), (1,)
+    shapes = (size, algebra.size - algebra.errors), *[(size,)] * 4, (algebra.parameters, 2), (1,)
     return BoxRows(*map(np.zeros, shapes))
 
 

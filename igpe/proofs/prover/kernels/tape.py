@@ -7,6 +7,7 @@ models have to know. What a run measures stands here too: this file loads withou
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -198,6 +199,69 @@ class Writer:
         one, two = self.put(CONST, number=1.0), self.put(CONST, number=2.0)
         growth = self.function(EXP, self.put(MUL, two, a))
         return self.put(SUB, one, self.put(DIV, two, self.put(ADD, growth, one)))
+
+
+class Linear(NamedTuple):
+    """Results as sums of other operations times constants.
+
+    atoms    (n_atoms,) operations that the sums are made of;  weight  (n_results, n_atoms)
+    between  (n_between,) sums and multiples on the way;  factor  (n_results, n_between)
+    """
+
+    atoms: IntArray
+    weight: FloatArray
+    between: IntArray
+    factor: FloatArray
+
+
+# sums with others are not taken apart: in doubles these overflow, or underflow unnoticed
+LEAST_FACTOR, LARGEST_FACTOR = 1e-100, 1e100
+
+
+def linear_parts(tape: OpTape) -> Linear:
+    """Take the results apart as far as they are sums and constant multiples; factors are rounded.
+
+    Fluxes of a reaction network are in several slopes: what one of them is off, all these are.
+    """
+    rows = list(zip(*(c.tolist() for c in (tape.op, tape.a, tape.b, tape.number)), strict=True))
+    results = tape.results.tolist()
+    shares: dict[int, dict[int, Fraction]] = {k: {} for k in sorted(results)}
+    for i, k in enumerate(results):
+        shares[k][i] = Fraction(1)
+    whole = {k: dict(share) for k, share in shares.items()}
+    between = set()
+    for k in range(len(rows) - 1, -1, -1):
+        for place, factor in _terms(rows, k) if k in shares else []:
+            between.add(k)
+            own = shares.setdefault(place, {})
+            for i, share in shares[k].items():
+                own[i] = own.get(i, Fraction(0)) + factor * share
+    sizes = [abs(share) for own in shares.values() for share in own.values() if share]
+    if not all(LEAST_FACTOR < size < LARGEST_FACTOR for size in sizes):
+        shares, between = whole, set()
+
+    def table(places: Sequence[int]) -> FloatArray:
+        each = [[float(shares[k].get(i, 0)) for k in places] for i in range(len(results))]
+        return np.array(each, dtype=float).reshape(len(results), len(places))
+
+    atoms, way = sorted(shares.keys() - between), sorted(between)
+    integers = (np.array(places, dtype=np.int64) for places in (atoms, way))
+    return Linear(next(integers), table(atoms), next(integers), table(way))
+
+
+def _terms(rows: Sequence[tuple[int, int, int, float]], k: int) -> list[tuple[int, Fraction]]:
+    """Operation k as a sum of constant multiples; empty if it is something else."""
+    op, a, b, _ = rows[k]
+    if op in (ADD, SUB):
+        return [(a, Fraction(1)), (b, Fraction(1 if op == ADD else -1))]
+    if op == NEG:
+        return [(a, Fraction(-1))]
+    if op == MUL:
+        for one, other in ((a, b), (b, a)):
+            number = rows[one][3]
+            if rows[one][0] == CONST and abs(number) < LARGEST_FACTOR:
+                return [(other, Fraction(number))]
+    return []
 
 
 ENDLESS = 1000  # an order in time that no step reaches

@@ -2,7 +2,7 @@
 
 x(tau, delta, z) = sum_k x_k(delta, z) tau^k, with x_(k+1) = f_k / (k + 1), in plain doubles.
 A coefficient vector holds, in this order, the monomials of delta in [-1, 1]^n_p by degree (1;
-delta_j; delta_i delta_j with i <= j; ...) up to `degree`, and z_i, i = 1..n_x, which carry the
+delta_j; delta_i delta_j with i <= j; ...) up to `degree`, and z_i, i = 1..`errors`, which carry the
 error of the states from step to step. Products of z with anything but a number are not kept.
 
 Over a whole step every operation is polynomial +- (d + M |eps|) where the states are polynomial +
@@ -28,7 +28,8 @@ class Monomials(NamedTuple):
     """How coefficient vectors are multiplied.
 
     parameters, states, degree
-    size     number of coefficients, of which the last `states` are those of z
+    errors   number of directions in which the states' error is carried along
+    size     number of coefficients, of which the last `errors` are those of z
     first    (degree + 3,) where each class begins: degrees 0, 1, ..., z, and the end
     left, right, to   (n_products,) kept products of monomials of delta, sorted by `to`
     begin    (n_delta + 1,) where the products of each monomial begin
@@ -40,6 +41,7 @@ class Monomials(NamedTuple):
     parameters: int
     states: int
     degree: int
+    errors: int
     size: int
     first: IntArray
     left: IntArray
@@ -52,16 +54,22 @@ class Monomials(NamedTuple):
 
 
 HIGHEST = 3
+DIRECTIONS = 8  # of errors, for each state
+MOST_ERRORS = 2000  # `UP` covers the rounding of their sum
 
 
-def algebra(parameters: int, states: int, degree: int) -> Monomials:
-    """The tables of polynomials of a degree between 1 and 3."""
+def algebra(parameters: int, states: int, degree: int, directions: int = DIRECTIONS) -> Monomials:
+    """The tables of polynomials of a degree between 1 and 3.
+
+    directions  of errors that are carried along, for each state
+    """
     monomials: list[tuple[int, ...]] = []
     first = [0]
     for d in range(degree + 1):
         monomials += combinations_with_replacement(range(parameters), d)
         first.append(len(monomials))
     kept, place = len(monomials), {m: k for k, m in enumerate(monomials)}
+    many = max(states, min(directions * states, MOST_ERRORS))
     products = sorted(
         (place[tuple(sorted(a + b))], i, j)
         for i, a in enumerate(monomials)
@@ -77,7 +85,7 @@ def algebra(parameters: int, states: int, degree: int) -> Monomials:
         return np.array(table, dtype=np.int64)  # a new array, contiguous
 
     return Monomials(
-        parameters, states, degree, kept + states, integers([*first, kept + states]),
+        parameters, states, degree, many, kept + many, integers([*first, kept + many]),
         integers(left), integers(right), integers(to), integers([0, *np.cumsum(counts)]),
         integers(factors), integers(powers), int(counts.max()) + 2,
     )  # fmt: skip
@@ -95,6 +103,7 @@ class Scratch(NamedTuple):
     range  (n, 2) in interval arithmetic
     g      (n_slots, TERMS + 1) Taylor coefficients of functions
     left   (order + 1, classes) working space
+    used   (1,) how many leading coefficients there are: directions come into use one by one
     """
 
     c: FloatArray
@@ -106,6 +115,7 @@ class Scratch(NamedTuple):
     range: FloatArray
     g: FloatArray
     left: FloatArray
+    used: IntArray
 
 
 class TaylorModel(NamedTuple):
@@ -122,7 +132,10 @@ def taylor_model(tape: OpTape, algebra: Monomials, order: int) -> TaylorModel:
     slots = len(tape.function), ops.TERMS + 1
     shapes: list[tuple[int, ...]] = [(n, k, algebra.size), (n, k, classes), (n,), (n,)]
     shapes += [(n, 1 + algebra.states), (n,), (n, 2), slots, (k, classes)]
-    return TaylorModel(tape, algebra, Scratch(*map(np.zeros, shapes)))
+    c, norm, total, lost, error, most, bounds, g, left = map(np.zeros, shapes)
+    used = np.array([algebra.size])
+    space = Scratch(c, norm, total, lost, error, most, bounds, g, left, used)
+    return TaylorModel(tape, algebra, space)
 
 
 @kernel
@@ -161,31 +174,31 @@ def _product(
     low: int, high: int, out: FloatArray, sign: float,
 ) -> None:  # fmt: skip
     """out += sign * sum of a_j b_(k-j), low <= j <= high, as far as monomials are kept."""
-    n = algebra.size - algebra.states
+    n = algebra.size - algebra.errors
     for j in range(low, high + 1):
         i = k - j
         for t in range(len(algebra.to)):
             out[algebra.to[t]] += sign * c[a, j, algebra.left[t]] * c[b, i, algebra.right[t]]
         p, q = sign * c[a, j, 0], sign * c[b, i, 0]
-        for m in range(n, algebra.size):
+        for m in range(n, len(out)):
             out[m] += p * c[b, i, m] + q * c[a, j, m]
 
 
 @kernel
-def _quotient(algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int) -> None:
+def _quotient(algebra: Monomials, c: FloatArray, n: int, a: int, b: int, k: int, used: int) -> None:
     """c_n = a / b at order k: by order in time and, within it, by degree."""
-    out = c[n, k]
-    out[:] = c[a, k]
+    out = c[n, k, :used]
+    out[:] = c[a, k, :used]
     _product(algebra, c, n, b, k, 0, k - 1, out, -1.0)
     b0 = c[b, 0, 0]
-    delta = algebra.size - algebra.states
+    delta = algebra.size - algebra.errors
     for m in range(delta):
         total = out[m]
         for t in range(algebra.begin[m], algebra.begin[m + 1]):
             if algebra.right[t] != 0:
                 total -= out[algebra.left[t]] * c[b, 0, algebra.right[t]]
         out[m] = total / b0
-    for m in range(delta, algebra.size):
+    for m in range(delta, used):
         out[m] = (out[m] - out[0] * c[b, 0, m]) / b0
 
 
@@ -197,20 +210,20 @@ def coefficient(model: TaylorModel, x: FloatArray, p: FloatArray, u: FloatArray,
     u  (n_u + 1, 2) value at the step's beginning and slope of the inputs and, last, of time
     """
     tape, algebra, space = model
-    c = space.c
+    c, used = space.c, space.used[0]
     for n in range(len(tape.op)):
         op, a, b = tape.op[n], tape.a[n], tape.b[n]
         if k > tape.reach[n]:
             continue
-        out = c[n, k]
+        out = c[n, k, :used]
         if op == ops.STATE:
-            out[:] = x[k, a]
+            out[:] = x[k, a, :used]
         elif op in (ops.ADD, ops.SUB):
             sign = 1.0 if op == ops.ADD else -1.0
-            for m in range(algebra.size):
+            for m in range(used):
                 out[m] = c[a, k, m] + sign * c[b, k, m]
         elif op == ops.NEG:
-            for m in range(algebra.size):
+            for m in range(used):
                 out[m] = -c[a, k, m]
         elif op in (ops.MUL, ops.SQUARE):
             other = a if op == ops.SQUARE else b
@@ -218,7 +231,7 @@ def coefficient(model: TaylorModel, x: FloatArray, p: FloatArray, u: FloatArray,
             out[:] = 0.0
             _product(algebra, c, a, other, k, low, min(k, tape.reach[a]), out, 1.0)
         elif op == ops.DIV:
-            _quotient(algebra, c, n, a, b, k)
+            _quotient(algebra, c, n, a, b, k, used)
         elif op == ops.PARAMETER:
             out[:] = 0.0
             out[0], out[1 + a] = p[a, 0], p[a, 1]
@@ -265,7 +278,7 @@ def norms(model: TaylorModel, order: int, h: float) -> None:
             for g in range(algebra.degree + 2):
                 norm = 0.0
                 if k <= tape.reach[n]:
-                    for m in range(algebra.first[g], algebra.first[g + 1]):
+                    for m in range(algebra.first[g], min(algebra.first[g + 1], space.used[0])):
                         norm += abs(space.c[n, k, m])
                 norm = norm * power * UP
                 space.norm[n, k, g] = norm
