@@ -88,7 +88,7 @@ def test_constraints_of_the_model_are_refused_by_name():
 
     for others, name in ((periodic, "sum"), (limited, "least")):
         problem = posed(others=others)
-        wanted = rf"supports no model constraints; the problem has \['{name}'\]\. Use the default search of Multiple"
+        wanted = rf"the problem has \['{name}'\]\. Use the default search of MultipleShooting"
         with pytest.raises(Unsupported, match=wanted):
             MultipleShooting(search=BackwardLifting()).estimate(problem, FAR)
         with pytest.raises(Unsupported, match=r"GeneralisedGaussNewton\(\)"):

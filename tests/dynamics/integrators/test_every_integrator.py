@@ -202,7 +202,8 @@ def test_until_is_the_same_for_earlier_times_and_generates_nothing(name, method,
 def test_until_before_all_times_is_an_error(method):
     problem = one_state(lambda m, t: -m.k * m.x[t])
     made = simulation(problem, [1.0, 2.0], method=method())
-    with pytest.raises(ValueError, match=r"No reported time is at or before 0\.5; the first reported time is 1"):
+    wanted = r"No reported time is at or before 0\.5; the first reported time is 1"
+    with pytest.raises(ValueError, match=wanted):
         made.until(0.5)
 
 
