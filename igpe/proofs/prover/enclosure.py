@@ -235,8 +235,7 @@ class BoxEnclosure:
         bound, count = total(self.rows), int(self.rows.known[0])
         if bound <= cut and outcome in (THROUGH, BROKE):
             bound = max(bound, joint_bound(self.algebra, self.rows, cut, self.multipliers))
-        more = bound > alone and (count > reached or alone <= known)
-        skips_tube = outcome == THROUGH or more
+        skips_tube = outcome == THROUGH or (count > reached and bound > alone)
         middle = float((self.rows.c[:, 0] ** 2).sum()) if outcome == THROUGH else np.nan
         spread = np.sum([run.spread for run in self.models], axis=0)
         return self._box_bounds(
