@@ -78,11 +78,11 @@ CORRUPTIONS: list[tuple[dict[tuple[Any, ...], Any], str]] = [
     ({("tree", 3, "lower", 0): 4.6}, "lies outside"),
     ({("tree", 3, "upper", 0): 5.0}, "node 3"),
     ({("tree", 0, "upper", 0): 9.0}, "not the certificate's box"),
-    ({("tree", 2, "children"): []}, "contraction has 0 boxes"),
+    ({("tree", 2, "children"): []}, "contracted to 0 boxes"),
     ({("tree", 1, "lower", 1): 11.0}, "reversed"),
     ({("tree", 1, "children"): [4]}, "leaf, but has children"),
     ({("lower_bound",): OBJECTIVE * (1 + 1e-6)}, "below its bound"),
-    ({("objective",): OBJECTIVE * (1 - 1e-7)}, "of its parameters is 1.1858448"),
+    ({("objective",): OBJECTIVE * (1 - 1e-7)}, "of the certificate's parameters is 1.1858448"),
     ({("point",): [11.0, 1.0]}, "lie outside its box"),
     # honest about its own sum of squares, and wrong that nothing is better
     (
@@ -168,7 +168,7 @@ def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
         ({"tree": [node([0.0, 0.0], [10.0, 10.0], "so")]}, "reason 'so'"),
         ("nowhere.json", "could not be read"),
         ("{]", "not valid JSON"),
-        (3, "is a int"),
+        (3, "is of type int"),
     ],
 )
 def test_what_is_no_certificate_is_said(change: Any, says: str, problem: igpe.Problem) -> None:
