@@ -146,7 +146,10 @@ UNCONFIRMED = (
 )
 CUT_SHORT = "A further search for a better fit was interrupted."
 CHEAP, COSTLY = 200_000, 2_000_000
-"""Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins."""
+"""Work of an integration (`Residuals.work`) up to which multiple shooting restarts, and begins.
+
+Where all was searched it begins up to the first, and never restarts.
+"""
 BY_FURTHER = "a further search"
 BETTER = "the search for other optima"
 BY_PROOF = "the proof of the optimum"

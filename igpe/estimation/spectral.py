@@ -182,8 +182,9 @@ def free_sign_errors(
     free = problem.with_free_signs()
     there = SingleShooting(integrator).estimate(free, problem.box.mapping(x))
     residuals, y = Residuals(free, integrator), problem.box.vector(there.parameters)
-    at, trajectories = residuals(y), residuals.trajectories(y)
-    if not there.status.usable or at is None or trajectories is None:
+    trajectories = residuals.trajectories(y)
+    at = None if trajectories is None else residuals.stacked(y, trajectories)
+    if not there.status.usable or trajectories is None or at is None:
         return None
     own = errors_at(free, y, at, errors.confidence)
     if (own.undetermined & ~errors.undetermined).any() or (own.held != errors.held).any():
@@ -247,7 +248,7 @@ def _solved(
 def _with_scatter(
     problem: Problem, x: FloatArray, errors: Uncertainty, solved: Sequence[_Solved]
 ) -> Uncertainty:
-    """The errors of the unknowns where amounts scatter beyond the instrument."""
+    """The errors with the degrees of freedom of the spectra; larger where amounts scatter."""
     held = sum(s.degrees - s.block.degrees for s in solved)
     errors = replace(errors, degrees=errors.degrees + held)
     scattered = [s for s in solved if s.p < SCATTERED]

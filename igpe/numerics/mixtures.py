@@ -271,8 +271,7 @@ def linearised(c: FloatArray, slopes: FloatArray, mixture: Mixture) -> Linearise
     if shorter is None:
         return compressed(separated(c, mixture), slopes)
     c, slopes, mixture, rest = shorter
-    at = compressed(separated(c, mixture), slopes)
-    return at._replace(offset=at.offset + rest, rest=at.rest + rest)
+    return compressed(separated(c, mixture), slopes).with_rest(rest)
 
 
 def _fewer_rows(
@@ -305,5 +304,4 @@ def compressed(one: Unmixed, slopes: FloatArray) -> Linearised:
     jacobian, residual = np.zeros((k, k)), np.zeros(k)
     few = min(k, len(short))
     jacobian[:few], residual[:few] = short[:few, :k], short[:few, k]
-    rest = one.cost - float(residual @ residual)
-    return Linearised(residual, jacobian, rest, rest)
+    return Linearised(residual, jacobian).with_rest(one.cost - float(residual @ residual))

@@ -95,8 +95,7 @@ class SpectralBlock:
         amounts, slopes = self.amounts(trajectories), self.slopes(trajectories, size)
         if not (np.isfinite(amounts).all() and np.isfinite(slopes).all()):
             return Linearised(np.full(size, np.nan), np.full((size, size), np.nan))
-        at = linearised(amounts, slopes, self.mixture)
-        return at._replace(offset=at.offset + self.outside, rest=at.rest + self.outside)
+        return linearised(amounts, slopes, self.mixture).with_rest(self.outside)
 
     def separated(self, trajectories: Sequence[Trajectory]) -> Unmixed:
         """The spectra at trajectories."""

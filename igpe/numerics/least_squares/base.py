@@ -71,6 +71,10 @@ class Linearised(NamedTuple):
         """Sum of all squared residuals, with those that no unknown changes."""
         return self.squares + self.rest
 
+    def with_rest(self, squares: float) -> "Linearised":
+        """Add a sum of squares that no unknown changes."""
+        return self._replace(offset=self.offset + squares, rest=self.rest + squares)
+
 
 def stacked(parts: Sequence[Linearised]) -> Linearised:
     """All residuals of several parts."""
