@@ -62,8 +62,7 @@ def test_squares_that_no_unknown_changes_count_for_the_tolerance():
     )
     for fit in less, more:
         assert fit.status is Status.CONVERGED
-        assert fit.promised <= 1e-10 * fit.cost
-    assert more.at.squares > 100 * less.at.squares > 0
+        assert 1e-12 < fit.promised / fit.cost <= 1e-10
 
 
 def linear(matrix, right):
