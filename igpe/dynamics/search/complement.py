@@ -35,6 +35,7 @@ from igpe.tasks.workers import Function, Item, Work
 SOON, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
 BRIEFLY = IteratedSearch(starts=40, most=80, patience=40)
+SPECTRAL = replace(BRIEFLY, most=160, patience=80)  # docs/notes/dynamics.md
 MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum
 
 
@@ -128,7 +129,7 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     if is_default and not found and len(problem.box) >= MANY:
         return IteratedSearch(seed=search.seed)
     if is_default and not found and problem.has_spectra:
-        return replace(BRIEFLY, seed=search.seed)
+        return replace(SPECTRAL, seed=search.seed)
     if is_default and is_large(problem):
         return replace(search, local=SingleShooting(ROUGHLY))
     return search
