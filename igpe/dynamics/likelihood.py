@@ -199,8 +199,9 @@ def errors_at(
     squares = at if judged is None else judged.squares
     errors = uncertainty(
         x, squares.residual, squares.jacobian,
-        held=held, sigma_known=_has_unit_variance(problem), confidence=confidence, active=active,
-        bounds=(problem.box.lower, problem.box.upper),
+        held=held, sigma_known=_has_unit_variance(problem),
+        student=judged is not None and judged.is_estimated,
+        confidence=confidence, active=active, bounds=(problem.box.lower, problem.box.upper),
     )  # fmt: skip
     degrees = errors.degrees - (len(at.residual) - len(of_measurements(problem, at).residual))
     blocks = spectral_blocks(problem, runs_of(problem, Automatic())) if problem.has_spectra else ()
@@ -230,8 +231,10 @@ def objective_rise(problem: Problem, at: Linearised, errors: Uncertainty, level:
     errors  at the optimum, where the residuals are `at`;  level: of confidence
     """
     judged = _judged(problem, at)
-    unit = 1.0 if judged is None else judged.kappa
-    return unit * allowed_rise(errors, _has_unit_variance(problem), level)
+    if judged is None:
+        return allowed_rise(errors, _has_unit_variance(problem), level)
+    in_units = replace(errors, variance=1.0)
+    return judged.kappa * allowed_rise(in_units, not judged.is_estimated, level)
 
 
 def of_measurements(problem: Problem, at: Linearised) -> Linearised:

@@ -6,6 +6,7 @@ import pyomo.environ as pyo
 import pytest
 from pyomo import dae
 from scipy.optimize import least_squares, minimize
+from scipy.stats import t as student
 
 import igpe
 from igpe.dynamics.shooting.relative_sigma import least_sizes, relative_sigma, sizes_of
@@ -242,6 +243,33 @@ def test_hubers_limit_is_in_deviations_of_the_residuals(only):
     best = least_squares(residuals, [0.7, 1.3], loss="huber", f_scale=loss.delta, xtol=1e-14)
     assert list(result.parameters.values()) == pytest.approx(list(best.x), rel=2e-3)
     assert list(result.parameters.values()) == pytest.approx(list(TRUTH.values()), rel=0.05)
+
+
+def test_hubers_errors_are_those_of_an_m_estimate():
+    """Huber & Ronchetti (2009), section 7.6; limits are Student's, as the variance is estimated."""
+    data, sigma, loss = spoilt(), {"a": 1.0, "b": 1e-3}, igpe.losses.Huber()
+    run = igpe.Experiment(data, start=START, start_time=0.0, sigma=sigma)
+    result = igpe.estimate(
+        igpe.Problem(series, parameters=["k1", "k2"], experiments=run, loss=loss)
+    )
+
+    def residuals(x):
+        pairs = zip("ab", exact(TIMES, *x), strict=True)
+        return np.concatenate([(here - data[n]) / sigma[n] for n, here in pairs])
+
+    x = np.array(list(result.parameters.values()))
+    steps = 1e-6 * np.diag(x)
+    by = np.array([residuals(x + s) - residuals(x - s) for s in steps]).T / (2e-6 * x)
+    count, unknowns = by.shape
+    r = residuals(x)
+    inside, psi = np.mean(np.abs(r) <= loss.delta), np.clip(r, -loss.delta, loss.delta)
+    few = 1 + unknowns / count * (1 - inside) / inside
+    variance = few**2 * psi @ psi / (count - unknowns) / inside**2
+    errors = np.sqrt(variance * np.diag(np.linalg.inv(by.T @ by)))
+    for p, error in zip(result.estimates, errors, strict=True):
+        assert p.standard_error == pytest.approx(error, rel=1e-4)
+        quantile = student.ppf(0.975, count - unknowns)
+        assert p.upper - p.value == pytest.approx(quantile * error, rel=1e-4)
 
 
 def test_hubers_estimate_does_not_depend_on_the_unit():

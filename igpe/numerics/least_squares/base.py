@@ -18,7 +18,9 @@ psi = rho' / 2 and expected values over the measurements' errors,
     cost(x + d) / kappa ~ ... + d'J'J d E[psi'] / kappa,     kappa = E[psi^2] / E[psi'],
 
 rises like chi squared, as a sum of squares in standard deviations does, and the covariance is
-E[psi^2] / E[psi']^2 (J'J)^-1 (Huber & Ronchetti, Robust Statistics (2009), section 7.6).
+E[psi^2] / E[psi']^2 (J'J)^-1 (Huber & Ronchetti, Robust Statistics (2009), section 7.6). Of m
+residuals and n unknowns E[psi^2] is sum psi^2 / (m - n) (1 + n/m var(psi') / E[psi']^2)^2 (there).
+It is an estimate, so that limits are Student's, with m - n degrees of freedom.
 """
 
 from collections.abc import Callable, Sequence
@@ -272,9 +274,10 @@ class Robust:
                 slope, square = density, 0.25
             else:
                 slope, square = np.mean(size <= self.delta), float(psi @ psi) / degrees
+                square *= (1 + unknowns / len(size) * (1 - slope) / slope) ** 2
             kappa = square / slope
             squares = Linearised(psi / np.sqrt(slope * kappa), at.jacobian * np.sqrt(slope / kappa))
-        return Judged(squares, float(kappa), float(kappa / slope))
+        return Judged(squares, float(kappa), float(kappa / slope), not self.absolute)
 
     @property
     def _unit(self) -> float:
@@ -291,11 +294,13 @@ class Judged(NamedTuple):
 
     kappa     rise of the loss that counts as one unit of chi squared
     variance  of the estimate, in units of (J'J)^-1
+    is_estimated  whether both come from the residuals' sizes
     """
 
     squares: Linearised
     kappa: float
     variance: float
+    is_estimated: bool = True
 
 
 PLAIN = Robust()

@@ -94,12 +94,15 @@ def uncertainty(
     *,
     held: BoolArray,
     sigma_known: bool,
+    student: bool = False,
     confidence: float = 0.95,
     active: FloatArray | None = None,
     bounds: tuple[FloatArray, FloatArray] | None = None,
 ) -> Uncertainty:
     """Linearised errors at an optimum x (n,) with residual (m,) and jacobian (m, n).
 
+    student  whether the unit of the residuals is an estimate, so that limits are Student's all the
+            same where `sigma_known`
     held    (n,) unknowns on a bound; one that the others make up for is undetermined, as they are
     bounds  lower and upper ones, each (n,); None: there are none
     active  (k, n) derivative of active constraints: the unknowns move only along them, and
@@ -122,11 +125,9 @@ def uncertainty(
     split = directions(moved / norm)
     root = (along / norm) @ (split.known.T / split.singular)
     degrees = len(residual) - len(split.known)
-    quantile = float(special.ndtri(0.5 + confidence / 2))
-    variance = 1.0
+    quantile, variance = _quantile(confidence, degrees if student or not sigma_known else None), 1.0
     if not sigma_known:
         variance = float(residual @ residual) / degrees if degrees > 0 else np.nan
-        quantile = float(special.stdtrit(max(degrees, 0) or np.nan, 0.5 + confidence / 2))
     covariance = np.full((len(x), len(x)), np.nan)
     covariance[np.ix_(free, free)] = variance * (root @ root.T)
     undetermined = np.zeros(len(x), dtype=bool)
@@ -141,6 +142,14 @@ def uncertainty(
     return Uncertainty(
         covariance, error, low, high, confidence, held, undetermined, degrees, variance
     )
+
+
+def _quantile(confidence: float, degrees: int | None) -> float:
+    """Of a two-sided interval in standard errors; Student's for a number of degrees."""
+    limit = 0.5 + confidence / 2
+    if degrees is None:
+        return float(special.ndtri(limit))
+    return float(special.stdtrit(max(degrees, 0) or np.nan, limit))
 
 
 def allowed_rise(
