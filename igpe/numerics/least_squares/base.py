@@ -273,8 +273,9 @@ class Robust:
                 density = 1 / (np.sqrt(2 * np.pi) * spread)
                 slope, square = density, 0.25
             else:
-                slope, square = np.mean(size <= self.delta), float(psi @ psi) / degrees
-                square *= (1 + unknowns / len(size) * (1 - slope) / slope) ** 2
+                slope = np.mean(size <= self.delta)
+                few = 1 + unknowns / len(size) * (1 - slope) / slope
+                square = float(few**2 * (psi @ psi)) / degrees
             kappa = square / slope
             squares = Linearised(psi / np.sqrt(slope * kappa), at.jacobian * np.sqrt(slope / kappa))
         return Judged(squares, float(kappa), float(kappa / slope), not self.absolute)
