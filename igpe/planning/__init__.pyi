@@ -1,5 +1,6 @@
 from .design_variables import Between as Between
 from .design_variables import Levels as Levels
+from .design_variables import OneOf as OneOf
 from .design_variables import ProblemWithoutData as ProblemWithoutData
 from .design_variables import Ramps as Ramps
 from .design_variables import Sampling as Sampling

@@ -141,7 +141,8 @@ class DesignSearch:
         except KeyboardInterrupt:
             complete = False
             with finishing():  # else the first experiment that a local search would have begun with
-                each = (self._sampled(cube, thorough=False) for cube in begins if not designs)
+                near = map(self._allowed, begins if not designs else [])
+                each = (self._sampled(cube, thorough=False) for cube in near)
                 one = next((one for one in each if one is not None), None)
                 designs = designs if one is None else [one]
         if not designs:
@@ -241,22 +242,76 @@ class DesignSearch:
             gain = np.inf if best is None else one[1].value - best[1].value
             best = one if gain > 0 else best
             if gain < ENOUGH or self.posed.allowed.everything:
-                return best
+                break
             weights = one[1].taken.astype(float)
+        return self._on_levels(*best) if best is not None and self._levels else best
+
+    def _on_levels(
+        self, design: FloatArray, chosen: SampleChoice
+    ) -> tuple[FloatArray, SampleChoice] | None:
+        """Discrete numbers exchanged one after the other, and the rest, in turn (Meyer and
+        Nachtsheim, Technometrics 37 (1995) 60)."""
+        plan, best, weights = self.posed.plan, None, chosen.taken.astype(float)
+        cube = self._allowed(((design - plan.lower) / plan.width).ravel())
+        for _ in range(ROUNDS):
+            loss = self.loss(weights)
+            for place, levels in self._levels.items():
+                own = self._owner == place
+                cube = min((np.where(own, v, cube) for v in levels), key=lambda c: loss(c)[0])
+            cube = self._local(cube, weights, held=list(self._levels))
+            one = self._sampled(cube, thorough=False)
+            if one is None or (best is not None and one[1].value - best[1].value < ENOUGH):
+                return best
+            best, weights = one, one[1].taken.astype(float)
         return best
 
-    def _local(self, cube: FloatArray, weights: FloatArray) -> FloatArray:
-        """A local search from a point of the unit cube; never worse than it."""
+    @cached_property
+    def _owner(self) -> IntArray:
+        """(n_experiments * n_choices,) place of the number that each is: the first experiment's
+        where all share it."""
+        common = self.posed.plan.is_common
+        places = np.arange(self.count * len(common)).reshape(self.count, -1)
+        return np.asarray(np.where(common, places[0], places).ravel())
+
+    @cached_property
+    def _levels(self) -> dict[int, FloatArray]:
+        """Place of each discrete number -> its values in the unit cube."""
+        levels, n = self.posed.plan.levels, len(self.posed.plan.choices)
+        return {int(k): levels[k % n] for k in np.unique(self._owner) if k % n in levels}
+
+    def _allowed(self, cube: FloatArray) -> FloatArray:
+        """The point with shared numbers alike, and discrete ones at their nearest levels."""
+        cube = cube[self._owner]
+        for place, levels in self._levels.items():
+            nearest = levels[np.argmin(np.abs(levels - cube[place]))]
+            cube = np.where(self._owner == place, nearest, cube)
+        return cube
+
+    def _local(self, cube: FloatArray, weights: FloatArray, held: Sequence[int] = ()) -> FloatArray:
+        """A local search from a point of the unit cube; never worse than it.
+
+        held  places of numbers that stay
+        """
+        cube, free = cube[self._owner], np.setdiff1d(self._owner, np.array(held, dtype=np.intp))
+        if not len(free):
+            return cube
+        spread = (self._owner[:, None] == free).astype(float)
+        fixed = np.where(spread.any(axis=1), 0.0, cube)
         loss, (steep, steepest) = self.loss(weights), self.posed.plan.steepness
         method: dict[str, object] = {"method": "L-BFGS-B", "options": {"maxiter": STEPS}}
         if len(steep):
-            most = np.tile(steepest, self.count)
-            limits = LinearConstraint(np.kron(np.eye(self.count), steep), -most, most)
+            most, each = np.tile(steepest, self.count), np.kron(np.eye(self.count), steep)
+            limits = LinearConstraint(each @ spread, -most - each @ fixed, most - each @ fixed)
             options = {"maxiter": STEPS, "ftol": 1e-8}
             method = {"method": "SLSQP", "constraints": limits, "options": options}
-        bounds = [(0.0, 1.0)] * len(cube)
-        minimum = minimize(loss, cube, jac=True, bounds=bounds, **method)  # type: ignore[call-overload]
-        end = np.clip(minimum.x, 0.0, 1.0)
+
+        def of(numbers: FloatArray) -> tuple[float, FloatArray]:
+            value, slope = loss(fixed + spread @ numbers)
+            return value, slope @ spread
+
+        bounds = [(0.0, 1.0)] * len(free)
+        minimum = minimize(of, cube[free], jac=True, bounds=bounds, **method)  # type: ignore[call-overload]
+        end = fixed + spread @ np.clip(minimum.x, 0.0, 1.0)
         return end if loss(end)[0] <= loss(cube)[0] else cube
 
     def loss(self, weights: FloatArray) -> Callable[[FloatArray], tuple[float, FloatArray]]:

@@ -15,7 +15,7 @@ import pandas as pd
 from igpe.core.arguments import is_finite, shown
 from igpe.core.arrays import FloatArray
 from igpe.core.errors import EstimationFailed, ProblemError
-from igpe.core.fields import Checked, CountOrNone, NotNegative, PositiveOrNone
+from igpe.core.fields import Checked, CountOrNone, Flag, NotNegative, PositiveOrNone
 from igpe.core.status import Status
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.shooting.residuals import Residuals
@@ -36,11 +36,15 @@ class DesignVariable(Checked):
     """What may be chosen: a number, or one at each of some breaks of a profile.
 
     fewest, late  how many breaks it needs; the break, from the end, that must be inside
+    shared  whether all experiments that are planned together have the same
+    levels  the numbers that are allowed; none: all between the bounds
     """
 
     lower: float
     upper: float
     breaks: tuple[float, ...]
+    shared: bool
+    levels: ClassVar[tuple[float, ...]] = ()
     fewest: ClassVar[int] = 0
     late: ClassVar[int] = 1
 
@@ -81,12 +85,47 @@ class Between(DesignVariable):
     """A number to be optimised: a start value, constant input or operating parameter of the model.
 
     lower, upper  bounds, in the unit of the model
+    shared        whether the number is the same in all experiments that are planned together
     raises        ProblemError unless the bounds are finite and lower < upper
     """
 
     lower: float
     upper: float
     breaks: tuple[float, ...] = field(default=(), init=False, repr=False)
+    shared: Flag = False
+
+
+@dataclass(frozen=True)
+class OneOf(DesignVariable):
+    """A number to be chosen from a list: a start value, constant input or operating parameter.
+
+    values   two or more numbers, in the unit of the model
+    shared   whether the number is the same in all experiments that are planned together
+    raises   ProblemError unless the values are finite and different
+    """
+
+    values: tuple[float, ...]
+    shared: Flag = False
+    lower: float = field(default=0.0, init=False, repr=False)
+    upper: float = field(default=0.0, init=False, repr=False)
+    breaks: tuple[float, ...] = field(default=(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        values = sorted(self.values) if isinstance(self.values, Iterable) else [self.values]
+        if len(values) < 2 or not is_finite(*values) or 0 in np.diff(values):  # noqa: PLR2004
+            raise ProblemError(
+                f"OneOf has the values {shown(self.values)}; give two or more different finite "
+                "numbers, or fix the value with conditions={...}."
+            )
+        object.__setattr__(self, "values", tuple(map(float, values)))
+        object.__setattr__(self, "lower", self.values[0])
+        object.__setattr__(self, "upper", self.values[-1])
+        super().__post_init__()
+
+    @property
+    def levels(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The values."""
+        return self.values
 
 
 @dataclass(frozen=True)
@@ -95,12 +134,14 @@ class Levels(DesignVariable):
 
     breaks        increasing times at which a level begins; the first is the start of the experiment
     lower, upper  bounds of the levels
+    shared        whether the input is the same in all experiments that are planned together
     raises        ProblemError if the bounds are reversed or the times do not increase
     """
 
     breaks: tuple[float, ...]
     lower: float
     upper: float
+    shared: Flag = False
     fewest: ClassVar[int] = 1
 
     def setting(self, numbers: Sequence[float] | FloatArray) -> Table:
@@ -115,6 +156,7 @@ class Ramps(DesignVariable):
     breaks        increasing times, two or more
     lower, upper  bounds of the values
     steepest      largest absolute slope, in units of the input per unit of time; None: no limit
+    shared        whether the input is the same in all experiments that are planned together
     raises        ProblemError if the bounds are reversed, the times do not increase, or `steepest`
                   is not positive
     """
@@ -123,6 +165,7 @@ class Ramps(DesignVariable):
     lower: float
     upper: float
     steepest: PositiveOrNone = None
+    shared: Flag = False
     fewest: ClassVar[int] = 2
     late: ClassVar[int] = 2
 

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 import casadi as ca
 import numpy as np
 
-from igpe.core.arrays import FloatArray
+from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.base import Integrator
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
-from igpe.planning.design_variables import Between, DesignVariable, Ramps, placeholder
+from igpe.planning.design_variables import DesignVariable, Ramps, placeholder
 from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table
 from igpe.problem.noise.sigma import Deviation, NoiseModel
@@ -289,6 +289,21 @@ class PlannedModel:
             first += f.count
         return np.array(rows).reshape(len(rows), len(self.choices)), np.array(most)
 
+    @cached_property
+    def levels(self) -> dict[int, FloatArray]:
+        """Place of a discrete number among the choices -> its values in the unit cube."""
+        variables = [f for f in self.free.values() for _ in range(f.count)]
+        return {
+            i: (np.array(f.levels) - f.lower) / (f.upper - f.lower)
+            for i, f in enumerate(variables)
+            if f.levels
+        }
+
+    @property
+    def is_common(self) -> BoolArray:
+        """(n_choices,) which numbers all experiments of a plan share."""
+        return np.array([f.shared for f in self.free.values() for _ in range(f.count)], dtype=bool)
+
     def settings(self, design: FloatArray) -> tuple[dict[str, Any], dict[str, Any]]:
         """Start values and inputs with the numbers (n_choices,) that were chosen."""
         start, inputs = dict(self.conditions.start), dict(self.conditions.inputs)
@@ -390,8 +405,9 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
         if not isinstance(variable, DesignVariable):
             raise ProblemError(
                 f"free['{name}'] is a {type(variable).__name__}; expected "
-                "igpe.planning.Between(lower, upper), igpe.planning.Levels(breaks, lower, upper) "
-                "or igpe.planning.Ramps(breaks, lower, upper)."
+                "igpe.planning.Between(lower, upper), igpe.planning.OneOf(values), "
+                "igpe.planning.Levels(breaks, lower, upper) or "
+                "igpe.planning.Ramps(breaks, lower, upper)."
             )
         if name in problem.parameters:
             raise ProblemError(
@@ -404,7 +420,7 @@ def _require_choosable(problem: Problem, free: Mapping[str, Any]) -> None:
                 f"use the name of its state, {list(instance.states)}; inputs and operating "
                 f"parameters are {sorted([*instance.series, *instance.scalars])}."
             )
-        if name not in instance.series and not isinstance(variable, Between):
+        if name not in instance.series and variable.breaks:
             kind = "a start value" if name in instance.states else "a number without time"
             raise ProblemError(
                 f"'{name}' is {kind}, so it has no profile over time; give "
