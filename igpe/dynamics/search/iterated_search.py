@@ -178,7 +178,7 @@ class _Search:
     def __init__(self, method: IteratedSearch, rough: PreparedShooting) -> None:
         self.method, self.rough = method, rough
         self.pool: list[Fit] = []
-        self.most = ALIKE if rough.problem.sigma_estimated else np.inf
+        self.is_likelihood = rough.problem.sigma_estimated
         self.reached: list[float] = []
 
     def run(self, given: Sequence[FloatArray]) -> None:
@@ -231,10 +231,14 @@ class _Search:
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
-        return one < other and not is_same_objective(one, other, most=self.most)
+        return one < other and not self._is_same(one, other)
 
     def _is_level(self, one: Fit, other: Fit) -> bool:
-        return is_same_objective(one.cost, other.cost, most=self.most)
+        return self._is_same(one.cost, other.cost)
+
+    def _is_same(self, one: float, other: float) -> bool:
+        """Whether two rough objectives are the same; of likelihoods the size says nothing."""
+        return abs(one - other) <= ALIKE if self.is_likelihood else is_same_objective(one, other)
 
     def _search(self, start: FloatArray) -> None:
         """Keep where it ends, if it is among the best; of ends of one objective, one is kept."""

@@ -53,7 +53,7 @@ LOOSE, WAYPOINTS = 8, 6  # the least determined unknowns, and points on the way 
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
-HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followed
+HOPELESS = 2.0  # times the level above it: ends of quick searches beyond are not followed
 MOST = 60  # optima
 NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10)
@@ -146,7 +146,7 @@ def _prepared(problem: Problem, sought: Sought, work: float) -> "_Search":
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, work
     landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
-    return _Search(residuals, landscape, sought)
+    return _Search(residuals, landscape, sought, problem.size if problem.sigma_estimated else 0)
 
 
 def _integrated(problem: Problem, best: FloatArray) -> Residuals:
@@ -176,13 +176,17 @@ class _Search:
     """The search.
 
     lines     the objective along lines, which may be rougher
+    logarithms  how many squares the objective is the logarithm of, as a likelihood; else 0
     found     optima within the threshold, the one next to the estimate first
     improved  whether that one is better than the estimate
     searched  how many other starts were searched from
     """
 
-    def __init__(self, residuals: Residuals, landscape: Landscape, sought: Sought) -> None:
+    def __init__(
+        self, residuals: Residuals, landscape: Landscape, sought: Sought, logarithms: int = 0
+    ) -> None:
         self.residuals, self.landscape, self.sought = residuals, landscape, sought
+        self.logarithms = logarithms
         self.lines = landscape
         self.found: list[Fit] = []
         self.improved = False
@@ -251,7 +255,7 @@ class _Search:
     def _search(self, start: FloatArray) -> None:
         self.searched += 1
         fit = self._fitted(start, QUICK)
-        if fit.cost > HOPELESS * abs(self.level) + self.level or self._known(fit) == KNOWN:
+        if fit.cost > self.level + self._far or self._known(fit) == KNOWN:
             return
         fit = self._fitted(fit.x, CLOSE)
         known = self._known(fit)
@@ -263,6 +267,12 @@ class _Search:
             self.found[known] = fit
             self.improved = self.improved or known == 0
         self._lower_level(fit)
+
+    @property
+    def _far(self) -> float:
+        """How far above the level ends are hopeless."""
+        logarithm = self.logarithms * np.log1p(HOPELESS)
+        return float(logarithm if self.logarithms else HOPELESS * abs(self.level))
 
     def _search_along_lines(self) -> None:
         """Search from the wells of the best optimum, and of what is better, if that is met."""
