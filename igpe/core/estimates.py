@@ -31,7 +31,7 @@ class Estimate(Shown):
     iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of the other starts, whose estimates were not used
     reached      final objective of each start; infinite if the start gave no usable result. If
-                 weights depend on the model, the objective is computed with the first weights
+                 weights depend on the model, these objectives use the first weights
     """
 
     parameters: Mapping[str, float]
@@ -53,7 +53,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_iterations(self) -> float:
-        """Sum of the iterations of all starts, weighted by the lengths of their horizons.
+        """Number of iterations of all starts; each horizon counts in proportion to its length.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 if there are no
         horizons.
@@ -62,7 +62,8 @@ class Estimate(Shown):
 
     @property
     def equivalent_integrations(self) -> float:
-        """Number of integrations (with rejected steps), weighted as `equivalent_iterations`."""
+        """Number of integrations (also of rejected steps), weighted as in
+        `equivalent_iterations`."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 

@@ -315,7 +315,7 @@ def campaign(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Campaign:
-    """Estimate a problem from many starts, in parallel if requested, and keep every finished start.
+    """Estimate the unknowns from many starts, in parallel if requested; keep all finished starts.
 
     problem    the problem, the same for all starts; each process translates and compiles it once
     estimator  method that runs from each start
@@ -326,8 +326,8 @@ def campaign(
     executor   None: the starts run one after the other in this process; a number: they run in that
                many igpe processes; otherwise an executor of concurrent.futures, or
                `dask_client.get_executor()`
-    store      SQLite file to which igpe writes each start as soon as it is finished. igpe does not
-               repeat starts of the same problem and estimator that the file already contains
+    store      SQLite file to which igpe writes each start as soon as it is finished. If the file
+               already contains a start for the same problem and estimator, igpe does not repeat it
     timeout    time limit for each start, in seconds. igpe stops a start that takes longer and
                records it as TIMED_OUT; later calls repeat it only with a longer timeout. With a
                timeout, each start runs in a separate process
@@ -337,11 +337,11 @@ def campaign(
                prepare, or for an executor that accepts no work; DataError if `store` is not an igpe
                store; Unsupported if the estimator does not support the problem
 
-    If the process dies during a start, igpe tries this start three more times, and then records it
-    as WORKER_DIED. A start is recorded as RAISED if it ends with an unexpected error, or if its
-    worker cannot build the model although other workers can. With a store, later calls repeat such
-    starts if igpe, the estimator or one of your modules has changed. If a Dask cluster has no
-    worker for 30 s, processes on this machine do its work, and a note says so.
+    If a process dies during a start, igpe tries this start three more times, and then records it as
+    WORKER_DIED. A start is recorded as RAISED if it ends with an unexpected error, or if its worker
+    cannot build the model although other workers can. With a store, later calls repeat such starts
+    if igpe, the estimator or one of your modules has changed. If a Dask cluster has no worker for
+    30 s, processes on this machine do its work, and a note says so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

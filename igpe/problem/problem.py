@@ -179,17 +179,17 @@ class Problem(Suggesting):
 
     @property
     def has_spectra(self) -> bool:
-        """Return True if spectra were measured in any experiment."""
+        """Return True if spectra were measured in at least one experiment."""
         return any(e.spectra is not None for e in self.experiments)
 
     @property
     def has_signs(self) -> bool:
-        """Return True if pure spectra must be nonnegative in any experiment."""
+        """Return True if pure spectra must be nonnegative in at least one experiment."""
         return any(e.spectra is not None and e.spectra.nonnegative for e in self.experiments)
 
     @property
     def has_noise_level(self) -> bool:
-        """Return True if igpe estimates the noise level of the spectra in any experiment."""
+        """Return True if igpe estimates the noise level of spectra in at least one experiment."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":
@@ -248,7 +248,7 @@ class Problem(Suggesting):
 
     @property
     def is_correlated(self) -> bool:
-        """Return True if the errors of any experiment are correlated."""
+        """Return True if the errors of at least one experiment are correlated."""
         return any(e.measurements.correlation is not None for e in self.experiments)
 
     @property
@@ -414,7 +414,7 @@ class Problem(Suggesting):
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
         """Map each unknown of a time-varying parameter in one experiment to its start time.
 
-        A break that equals a measured time except for rounding is set to this time.
+        If a break differs from a measured time only by rounding, igpe sets it to the measured time.
         """
         first, times = experiment.start_time, experiment.times
         nearest_starts = {}

@@ -270,16 +270,16 @@ def rivals(
     """Fit rival models to the same measurements, without start values, and rank them.
 
     problems   name -> problem, all with the same measurements
-    settings, seed, certify  used for each fit, with the meaning that they have in `igpe.estimate`
+    settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
                       others; needs at least two experiments, and no local unknowns
-    behaviour  for rivals that the measurements do not distinguish: whether to check if other
+    behaviour  whether to check, for rivals that the measurements do not distinguish, if other
                measurements of the same quantities under the same conditions could distinguish them
     nested     smaller rival -> larger rival that contains it; None: igpe identifies such pairs
                from the names of the unknowns
-    executor, store, timeout   where fits are computed and stored, as for `igpe.campaign`; each
-                               rival is one task
-    progress   a function called with each message; True, False, None: as for `igpe.estimate`
+    executor, store, timeout   executor, store and time limit of the fits, as for `igpe.campaign`;
+                               each rival is one task
+    progress   a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns    the ranked rivals; if the call is interrupted (Ctrl-C), only those fitted so far
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
                EstimationFailed if no rival could be fitted, and the errors of `igpe.campaign`. If

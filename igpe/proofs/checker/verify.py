@@ -374,13 +374,14 @@ def verify(
 
     certificate  a certificate from `igpe.certify`, its JSON text, or the path of its file
     problem      the problem for which the certificate was computed
-    seconds      time limit in seconds; igpe reports boxes that it has not checked by then as not
-                 confirmed
+    seconds      time limit in seconds; igpe reports a box as not confirmed if it has not checked
+                 the box by then
     effort       computational effort of the integration; it affects how many boxes are confirmed,
                  but not the correctness of the verdict
     with_        "arb": also check the objective to 30 digits, and a random sample of the leaves,
                  using Arb's arithmetic and the Pyomo model itself (`pip install 'igpe[arb]'`)
-    progress     a function called with each message; True, False, None: as for `igpe.estimate`
+    progress     a function that receives each message; or True, False or None, as for
+                 `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not
                  support, SolverMissing if python-flint is not installed

@@ -293,7 +293,7 @@ def certify(
     progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
-    """Prove that the best known parameters are optimal within the bounds, up to a relative gap.
+    """Prove that the best known parameter values are optimal within the bounds, up to a gap.
 
     The proved lower bound holds for the original problem: for the differential equations themselves
     (not for a discretisation), for the measurements with their weights and the priors, and for all
@@ -309,14 +309,15 @@ def certify(
     progress    a function that receives each message; or True, False or None, as for
                 `igpe.estimate`
     executor    None: the proof runs in this process; a number: it runs in that many processes;
-                otherwise an executor, as for `igpe.campaign`. The tree of boxes is the same for all
-                executors, but may differ for None. If the search ends early, unfinished boxes are
-                lost, and the tree may also differ between executors
-    raises      KeyboardInterrupt, which contains the parameters, if Ctrl-C comes before the first
-                bound; Unsupported for implicit algebraic variables, constraints, losses other than
-                least squares, estimated standard deviations and operations without an enclosure;
-                ProblemError if bounds are missing; EstimationFailed if igpe cannot enclose the
-                solution even at single parameter values; SolverMissing if Numba is not installed
+                otherwise an executor, as for `igpe.campaign`. All executors produce the same tree
+                of boxes; the tree for None may differ. If the search ends early, unfinished boxes
+                are lost, and the tree may also differ between executors
+    raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains
+                the parameter values); Unsupported for implicit algebraic variables, constraints,
+                losses other than least squares, estimated standard deviations and operations
+                without an enclosure; ProblemError if bounds are missing; EstimationFailed if igpe
+                cannot enclose the solution even at single parameter values; SolverMissing if Numba
+                is not installed
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:
