@@ -188,7 +188,7 @@ class ProblemWithoutData:
     priors: Mapping[str, NormalPrior] = field(default_factory=dict)
 
     def problem(self, otherwise: Mapping[str, Any]) -> Problem:
-        """Return a problem with one experiment, whose measurements are zeros.
+        """Return a problem with one experiment, in which all measurements are 0.
 
         otherwise  default start values and inputs
         """

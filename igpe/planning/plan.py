@@ -199,8 +199,9 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     experiments  the planned experiments
     bounds       free setting -> its bounds
-    errors       table indexed by unknown: value, unit, before and after (standard errors before and
-                 after the planned experiments), ratio (before divided by after)
+    errors       table indexed by unknown, with the columns `value`, `unit`, `before` and `after`
+                 (standard errors before and after the planned experiments), and `ratio` (`before`
+                 divided by `after`)
     covariance   (n, n) covariance of the unknowns in `errors`, after the planned experiments
     covariance_before  (n, n) covariance before these experiments; infinite in rows of undetermined
                        unknowns
@@ -209,7 +210,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     efficiency   proved lower bound on the information of the chosen samples, relative to that of
                  the best choice with the same settings; 1 if there was nothing to choose, NaN if
                  there is no proof
-    courses      table of the predictions on a fine grid: experiment, name, time, predicted, sigma
+    courses      table of the predictions on a fine grid, with the columns `experiment`, `name`,
+                 `time`, `predicted` and `sigma`
     sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,
                  and the planned experiments contain no standard deviations
     starts       exp(-Φ/2) of the local searches, best first
@@ -237,7 +239,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def simulated(self, seed: int) -> pd.DataFrame:
-        """Return `table` with simulated measurements; model and parameters are assumed correct."""
+        """Return `table` with measurements simulated at the assumed parameter values."""
         return self._simulated(self.courses, seed)
 
     @property

@@ -76,8 +76,8 @@ class HunterReiner(Discriminating):
 
 @dataclass(frozen=True)
 class BuzziFerraris(Discriminating):
-    """Sum of squared differences between the predictions, divided by the variances of measurements
-    and predictions.
+    """Sum of squared differences between the predictions, each divided by the sum of the variances
+    of the measurements and of the predictions.
     """
 
     meaning = "squared differences, divided by the variances of both predictions"

@@ -377,8 +377,8 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True if a column has no measurements because it is a species of spectra or a
-        quantity that is only reported."""
+        """Return True if a column has no measurements: a species of spectra, or an output added by
+        `reporting`."""
         m = self.measurements
         return m.names.index(name) not in m.column
 

@@ -227,7 +227,7 @@ class Problem(Suggesting):
 
     @property
     def relative_sigma(self) -> dict[str, float]:
-        """Map each quantity to its relative standard deviation, if `weighted` fixed it."""
+        """Map each quantity to the relative standard deviation that `weighted` fixed for it."""
         runs = [e.measurements for e in self.experiments if e.has_relative_sigma]
         firsts = ((m, *np.unique(m.column, return_index=True)) for m in runs)
         return {
@@ -259,7 +259,7 @@ class Problem(Suggesting):
 
     @property
     def correlations(self) -> dict[str, float]:
-        """Map names to estimated correlations of errors, if `weighted` fixed them."""
+        """Map names to the estimated correlations of errors that `weighted` fixed."""
         held = self._weights.correlations if self._weights else ()
         return {n: v for c in held if c is not None for n, v in c.named.items()}
 
@@ -335,7 +335,7 @@ class Problem(Suggesting):
         return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
-        """Return a copy of the problem in which these unknowns are logarithmic, too."""
+        """Return a copy of the problem in which these unknowns are also `logarithmic`."""
         copy = self._copied()
         every = self.unknowns.logarithmic.union(names)
         copy.unknowns = replace(self.unknowns, logarithmic=every)
@@ -395,7 +395,8 @@ class Problem(Suggesting):
         return self._weights
 
     def reporting(self, names: Sequence[str]) -> "Problem":
-        """Return a copy with additional quantities that simulations report but nobody measured.
+        """Return a copy with additional quantities that simulations report but that are not
+        measured.
 
         names  names of time-dependent quantities of the model
         """

@@ -33,7 +33,7 @@ class Spectra(Suggesting):
 
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
                  column names, or the path of a file with such a table (CSV, Excel, Parquet). The
-                 times have the unit of the experiment's times
+                 times must be in the unit of the experiment's times
     sigma        standard deviation of the measured values: one number, or one number for each
                  wavelength (a Series, or an array in the order of the columns); None: igpe
                  estimates the noise level from the smallest singular values, which contain only

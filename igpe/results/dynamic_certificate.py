@@ -120,7 +120,7 @@ FIELDS = [f.name for f in fields(TreeBox)]
 
 @dataclass(frozen=True, repr=False)
 class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic certificate 1"):
-    """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
+    """A proven lower bound on the weighted sum of squares within the bounds of the parameters.
 
     The bound holds for the differential equations themselves, because it includes the error of
     discretisation. Explicit allowances cover the rounding errors of double precision. Library
@@ -128,9 +128,10 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     place.
 
     unknowns      names of the n unknowns; lower, upper: their bounds (n,)
-    parameters    (n,) the best parameters found
+    parameters    (n,) the best parameter values found
     objective     proven upper bound on the sum of squares at `parameters`
-    lower_bound   lower bound on the sum of squares, proven for all parameters within the bounds
+    lower_bound   lower bound on the sum of squares, proven for all parameter values within the
+                  bounds
     cut           value that the sum of squares provably exceeds in every decided box; equals
                   `lower_bound` if all boxes are decided
     gap_wanted    requested relative gap
@@ -221,7 +222,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """Plot the boxes if there are two unknowns; otherwise the lower bound during the search."""
+        """Plot the boxes if there are two unknowns, and otherwise the bound during the search."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 

@@ -37,7 +37,8 @@ class BootstrapErrors(Checked):
 
     @property
     def description(self) -> str:
-        """Description of the smoothed data in reports; it includes that of the smoother."""
+        """Description of the smoothed data in reports, including the description of the
+        smoother."""
         return f"{description(self.smoother)} (errors by bootstrap)"
 
     def smooth(

@@ -103,10 +103,10 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names         names of all free unknowns
-    parameters    the optimum of the profiles;  objective: the sum of squares at this optimum; if
+    parameters    the values at the optimum; objective: the sum of squares at the optimum, or, if
                   standard deviations are estimated, -2 log-likelihood up to a constant
-    rise          increase in the objective at the ends of the intervals: from chi squared, or from
-                  F if sigma is unknown
+    rise          increase in the objective at the ends of the intervals, from the chi-squared
+                  distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
     profiles      one for each requested unknown
     linearised    unknown -> (lower, upper) from the covariance, for comparison

@@ -71,7 +71,8 @@ class CollocationFit(NamedTuple):
 
 @dataclass(frozen=True)
 class Collocation(Checked):
-    """Least squares on discretised equations; the mesh is refined until the optimum is stable.
+    """Least squares on the discretised equations; igpe refines the mesh until the optimum is
+    stable.
 
     solver           IPOPT with its settings
     points           number of Radau points in each element

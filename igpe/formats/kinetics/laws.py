@@ -53,7 +53,7 @@ class Equation:
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Species -> net amount that one turnover of the reaction produces; without catalysts."""
+        """Species (except catalysts) -> net amount that one turnover of the reaction produces."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 

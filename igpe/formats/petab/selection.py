@@ -60,7 +60,7 @@ class ModelSelection:
 
 
 def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelSelection:
-    """Estimate and compare the models that the method of a PEtab Select problem proposes.
+    """Estimate the models that the method of a PEtab Select problem proposes, and compare them.
 
     A model whose estimation fails is never ranked above another model.
 

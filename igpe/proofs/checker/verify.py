@@ -62,17 +62,18 @@ class UnprovedRegion:
 class Verified(Shown):
     """Result of `igpe.verify`.
 
-    verdict      VERIFIED: no parameters within the box have a sum of squares below `lower_bound`,
-                 and the sum of squares at the certificate's parameters lies in the interval
-                 `objective`; REFUTED: the tree does not cover the box, or some parameters
-                 contradict the certificate; NOT_CONFIRMED: neither was shown
+    verdict      VERIFIED: no parameter values within the box have a sum of squares below
+                 `lower_bound`, and the sum of squares at the certificate's parameter values lies in
+                 the interval `objective`; REFUTED: the tree does not cover the box, or some
+                 parameter values contradict the certificate; NOT_CONFIRMED: neither was shown
     lower_bound  as certified
-    objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
+    objective    (lower, upper) enclosure of the sum of squares at the certificate's parameter
+                 values
     regions      boxes where the bound is refuted or not confirmed
     volume       fraction of the box's volume that was not confirmed
     leaves       number of parts into which the certificate divides the box: leaves of the tree, and
                  slabs that contractions cut off
-    subdivided   number of these parts that the checker had to divide further; boxes: number of
+    subdivided   number of leaves and slabs that the checker had to divide further; boxes: number of
                  boxes over which the checker integrated the model
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none

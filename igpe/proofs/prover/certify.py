@@ -170,11 +170,11 @@ EVERY = 1.0  # seconds between two sentences of progress
 class BranchAndBound(Checked):
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
-    A box of parameters is discarded if the sum of squares provably exceeds (1 - gap) S everywhere
-    in the box, where S is the sum of squares of the incumbent. Taylor models in time and parameters
-    enclose the solutions; their remainders include the discretisation error (Lin & Stadtherr,
-    Industrial & Engineering Chemistry Research 45 (2006) 8373). These enclosures are intersected
-    with Mueller's bounds.
+    A box of parameter values is discarded if the sum of squares provably exceeds (1 - gap) S
+    everywhere in the box, where S is the sum of squares of the incumbent. Taylor models in time and
+    parameters enclose the solutions; their remainders include the discretisation error (Lin &
+    Stadtherr, Industrial & Engineering Chemistry Research 45 (2006) 8373). These enclosures are
+    intersected with Mueller's bounds.
 
     gap         the proof stops at this relative gap between the bound and the objective
     time_limit  limit on the wall time of the proof itself, in seconds; igpe keeps what is proved by
@@ -304,8 +304,8 @@ def certify(
                 None, igpe searches for the best values first
     gap         the proof stops at this relative gap between the lower bound and the best sum of
                 squares
-    time_limit  time limit of the proof in seconds, without compilation and the first estimate. At
-                the limit, or on Ctrl-C, igpe returns what it has proved so far
+    time_limit  time limit of the proof in seconds, not counting compilation and the first estimate.
+                At the limit, or on Ctrl-C, igpe returns what it has proved so far
     progress    a function that receives each message; or True, False or None, as for
                 `igpe.estimate`
     executor    None: the proof runs in this process; a number: it runs in that many processes;

@@ -460,7 +460,7 @@ def certify_region(
                   degree of freedom); True: it holds for all unknowns together. As in
                   `igpe.profile`, `rise` follows from the chi-squared distribution if standard
                   deviations are given, and otherwise from the F distribution
-    time_limit    time limit of the proof in seconds, without compilation. At the limit, or on
+    time_limit    time limit of the proof in seconds, not counting compilation. At the limit, or on
                   Ctrl-C, igpe returns what it has proved so far
     progress      a function that receives each message; or True, False or None, as for
                   `igpe.estimate`
