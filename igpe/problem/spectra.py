@@ -44,8 +44,8 @@ class Spectra(Suggesting):
                  columns
     nonnegative  whether unknown spectra must be nonnegative. The constraint excludes rate constants
                  that require negative spectra. If the true spectra are zero at many wavelengths,
-                 the constraint biases the rate constants; a note in the result reports by how much
-                 if the change is significant
+                 the constraint biases the rate constants; a note in the result reports a
+                 significant change
     smooth       number of cubic B-splines, evenly spread over the wavelengths; each unknown
                  spectrum is a linear combination of them. 0: the spectrum is free at each
                  wavelength. A number above 0 requires nonnegative=False
@@ -202,9 +202,9 @@ class Spectra(Suggesting):
         """Return a copy that contains only some of the wavelengths.
 
         ranges  pairs (first, last) of wavelengths, both included; without ranges: all wavelengths
-        count   number of wavelengths to keep; None: all. igpe keeps the wavelengths with the
-                highest leverage in the space of the leading singular vectors, because they are the
-                most informative
+        count   number of wavelengths to keep; None: all. igpe keeps the most informative
+                wavelengths, those with the highest leverage in the space of the leading singular
+                vectors
         raises  DataError if too few wavelengths remain
         """
         w = self.wavelengths

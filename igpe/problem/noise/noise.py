@@ -69,8 +69,7 @@ class Noise(NoiseModel):
 
     @property
     def remedy(self) -> str:
-        """Advice for the user if measurements are 0, because the standard deviation would be 0,
-        too."""
+        """Advice for the user if measurements are 0 and the standard deviation would also be 0."""
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:
