@@ -36,8 +36,7 @@ class Spectra(Suggesting):
                  times must be in the unit of the experiment's times
     sigma        standard deviation of the measured values: one number, or one number for each
                  wavelength (a Series, or an array in the order of the columns); None: igpe
-                 estimates the noise level from the smallest singular values, which contain only
-                 noise
+                 estimates the noise level from the singular values that contain only noise
     species      names of the model's quantities that absorb; None: all states of the model
     pure         species -> its known spectrum: a Series by wavelength, which igpe interpolates
                  linearly, or an array with one number for each wavelength, in the order of the
@@ -49,9 +48,9 @@ class Spectra(Suggesting):
     smooth       number of cubic B-splines, evenly spread over the wavelengths; each unknown
                  spectrum is a linear combination of them. 0: the spectrum is free at each
                  wavelength. A number above 0 requires nonnegative=False
-    unwanted     contributions that come from none of the species: "constant" for one contribution
-                 that does not change with time, such as a baseline; or the number of contributions
-                 that vary in time. igpe needs to know nothing else about them. A number requires
+    unwanted     contributions that are not from a species: "constant" for one contribution that
+                 does not change with time, such as a baseline; or the number of contributions that
+                 vary in time. igpe needs to know nothing else about them. A number requires
                  nonnegative=False
     shared       True: the species have the same spectra in all experiments with shared=True; these
                  experiments must have the same wavelengths
