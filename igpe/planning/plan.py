@@ -98,9 +98,9 @@ def _setting(stored: Any) -> Any:
 
 
 class LaboratoryPlan:
-    """Planned experiments as settings, sheets and data: what plans of any purpose share.
+    """Base of plans: planned experiments with their settings and tables for the laboratory.
 
-    courses  has the columns experiment, name, time, predicted and sigma
+    courses  table with the columns `experiment`, `name`, `time`, `predicted` and `sigma`
     """
 
     experiments: tuple[PlannedExperiment, ...]
@@ -111,24 +111,25 @@ class LaboratoryPlan:
 
     @property
     def settings(self) -> pd.DataFrame:
-        """What to set: one row for each number, one column for each experiment, and the bounds."""
+        """Table of all settings and their bounds, with one column for each experiment."""
         table = pd.DataFrame({e.name: pd.Series(e.settings) for e in self.experiments})
         table["lower"] = [self.bounds[n][0] for n in table.index]
         table["upper"] = [self.bounds[n][1] for n in table.index]
         return table
 
     def table(self) -> pd.DataFrame:
-        """The sheet for the laboratory: experiment, time, and an empty column for each quantity."""
+        """Return a table for the laboratory, with an empty column for each measured quantity."""
         columns = [{"experiment": e.name, "time": e.times} for e in self.experiments]
         empty = [dict.fromkeys(e.measured, np.nan) for e in self.experiments]
         sheets = [pd.DataFrame(c | e) for c, e in zip(columns, empty, strict=True)]
         return pd.concat(sheets, ignore_index=True)
 
     def experiment(self, which: int | str, data: Data) -> Experiment:
-        """The experiment with what was measured, ready for `igpe.Problem`.
+        """Return a planned experiment with its measurements, for use in `igpe.Problem`.
 
-        which   its number, from 0, or its name
-        data    a table or its path with the columns of `table`; `experiment` may be missing
+        which   number of the experiment (starting from 0), or its name
+        data    a table, or its path, with the columns of `table`; the column `experiment` may be
+                missing
         raises  ProblemError if there is no such experiment, DataError if the table does not fit the
                 problem
         """

@@ -54,12 +54,12 @@ class RivalPair(NamedTuple):
 
 
 class Discriminating:
-    """Base of criteria that tell rivals apart."""
+    """Base of criteria for experiments that distinguish rival models."""
 
     meaning: str
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
-        """The pairs that count, of rivals with these probabilities."""
+        """Return the pairs of rivals that the criterion compares, for these probabilities."""
         raise NotImplementedError
 
 

@@ -111,7 +111,7 @@ class Hill(RateLaw):
 
 
 class _Growth(RateLaw):
-    """growth*X*(a factor of S)*product of c/(K + c)*product of K/(K + c)."""
+    """Base of growth laws: growth*X*(a factor of S)*product of c/(K + c)*product of K/(K + c)."""
 
     listed: ClassVar = ("limits", "inhibitors")
     actors: ClassVar = ("substrate", "biomass")
