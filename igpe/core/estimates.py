@@ -103,14 +103,14 @@ class Iterate(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Horizon(Estimate):
-    """An estimate from the measurements up to some time.
+    """An estimate from the measurements up to a certain time (one step of `IncrementalShooting`).
 
-    until         experiment -> last time that counts
-    share         integrated time / that of all measurements
-    lower, upper  unknown -> bounds it was sought in, as they were at the end
-    integrations  of the model and its sensitivities
-    relaxations   how often bounds were widened
-    iterates      where multiple shooting stood after each iteration, if it was asked to record
+    until         experiment -> time of the last measurement used
+    share         length of this horizon as a fraction of the full horizon
+    lower, upper  unknown -> bounds of the search at its end
+    integrations  number of integrations of the model and its sensitivities
+    relaxations   number of times that bounds were widened
+    iterates      iterates of multiple shooting, if they were recorded
     """
 
     until: Mapping[str, float] = field(default_factory=dict)

@@ -46,7 +46,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class HeldWeights(NamedTuple):
-    """What `Problem.weighted` was given, by its names."""
+    """The arguments of `Problem.weighted`, by name."""
 
     sigma: tuple[FloatArray, ...] | None
     relative: bool

@@ -348,9 +348,9 @@ class Spectra(Suggesting):
 class Rank:
     """Number of contributions in spectra; print it to see the result.
 
-    singular  singular values, of numbers in standard deviations where these are known
-    number    of contributions above the noise
-    noise     the level of the noise, in the unit of the numbers (or 1)
+    singular  singular values of the measured values (in standard deviations, if these are known)
+    number    number of contributions above the noise
+    noise     noise level, in the unit of the measured values (or 1)
     """
 
     def __init__(
@@ -366,7 +366,7 @@ class Rank:
         self._left, self._right = left, right
 
     def to_frame(self) -> pd.DataFrame:
-        """Each singular value, the largest that noise alone would give, and the verdict."""
+        """Return the singular values, the largest that noise alone would give, and verdicts."""
         few = min(len(self.singular), self.number + 5)
         limits = [self.noise * edge(self._shape, j) for j in range(few)]
         return pd.DataFrame({

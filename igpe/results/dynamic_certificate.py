@@ -33,13 +33,14 @@ STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
 
 @dataclass(frozen=True)
 class Certificate(Suggesting):
-    """What step 3 proved about one algebraic problem.
+    """Result of step 3 for one algebraic problem, with the proved lower bound.
 
-    unknowns      it estimated, within these `bounds`;  undetermined: those its data do not tell
-    origin        smoothing and residuals it was posed with
-    slopes        states whose slopes it fits, in these `experiments`
+    unknowns      names of the estimated unknowns, with their `bounds`; undetermined: those that the
+                  data do not determine
+    origin        smoothing method and residuals of the problem
+    slopes        states whose slopes are fitted, in these `experiments`
     objective     weighted sum of squared slope residuals
-    lower_bound   of it, proven; -inf if nothing is
+    lower_bound   proven lower bound on the objective; -inf if nothing is proven
     """
 
     unknowns: tuple[str, ...]
@@ -60,7 +61,8 @@ class Certificate(Suggesting):
 
     @property
     def sentence(self) -> str:
-        """The problem, what is proved about it and how, and what the proof does not cover."""
+        """Description of the problem, of the proof and its method, and of what the proof does not
+        cover."""
         pairs = zip(self.unknowns, self.bounds, strict=True)
         sought = ", ".join(
             f"{', '.join(name for name, _ in same)} in [{low:g}, {high:g}]"

@@ -37,12 +37,14 @@ PROFILED = PROFILED.replace(r"come\ from", "(?:come from|are by)")  # as results
 
 @dataclass(frozen=True)
 class Parameter(Suggesting):
-    """One estimated unknown, in the model's unit.
+    """One estimated unknown, in the unit of the model.
 
-    standard_error  linearised; NaN on a bound, infinite where undetermined
-    lower, upper    linearised, inside the bounds; one-sided on a bound
-    bounds      where it was sought
-    found_by    how its value was first found, in words
+    standard_error  linearised standard error; NaN on a bound, infinite if the data do not determine
+                    the unknown
+    lower, upper    ends of the linearised interval, clipped to the bounds; one-sided if the unknown
+                    is on a bound
+    bounds      bounds of the search
+    found_by    description of the method that first found the value
     remark      empty, "on its lower bound", "on its upper bound" or "not determined by the data"
     """
 
@@ -59,11 +61,13 @@ class Parameter(Suggesting):
 
 @dataclass(frozen=True)
 class Combined:
-    """Unknowns for which perfect measurements determine only functions of them (`igpe.check`).
+    """Unknowns of which even perfect measurements determine only combinations (see `igpe.check`).
 
-    functions  what is determined: "k1*k2"; empty if nothing is, or if it has no simple form
-    nothing    whether nothing of them is
-    measure    sets of quantities; to measure one of the sets as well would determine all of them
+    functions  determined combinations, such as "k1*k2"; empty if there are none, or none with a
+               simple form
+    nothing    whether no combination of the unknowns is determined
+    measure    sets of quantities; measuring all quantities of one set in addition would determine
+               all these unknowns
     """
 
     unknowns: tuple[str, ...]
@@ -74,14 +78,15 @@ class Combined:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way through steps 3 to 5.
+    """One variant of steps 3 to 5.
 
-    origin       which smoothing and which residuals it came from
-    incremental  unknowns after step 4
-    corrected    unknowns after step 5
-    objective    weighted sum of squares after step 5; infinite if it failed
+    origin       smoothing method and residuals of this variant
+    incremental  estimates after step 4
+    corrected    estimates after step 5
+    objective    weighted sum of squares after step 5; infinite if step 5 failed
     status       how step 5 ended
-    reached      objectives at which the starts of step 4 ended, infinite where one gave nothing
+    reached      final objective of each start of step 4; infinite if the start gave no usable
+                 result
     """
 
     origin: str
@@ -96,8 +101,8 @@ class Candidate:
 class Optimum(Suggesting):
     """Another set of values that explains the data within the statistical threshold.
 
-    estimates   one `Parameter` per free unknown, with intervals around this optimum
-    objective   weighted sum of squared residuals there
+    estimates   one `Parameter` for each free unknown, with intervals around this optimum
+    objective   weighted sum of squared residuals at this optimum
     """
 
     estimates: tuple[Parameter, ...]
@@ -105,7 +110,7 @@ class Optimum(Suggesting):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Unknown -> value."""
+        """Map each unknown to its value."""
         return {p.name: p.value for p in self.estimates}
 
 
