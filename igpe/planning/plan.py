@@ -28,9 +28,10 @@ from igpe.results.plots.uncertainty import plot_plan
 class PlannedExperiment:
     """One planned experiment.
 
-    settings    name -> number that was chosen, as in `Plan.settings`
+    settings    name -> chosen value, as in `Plan.settings`
     start, inputs, start_time  as for `Experiment`
-    times       (n,) when to sample;  measured: what to measure in each sample
+    times       (n,) times of the samples; measured: names of the quantities to measure in each
+                sample
     """
 
     name: str
@@ -42,7 +43,7 @@ class PlannedExperiment:
     measured: tuple[str, ...]
 
     def entries(self) -> dict[str, Any]:
-        """The fields; functions of time by their name."""
+        """Return the fields; functions of time are stored by name."""
         held = {k: {n: _stored(v) for n, v in vars(self)[k].items()} for k in ("start", "inputs")}
         return vars(self) | held
 
@@ -50,9 +51,9 @@ class PlannedExperiment:
     def of_entries(
         cls, stored: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]]
     ) -> "PlannedExperiment":
-        """The experiment that `entries` stored.
+        """Return the experiment that `entries` stored.
 
-        functions  input -> its function of time, of which only the name is stored
+        functions  input -> its function of time (only the name of the function is stored)
         raises     DataError if one is missing
         """
         start, inputs = (

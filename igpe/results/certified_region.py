@@ -21,12 +21,13 @@ LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"
 
 @dataclass(frozen=True)
 class SeparateRegion:
-    """One of the boxes outside which no parameters explain the measurements well enough.
+    """One box of a certified region: outside all boxes, no parameter values fit well enough.
 
-    lower, upper  (n,) of the box
-    parameters    (n,) the best point known in it;  objective: proven upper bound there
-    inside        points (n,) that are proved to belong to the region: the lowest and the highest
-                  value known of each unknown. Empty: no point of the box is proved to belong to it
+    lower, upper  (n,) corners of the box
+    parameters    (n,) the best known point of the box; objective: proven upper bound at this point
+    inside        points (n,) that are proved to belong to the region, with the lowest and highest
+                  known value of each unknown. Empty: no point of the box is proved to belong to the
+                  region
     """
 
     lower: tuple[float, ...]
@@ -37,7 +38,7 @@ class SeparateRegion:
 
     @property
     def inner(self) -> FloatArray:
-        """(2, n) lowest and highest value of each unknown that is proved; NaN where none is."""
+        """(2, n) lowest and highest proved value of each unknown; NaN if none is proved."""
         points = np.array(self.inside)
         if not points.size:
             return np.full((2, len(self.lower)), np.nan)

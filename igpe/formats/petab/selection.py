@@ -49,9 +49,9 @@ class RivalModel:
 
 @dataclass(frozen=True)
 class ModelSelection:
-    """The candidates in the order in which they were estimated, and the best of them.
+    """The models in the order in which they were estimated, and the best of them.
 
-    criterion  by which: AIC, AICc, BIC, LH, LLH or NLLH
+    criterion  criterion of the comparison: AIC, AICc, BIC, LH, LLH or NLLH
     """
 
     best: RivalModel
