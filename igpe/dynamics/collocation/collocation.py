@@ -123,7 +123,7 @@ class Collocation(Checked):
         """Return one Estimate for each start, in the same order.
 
         All starts use the same first mesh, which is built once. igpe refines the best estimate and
-        each distinct estimate whose objective exceeds the best one by less than 0.1 %. It returns
+        each distinct estimate whose objective exceeds the best one by at most 0.1 %. It returns
         the other estimates as computed on the first mesh. If a model has its own discretisation,
         igpe uses this discretisation and does not refine it. After Ctrl-C, every estimate has the
         status INTERRUPTED; those that igpe had not yet computed have an infinite objective.
