@@ -103,9 +103,9 @@ def estimate(
 
     settings  methods that the steps use
     seed      seed of every random choice; the same seed gives the same result
-    executor, store, timeout   executor and store for the candidates of step 3, which step 4
-                               processes, as for `igpe.campaign`; `timeout` limits each candidate,
-                               and `time_limit` limits the whole call
+    executor, store, timeout   as for `igpe.campaign`, for the candidates of step 3 when step 4
+                               processes them; `timeout` limits each candidate, and `time_limit`
+                               limits the whole call
     progress  a function that receives a message at the beginning of each step; None: a progress
               bar, but only in notebooks; True: a progress bar in notebooks and terminals; False:
               nothing
@@ -259,7 +259,7 @@ def _with_other_optima(steps: Steps, settings: Settings, clock: Clock) -> Steps:
 def check(problem: Problem, *, identifiability: bool | None = None) -> Structure:
     """Run only step 2: report which unknowns can be estimated, and why the others cannot.
 
-    problem          the problem, which igpe does not fit
+    problem          the problem; igpe checks it but does not fit it
     identifiability  whether to test structural identifiability by an exact rank; None: only if this
                      test is fast; True: always, and by numerical integrations if no exact test is
                      possible

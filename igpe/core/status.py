@@ -10,7 +10,7 @@ from igpe.core.progress import Tell
 
 
 class Status(enum.Enum):
-    """How a computation ended. The value is the sentence that the user reads."""
+    """How a computation ended. The value of each member is the sentence that the user reads."""
 
     OPTIMAL_WITHIN_GAP = "The gap is closed: no better parameters exist within the bounds."
     GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is global."
@@ -37,7 +37,7 @@ class Status(enum.Enum):
 
     @property
     def usable(self) -> bool:
-        """Return True if parameters with this status may be used."""
+        """Return True if the parameter values of an estimate with this status may be used."""
         return self not in _UNUSABLE
 
 

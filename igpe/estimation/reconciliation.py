@@ -67,8 +67,8 @@ class GrossError:
 
     suspects  possible errors (`Suspect`), the most likely first; several if the balances cannot
               distinguish them
-    p         probability that measurements without gross errors appear to have an error at least as
-              clear as this one
+    p         probability that random errors alone look like a gross error at least as clear as this
+              one
     """
 
     suspects: tuple[Suspect, ...]
@@ -89,8 +89,8 @@ class Reconciliation(Shown):
             measurement that igpe would report with a probability of 90 % (NaN where no balance
             checks the measurement)
     gross_errors  the gross errors (`GrossError`), the clearest first
-    chi_squared, degrees, p  test of all balances
-    rest    p-value of this test without the measurements that have gross errors
+    chi_squared, degrees, p  statistic, degrees of freedom and p-value of the test of all balances
+    rest    p-value of the test of all balances without the measurements that have gross errors
     level   maximum probability that igpe reports a gross error although there is none
     experiments  the experiments without the measurements that have gross errors
     notes   remarks on quantities that are not checked, and on balances that do not close
@@ -136,9 +136,9 @@ def reconcile(
                is unknown but constant within each experiment; "= 0" or another number means a known
                total
     formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. igpe adds a balance for each
-               element. Include all species that contain the element. Their values must be amounts,
-               or molar concentrations at constant volume
-    unmeasured  quantities that balances or formulas contain but that are not measured
+               element. Include all species that contain the element. The values of these species
+               must be amounts, or molar concentrations at constant volume
+    unmeasured  quantities that are not measured but occur in balances or formulas
     soft       name of a balance, or element -> standard deviation of this balance, if it holds only
                approximately
     level      maximum probability that igpe reports a gross error although there is none

@@ -31,7 +31,8 @@ class Settings(Suggesting):
     weights      weights of the residuals in step 3
     routes       methods of step 3 for algebraic problems
     complement   search of step 4 for the unknowns that step 3 cannot estimate. If step 3 estimates
-                 none and 8 or more unknowns are free, `IteratedSearch()` replaces the default
+                 no unknown and at least 8 unknowns are free, `IteratedSearch()` replaces the
+                 default
     correction   estimator of step 5, which corrects all unknowns at once. If the default does not
                  support the problem (robust losses, estimated standard deviations), shooting
                  replaces it
@@ -82,10 +83,10 @@ class Settings(Suggesting):
         return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 
     def require_solvers(self) -> None:
-        """Check that the chosen outside solvers are installed.
+        """Check that the chosen external solvers are installed.
 
-        The solvers of the default settings may be missing: igpe uses them only if its own methods
-        are not sufficient.
+        The solvers of the default settings may be missing, because igpe uses them only if its own
+        methods are not sufficient.
         raises SolverMissing with the installation command
         """
         usual = set(map(repr, _solvers(Settings())))

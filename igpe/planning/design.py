@@ -335,7 +335,8 @@ def design(
                  labelled experiments, the default is their nominal values
     free         free variables: state -> `Between` (its start value); input or operating parameter
                  -> `Between` (constant), `Levels` or `Ramps`
-    conditions   fixed conditions: state -> start value, input -> as in `Experiment(inputs=...)`
+    conditions   fixed conditions: state -> its start value, input -> its values as in
+                 `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
                  quantities; by default the first experiment
     times        `Sampling(...)`: times at which samples may be taken; numbers: times at which they

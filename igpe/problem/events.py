@@ -35,16 +35,17 @@ class Event(Suggesting):
               values of the states after the previous event
     measured  whether a measurement at the time of the event shows the states "before" or "after"
               the event
-    at_start  whether the event happens at the start of the experiment if `when` is already true
-              then
+    at_start  whether the event happens at the start of the experiment if `when` is already true at
+              that time
     before    whether the event can also happen before the experiment, while the model approaches
               its initial steady state. For such an event, `at_start` refers to the start of this
-              approach. At the start of the experiment, the event then happens only if inputs or
-              other events make `when` true
+              approach. At the start of the experiment, such an event happens only if an input or
+              another event makes `when` true at this time
     raises    DataError unless exactly one of `at` and `when` is given and at least one state
               changes
 
-    All states of an event jump at the same moment. The rules of the event use the values before it.
+    All states that an event changes jump at the same moment. The rules of the event use the values
+    just before the jump.
     """
 
     at: Amount | None = None

@@ -152,10 +152,10 @@ class Experiment(Suggesting):
                 only spectra were measured
     start       state -> its start value: a number (known), the name of a parameter, `Unknown(lower,
                 upper)` (estimated), or `igpe.losses.NormalPrior(mean, deviation)` (known with this
-                error). Omit a state if the model gives its start value (by a fixed value or an
-                equation). The name of an indexed variable stands for all its members: give it a
-                number or a profile over the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or
-                {"c[:,A]": series}
+                standard deviation). Omit a state if the model gives its start value (by a fixed
+                value or an equation). The name of an indexed variable stands for all its members:
+                give it a number or a profile over the indices, as in {"c": 0.0}, {"c": lambda x:
+                1 - x} or {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
                 is larger than the time between the first and the last measurement
@@ -176,12 +176,13 @@ class Experiment(Suggesting):
                 column -> one of these, an array with one number for each row, or the name of the
                 column that holds the standard deviations. Relative standard deviations refer to the
                 predictions of the model, never to the measurements. Other possibilities: with
-                `EstimatedSigma(name)`, the model computes the standard deviation, and its unknowns
-                are estimated with the others; `igpe.losses.LogNormal(deviation)` compares
-                logarithms; `igpe.losses.Censored(deviation, below=limit)` allows values below a
-                limit of detection. None: unknown; igpe weights several quantities by the sizes of
-                their residuals in all experiments (maximum likelihood). "equal": unknown but equal
-                for all columns
+                `EstimatedSigma(name)`, the model computes the standard deviation, and igpe
+                estimates the unknowns in it together with the others;
+                `igpe.losses.LogNormal(deviation)` compares logarithms;
+                `igpe.losses.Censored(deviation, below=limit)` allows values below a limit of
+                detection. None: unknown; if several quantities are measured, igpe weights each one
+                by the size of its residuals in all experiments (maximum likelihood). "equal":
+                unknown but equal for all columns
     correlation  correlation of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
                 quantities at the same time, or `igpe.losses.AR1(0.7)` between times of the same
                 quantity. If you omit the number, igpe estimates the correlation. Steps 1 and 3
@@ -376,8 +377,8 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True if a column has no measurements because it is a species of spectra or a
-        quantity that is only reported."""
+        """Return True if a column has no measurements: a species of spectra, or an output added by
+        `reporting`."""
         m = self.measurements
         return m.names.index(name) not in m.column
 
@@ -428,7 +429,7 @@ class Experiment(Suggesting):
 def read_experiments(
     data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
 ) -> list[Experiment]:
-    """Return one `Experiment` for each value of the table's column `experiment`.
+    """Return one `Experiment` for each value in the table's column `experiment`.
 
     data        DataFrame or path, as for `Experiment`, with a column `experiment`
     columns     as for `Experiment`, for example {"Run": "experiment", "t / h": "time"}

@@ -23,7 +23,7 @@ SAME = 4  # units in the last place: times as close are one
 
 @dataclass(frozen=True)
 class Table:
-    """An input known at some times.
+    """An input whose values are known at certain times.
 
     times   (n,), strictly increasing, in the unit of the model's time
     values  (n,), in the unit of the model's variable
@@ -35,9 +35,9 @@ class Table:
     hold: bool = False
 
     def segment(self, time: float) -> tuple[float, float]:
-        """Coefficients (a, b) of a + b t on the segment that begins at or before `time`.
+        """Return (a, b) of a + b t on the segment that begins at or before `time`.
 
-        Before the first and after the last time of the table the end value is held.
+        Before the first and after the last time of the table, the input keeps its end value.
         """
         k = int(np.searchsorted(self.times, time, side="right")) - 1
         if k < 0:
@@ -48,7 +48,8 @@ class Table:
         return float(self.values[k] - slope * self.times[k]), float(slope)
 
     def at(self, time: float, *, before: bool = False) -> float:
-        """Value at `time`; `before` takes the limit from the left where the input jumps."""
+        """Return the value at `time`; with `before`, the limit from the left where the input
+        jumps."""
         a, b = self.segment(np.nextafter(time, -np.inf) if before else time)
         return a + b * time
 

@@ -22,9 +22,9 @@ class Chapter:
 
 @dataclass(frozen=True, repr=False)
 class Details:
-    """Everything known about a result apart from its verdict and its estimates.
+    """All information about a result except its verdict and its estimates.
 
-    chapters  in the order in which they are shown
+    chapters  sections, in the order in which they are shown
     """
 
     chapters: tuple[Chapter, ...]

@@ -177,7 +177,7 @@ class GcvSpline:
         sigma: FloatArray | None = None,
         exact: BoolArray | None = None,
     ) -> Smooth:
-        """As in `Smoother.smooth`."""
+        """See `Smoother.smooth`."""
         data = prepare(times, values, sigma, exact)
         if data.times.size < FEWEST:
             return polynomial(data, min(data.times.size - 1, 1))

@@ -119,9 +119,9 @@ class Interpolation:
     The errors of the curve are the errors of the measurements, propagated through the spline, which
     is linear in the measurements: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given
     standard deviations, sigma comes from the deviation of each measurement from the line between
-    its neighbours (Gasser, Sroka & Jennen-Steinmetz 1986) and from the scatter of replicates; this
-    estimate of sigma treats curvature as noise. With one, two or three distinct times, the curve is
-    a constant, a line or a parabola.
+    its neighbours (Gasser, Sroka & Jennen-Steinmetz 1986) and from the scatter of replicates;
+    curvature of the data increases this estimate of sigma. With one, two or three distinct times,
+    the curve is a constant, a line or a parabola.
     """
 
     @property

@@ -165,7 +165,8 @@ def adequacy(
 ) -> Adequacy:
     """Judge a fit by its residuals.
 
-    points   columns experiment, name, time, measured, fitted, residual, sigma, by series and time
+    points   columns `experiment`, `name`, `time`, `measured`, `fitted`, `residual`, `sigma`, sorted
+             by series and time
     degrees  of freedom
     robust   whether another loss was minimised: residuals are judged as least squares next to that
              optimum would leave them

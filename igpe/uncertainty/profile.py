@@ -63,14 +63,15 @@ from igpe.uncertainty.path import (
 class ParameterProfile:
     """The profile likelihood of one unknown.
 
-    name, unit          of the unknown
-    estimate            at the optimum
-    lower, upper        ends of the interval; a bound, or infinite, where the profile stays low
-    lower_end           why it ends there: "" (the likelihood ratio), "bound reached", "open" (flat:
-    upper_end           the measurements set no limit), "no solution beyond"
-    values              (k,) of the unknown, increasing
-    costs               (k,) least weighted sum of squares with the unknown held there
-    others              (k, n) all unknowns there, in the order of `Profiles.names`
+    name, unit          name and unit of the unknown
+    estimate            its value at the optimum
+    lower, upper        ends of the interval; a bound or infinite if the profile stays low
+    lower_end, upper_end  why the interval ends there: "" (the likelihood ratio), "bound reached",
+                        "open" (the profile is flat), "no solution beyond"
+    values              (k,) values of the unknown, increasing
+    costs               (k,) smallest weighted sum of squares with the unknown fixed at each value
+    others              (k, n) values of all unknowns at these points, in the order of
+                        `Profiles.names`
     """
 
     name: str
@@ -86,12 +87,12 @@ class ParameterProfile:
 
     @property
     def determined(self) -> bool:
-        """Whether the likelihood ratio ends the interval on both sides."""
+        """Return True if the likelihood ratio limits the interval on both sides."""
         return not (self.lower_end or self.upper_end)
 
     @property
     def remark(self) -> str:
-        """How it ends, in words; empty if on both sides by the likelihood ratio."""
+        """How the interval ends, as text; empty if the likelihood ratio limits both sides."""
         if self.lower_end == self.upper_end:
             return f"{self.lower_end} on both sides" if self.lower_end else ""
         sides = (("below", self.lower_end), ("above", self.upper_end))
@@ -103,10 +104,10 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names         names of all free unknowns
-    parameters    the optimum of the profiles;  objective: the sum of squares at this optimum; if
+    parameters    the values at the optimum; objective: the sum of squares at the optimum, or, if
                   standard deviations are estimated, -2 log-likelihood up to a constant
-    rise          increase in the objective at the ends of the intervals: from chi squared, or from
-                  F if sigma is unknown
+    rise          increase in the objective at the ends of the intervals, from the chi-squared
+                  distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
     profiles      one for each requested unknown
     linearised    unknown -> (lower, upper) from the covariance, for comparison

@@ -49,9 +49,9 @@ Advance: TypeAlias = Callable[[float, Piece, FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True)
 class Piecewise(Integrator):
-    """An integrator of the augmented system, piece after piece and interval after interval.
+    """Base of integrators that integrate the augmented system one piece and interval at a time.
 
-    implicit  whether it integrates equations with implicit algebraic variables
+    implicit  whether the integrator supports implicit algebraic variables
     """
 
     implicit = False
@@ -61,7 +61,8 @@ class Piecewise(Integrator):
         """Return the function that integrates one piece of a system."""
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Cut the intervals where inputs jump; systems are generated as they are used."""
+        """Split the intervals where inputs jump; code for each system is generated when it is first
+        used."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         pieces = cut(ivp, nodes, times)

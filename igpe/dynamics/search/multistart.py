@@ -39,7 +39,7 @@ FURTHER = 10  # times as many may an integration of a search from the best trial
 
 @dataclass(frozen=True)
 class MultiStart(Checked):
-    """A local method from several starts.
+    """A local method, run from several starts.
 
     local    method of the searches. Single shooting simulates all trials first and searches from
              the best; any other method searches from the first `starts` trials
@@ -65,7 +65,8 @@ class MultiStart(Checked):
     ) -> Estimate:
         """Return the best local optimum of all starts, including `start` (which may be empty).
 
-        executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
+        executor, store, timeout   executor, store and time limit of the searches, as for
+                                   `igpe.campaign`
 
         After Ctrl-C igpe returns the best of the finished searches, with status INTERRUPTED. The
         trail of the estimate contains the horizons of the best search, if any, followed by the

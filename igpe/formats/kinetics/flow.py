@@ -19,8 +19,8 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 class MolarFeed:
     """A feed of one species, in amount per time.
 
-    flow     name of a time-dependent input; if the reactor has `algebraic` species, which need the
-             integral of the flow, name of a constant input
+    flow     name of a time-dependent input; if the reactor has `algebraic` species, the name of a
+             constant input, because these species need the integral of the flow
     species  name of the species that is fed
     """
 
@@ -44,8 +44,8 @@ class Stream:
 class MolarVolumes:
     """Ideal mixing: the algebraic equation V = sum of (amount * molar volume).
 
-    of      species -> molar volume, volume per amount; that of all other species is 0
-    inert   name of a constant input, for example the amount of solvent -> molar volume
+    of      species -> molar volume (volume per amount); the molar volume of all other species is 0
+    inert   constant input (for example, the amount of solvent) -> its molar volume
     """
 
     of: Mapping[str, float]

@@ -111,7 +111,7 @@ class Hill(RateLaw):
 
 
 class _Growth(RateLaw):
-    """growth*X*(a factor of S)*product of c/(K + c)*product of K/(K + c)."""
+    """Base of growth laws: growth*X*(a factor of S)*product of c/(K + c)*product of K/(K + c)."""
 
     listed: ClassVar = ("limits", "inhibitors")
     actors: ClassVar = ("substrate", "biomass")
@@ -225,7 +225,7 @@ class Maintenance(RateLaw):
     demand     substrate that a unit of biomass consumes per unit of time
     biomass    X
     substrate  S; may be omitted if the left side has only one species
-    half       substrate concentration at which the rate is half of demand*X; with it, S stays
+    half       substrate concentration at which the rate is half of demand*X; this form keeps S
                positive. None: the rate is demand*X
 
     Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.

@@ -53,7 +53,7 @@ class Equation:
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Species -> net amount that one turnover of the reaction produces; without catalysts."""
+        """Species (except catalysts) -> net amount that one turnover of the reaction produces."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 
@@ -107,14 +107,15 @@ Concentrations = Mapping[str, Any]
 
 
 class RateLaw:
-    """How fast a reaction goes: base of all rate laws.
+    """Base of all rate laws.
 
-    A law is a frozen dataclass of constants and names of species, and the formula `rate`.
+    A rate law is a frozen dataclass with constants, names of species, and a formula `rate`.
 
-    dimensions  field -> dimension of the constant it holds; one that holds None is left out
-    listed      fields of these that hold a mapping, species -> constant
-    actors      fields that name one species
-    role        the one of them that the law is about; by default the only species on the left
+    dimensions  field -> dimension of its constant; fields that are None are left out
+    listed      names of those fields that contain a mapping species -> constant
+    actors      fields that contain the name of one species
+    role        the field in `actors` with the main species of the law; by default this is the only
+                species on the left
     """
 
     dimensions: ClassVar[Mapping[str, Dimension]] = {}
@@ -147,7 +148,7 @@ class RateLaw:
 
     @property
     def modifiers(self) -> tuple[str, ...]:
-        """Species that act, whether they react or not."""
+        """Species that the rate law names, whether they react or not."""
         named = [getattr(self, name) for name in self.actors]
         listed = (s for n in self.dimensions if n in self.listed for s in getattr(self, n))
         return (*listed, *(name for name in named if name is not None))
@@ -159,7 +160,7 @@ class RateLaw:
             self._only(equation)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """All constants of the law, with their dimensions for the equation."""
+        """All constants of the rate law, with their dimensions for this equation."""
         every: list[tuple[Constant, Dimension]] = []
         for name, dimension in self.dimensions.items():
             given = getattr(self, name)
@@ -168,7 +169,7 @@ class RateLaw:
         return every
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
-        """Names of the parameters in the constants, each once."""
+        """Names of the parameters among the constants, each listed once."""
         return names_in(self.constants(equation))
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:

@@ -100,9 +100,9 @@ class Dissolution(RateLaw):
 
 
 class _Surface(RateLaw):
-    """constant*(reactants - products/equilibrium)/(1 + sum of K*c)^sites.
+    """Base of surface laws: constant*(reactants - products/equilibrium)/(1 + sum of K*c)^sites.
 
-    An adsorbed reactant counts by K*c, one that comes from the fluid by c.
+    An adsorbed reactant contributes the factor K*c; a reactant from the fluid contributes c.
     """
 
     dimensions: ClassVar = {"adsorption": PER_CONCENTRATION}
@@ -139,7 +139,8 @@ class _Surface(RateLaw):
         raise NotImplementedError
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """The constants; that of the reaction by the reactants that come from the fluid."""
+        """Constants with their dimensions; that of `constant` depends on the reactants that do not
+        adsorb."""
         fluid = sum(n for s, n in equation.left.items() if s not in self.adsorption)
         balance = sum(equation.right.values()) - sum(equation.left.values())
         own: list[tuple[Constant, Dimension]] = [(self.constant, concentration(1 - fluid, -1))]

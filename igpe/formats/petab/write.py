@@ -43,8 +43,8 @@ def to_petab(
     From these files, `read_petab` and other programs compute the negative log-likelihood of the
     problem as the objective. Unknown standard deviations become parameters, one for each quantity
     (`sd_A` for `A`). `igpe.estimate` maximises the same likelihood. In names, underscores replace
-    what SBML does not allow (`k1@run2` becomes `k1_run2`); the original names are kept as display
-    names.
+    the characters that SBML does not allow (`k1@run2` becomes `k1_run2`); the original names are
+    kept as display names.
 
     folder   folder for the files; igpe creates it if necessary
     result   result whose estimates become the nominal values; None: the nominal values are those in

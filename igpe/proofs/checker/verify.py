@@ -62,17 +62,18 @@ class UnprovedRegion:
 class Verified(Shown):
     """Result of `igpe.verify`.
 
-    verdict      VERIFIED: no parameters within the box have a sum of squares below `lower_bound`,
-                 and the sum of squares at the certificate's parameters lies in the interval
-                 `objective`; REFUTED: the tree does not cover the box, or some parameters
-                 contradict the certificate; NOT_CONFIRMED: neither was shown
+    verdict      VERIFIED: no parameter values within the box have a sum of squares below
+                 `lower_bound`, and the sum of squares at the certificate's parameter values lies in
+                 the interval `objective`; REFUTED: the tree does not cover the box, or some
+                 parameter values contradict the certificate; NOT_CONFIRMED: neither was shown
     lower_bound  as certified
-    objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
+    objective    (lower, upper) enclosure of the sum of squares at the certificate's parameter
+                 values
     regions      boxes where the bound is refuted or not confirmed
     volume       fraction of the box's volume that was not confirmed
     leaves       number of parts into which the certificate divides the box: leaves of the tree, and
                  slabs that contractions cut off
-    subdivided   number of these parts that the checker had to divide further; boxes: number of
+    subdivided   number of leaves and slabs that the checker had to divide further; boxes: number of
                  boxes over which the checker integrated the model
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
@@ -374,13 +375,14 @@ def verify(
 
     certificate  a certificate from `igpe.certify`, its JSON text, or the path of its file
     problem      the problem for which the certificate was computed
-    seconds      time limit in seconds; igpe reports boxes that it has not checked by then as not
-                 confirmed
+    seconds      time limit in seconds; igpe reports a box as not confirmed if it has not checked
+                 the box by then
     effort       computational effort of the integration; it affects how many boxes are confirmed,
                  but not the correctness of the verdict
     with_        "arb": also check the objective to 30 digits, and a random sample of the leaves,
                  using Arb's arithmetic and the Pyomo model itself (`pip install 'igpe[arb]'`)
-    progress     a function called with each message; True, False, None: as for `igpe.estimate`
+    progress     a function that receives each message; or True, False or None, as for
+                 `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not
                  support, SolverMissing if python-flint is not installed

@@ -38,7 +38,7 @@ class Paving(Shown, Suggesting):
     lower, upper  (k, 2) corners of the boxes
     kinds         "in": the box provably lies inside the region; "out": it provably lies outside;
                   "edge": neither is proved
-    best          (r, 2) the best parameters of each separate region
+    best          (r, 2) the best parameter values in each separate region
     ellipses      r arrays (m, 2): points on the edges of the linearised confidence regions
     """
 

@@ -440,7 +440,7 @@ def certify_region(
     time_limit: float = 60.0,
     progress: Progress = None,
 ) -> CertifiedRegion:
-    """Enclose, with a proof, the region of all parameters that fit the data well enough.
+    """Enclose the region of all parameter values that fit the data well enough, with a proof.
 
     The region consists of all points (values of the parameters) whose sum of squares is at most
     S_min + `rise`, where S_min is the minimum within the bounds. The extent of the region along one
@@ -450,9 +450,9 @@ def certify_region(
     Bioinformatics 25 (2009) 1923).
 
     problem       the problem, with bounds for all unknowns
-    estimate      a Result, an Estimate, or a dict {unknown: value}: the best parameters known. If
-                  the search finds better parameters, it continues with those. If `estimate` is
-                  None, igpe searches for the best parameters first
+    estimate      a Result, an Estimate, or a dict {unknown: value}: the best known values. If the
+                  search finds better values, it continues with those. If `estimate` is None, igpe
+                  searches for the best values first
     level         confidence level, between 0 and 1
     precision     largest allowed difference between the outer and the inner end of an interval, as
                   a fraction of the width of the interval
@@ -460,7 +460,7 @@ def certify_region(
                   degree of freedom); True: it holds for all unknowns together. As in
                   `igpe.profile`, `rise` follows from the chi-squared distribution if standard
                   deviations are given, and otherwise from the F distribution
-    time_limit    time limit of the proof in seconds, without compilation. At the limit, or on
+    time_limit    time limit of the proof in seconds, not counting compilation. At the limit, or on
                   Ctrl-C, igpe returns what it has proved so far
     progress      a function that receives each message; or True, False or None, as for
                   `igpe.estimate`

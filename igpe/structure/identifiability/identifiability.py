@@ -261,7 +261,7 @@ class Identifiability:
     why: str = ""
 
     def names(self, verdict: Identifiable) -> tuple[str, ...]:
-        """Unknowns with that verdict."""
+        """Return the names of the unknowns with this verdict."""
         return tuple(n for n, v in self.verdicts.items() if v is verdict)
 
 
