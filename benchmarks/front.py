@@ -48,7 +48,8 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 ENTRY = re.compile(r"\n *(\w+(?:, \w+)*)(?:  +|\n {4,}(?=\S))")  # of an aligned list
 # A displayed formula belongs to the sentence around it, which may go on below it.
 FORMULA = re.compile(
-    r"(?<![.:])\n\n(?:```\n.*?\n```|\$\$.*?\$\$| {4}\S[^\n]*)\n\n(?:(?=igpe|[^a-z])|(\w))", re.DOTALL
+    r"(?<![.:])\n\n(?:```\n.*?\n```|\$\$.*?\$\$| {4}\S[^\n]*)\n\n(?:(?=igpe|[^a-z])|(\w))",
+    re.DOTALL,
 )
 BOLD = re.compile(r"(?<!\w)\*\*(\S|\S.*?\S)\*\*(?!\w)", re.DOTALL)
 BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*] |[1-9]\. |\|[ -]|#))")
