@@ -54,7 +54,7 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 class IteratedSearch(Checked):
     """Low-accuracy searches from random starts, then from modified optima; then accurate searches.
 
-    local       the method of the accurate searches
+    local       the method of the accurate searches, which eliminate no unknowns
     starts      number of random starts at which the model can be integrated, from a seeded Sobol
                 sequence
     agreeing    the search ends when this number of random starts, and at least a tenth of all
@@ -65,7 +65,7 @@ class IteratedSearch(Checked):
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
-                corresponds to about 90 seconds of processor time
+                corresponds to about a minute of processor time
     pool        number of best optima that are modified
     finalists   number of accurate searches
     iterations  maximum number of iterations of a low-accuracy search; a search that starts at one
@@ -78,7 +78,7 @@ class IteratedSearch(Checked):
     agreeing: CountFrom1 = 5
     patience: Count = 300
     most: Count = 2000
-    work: Count = 3_200_000_000
+    work: Count = 2_400_000_000
     pool: CountFrom1 = 8
     finalists: CountFrom1 = 3
     iterations: CountFrom1 = 60
@@ -106,7 +106,7 @@ class IteratedSearch(Checked):
 
     def _estimate(self, problem: Problem, start: Mapping[str, float]) -> Estimate:
         began = time.perf_counter()
-        exact = self.local.prepare(problem)
+        exact = replace(self.local, hierarchical=False).prepare(problem)
         if len(problem.box) == 0:
             return exact.estimate({})
         given = [problem.box.vector(start)] if start else []
@@ -129,7 +129,7 @@ class IteratedSearch(Checked):
         """Single shooting as exact as that, of all unknowns together.
 
         To eliminate scales and offsets takes longer than all else in rough searches, and their
-        ends are no better (docs/notes/search.md).
+        ends are no better (docs/notes/search.md). Nor does it gain anything beside an optimum.
         """
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
         search = GaussNewton(ENOUGH, max_iterations=self.iterations)
