@@ -368,13 +368,14 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
     if steps.best.at is None or is_large(problem) or not _can_search(steps):
         return steps
     residuals = Residuals(problem, settings.compiled)
-    residuals(box.vector(steps.best.estimate.parameters))
+    here = box.vector(steps.best.estimate.parameters)
+    residuals(here)
     was_searched = was_searched_everywhere(steps, settings)
     if residuals.work > (CHEAP if was_searched else COSTLY):
         return steps
     is_brief = was_searched or residuals.work >= CHEAP
     method = MultipleShooting(restarts=ONCE) if is_brief else MultipleShooting()
-    for start in (box.middle, box.vector(steps.best.estimate.parameters)):
+    for start in (here,) if was_searched else (box.middle, here):
         with suppress(IgpeError):
             met = method.estimate(problem, box.mapping(start))
             if met.status.usable:

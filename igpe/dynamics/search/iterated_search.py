@@ -76,7 +76,7 @@ class IteratedSearch(Checked):
     local: SingleShooting = SingleShooting()
     starts: CountFrom1 = 40
     agreeing: CountFrom1 = 5
-    patience: Count = 300
+    patience: Count = 200
     most: Count = 2000
     work: Count = 2_400_000_000
     pool: CountFrom1 = 8
