@@ -21,6 +21,7 @@ from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest, in_words, listed
 from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import Table
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.measurements import Measurements
 from igpe.problem.members import in_logarithms
@@ -194,6 +195,10 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         if name == "time":
             result.start_time = factor * experiment.start_time + offset
             result.spectra = result.spectra and result.spectra.at_times(factor, offset)
+            result.inputs = MappingProxyType({
+                n: v.at_times(factor, offset) if isinstance(v, Table) else v
+                for n, v in experiment.inputs.items()
+            })
         if name in models:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(
