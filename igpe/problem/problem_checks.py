@@ -12,7 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
-from pyomo.environ import value
+from pyomo.environ import Param, value
 
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.arrays import FloatArray
@@ -342,11 +342,15 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
+        fixed = instance.model.component(name.partition("[")[0])
+        mend = ""
+        if fixed is not None and fixed.ctype is Param:  # a number in the equations
+            mend = f" '{name}' is a Param that cannot change; declare it with mutable=True."
         everywhere = " The models of all experiments need all parameters: declare this one, too."
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
-            f"{closest(name, instance.scalars)} Parameters must be Vars or mutable Params, without "
-            f"time.{everywhere * any(name in i.scalars for i in problem.instances)}"
+            f"{mend or closest(name, instance.scalars)} Parameters must be Vars or mutable "
+            f"Params, without time.{everywhere * any(name in i.scalars for i in problem.instances)}"
         )
     component = instance.scalars[name]
     if component.is_variable_type() and not component.is_continuous():
