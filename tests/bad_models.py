@@ -164,5 +164,12 @@ def scalar_without_value(m: Any) -> None:
     m.double_q = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] == m.q * m.A[t])
 
 
+def constant_k(m: Any) -> None:
+    m.del_component("rate")
+    m.del_component("k")
+    m.k = pyo.Param(initialize=0.3)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+
+
 def start_fixed_without_value(m: Any) -> None:
     m.A[m.t.first()].fix()

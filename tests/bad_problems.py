@@ -40,6 +40,10 @@ SETTINGS: Cases = {
         lambda: pose(parameters=["k9"]),
         "no scalar Var 'k9' | ['k'] | mutable Param",
     ),
+    "parameter a constant Param": (
+        lambda: pose(bad.spoilt(bad.constant_k)),
+        "no scalar Var 'k' | 'k' is a Param that cannot change | mutable=True",
+    ),
     "parameter twice": (lambda: pose(parameters=["k", "k"]), "['k'] | once"),
     "parameters a text": (lambda: pose(parameters="k"), "parameters='k' | parameters=['k']"),
     "parameter over time": (lambda: pose(parameters=["B"]), "'B' varies with time | time_varying="),

@@ -38,6 +38,8 @@ def write(path: str | Path, content: str | bytes, *, force: bool = False) -> Non
     if place.exists() and not place.is_file():  # a pipe, a terminal
         place.write_bytes(data)
         return
+    if not place.parent.is_dir():
+        raise DataError(f"The folder of '{path}' does not exist. Create it, or give another path.")
     require_writable(place, force=force, kind=_mark(data))
     if place.is_symlink():
         place = place.resolve()

@@ -576,7 +576,7 @@ def _actions(steps: Steps) -> tuple[str, ...]:
     problem, structure = steps.problem, steps.structure
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
-        *structure.warnings,
+        *(*structure.warnings, *problem.grid_remarks),
         *(
             f"No measured quantity depends on {n}, which was held fixed. Measure "
             f"{either(structure[n].measure)} as well, or fix it."

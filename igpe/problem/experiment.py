@@ -162,9 +162,12 @@ class Experiment(Suggesting):
     inputs      a list of inputs that are columns of `data`: ["T"]; or input -> its values. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
-                Series whose index holds the times, or a DataFrame with a column `time`. A
-                `NormalPrior` stands for a constant input whose value is known with an error; each
-                experiment has its own value. A column that is an input is not a measurement
+                Series whose index holds the times, or a DataFrame with a column `time`. Columns,
+                Series and DataFrames are linear between their times; for jumps, use
+                `igpe.step_input(...)`. Times of inputs are in the unit of the model's time, except
+                those of the table `data` itself, which igpe converts. A `NormalPrior` stands for a
+                constant input whose value is known with an error; each experiment has its own
+                value. A column that is an input is not a measurement
     events      a list of `Event` objects: doses, injections and other jumps of states, at known or
                 unknown times or when a condition becomes true; for example [igpe.Event(at=2.0,
                 add={"A": 10.0})]
@@ -237,10 +240,9 @@ class Experiment(Suggesting):
             "spectra": spectra,
             "correlation": correlation,
         }
-        self.name = name
+        self.name, self.spectra = name, spectra
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
-        self.spectra = spectra
         times, chosen, self.measurements = read_measured(
             table, spectra, given, sigma, self._conditions
         )
@@ -257,6 +259,7 @@ class Experiment(Suggesting):
         self.uncertain_inputs = _uncertain(given)
         exact = {n: v for n, v in given.items() if n not in self.uncertain_inputs}
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(exact, table))
+        self._input_columns = {n: v for n, v in given.items() if isinstance(v, str)}
         self._conditions["inputs"] = {  # other data have other rows
             n: self.inputs.get(n, v) for n, v in given.items()
         }
@@ -281,6 +284,8 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """Return a copy of the experiment with other measurements.
 
+        data            a table or its path. Inputs that are columns of the present table come from
+                        the new table if it has these columns, and stay as they are otherwise
         one_of_several  whether the table has a column `experiment`; if so, igpe uses only the rows
                         with the name of this experiment
         sigma           standard deviations of the new measurements, as for `Experiment`; None:
@@ -289,8 +294,12 @@ class Experiment(Suggesting):
         columns = self._conditions["columns"]
         table = renamed(read_table(data), columns)
         rows = rows_of(table, self.name) if one_of_several else table
-        other = {"name": self.name} | ({} if sigma is None else {"sigma": sigma})
-        return experiment_of(rows, columns, {**self._conditions, **other})
+        own = {n: c for n, c in self._input_columns.items() if c in rows.columns}
+        inputs = self._conditions["inputs"] | own
+        other = {"name": self.name, "inputs": inputs} | ({} if sigma is None else {"sigma": sigma})
+        made = experiment_of(rows, columns, {**self._conditions, **other})
+        made._input_columns = self._input_columns
+        return made
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
         """Return a copy of the experiment with another table and without spectra, for a model that

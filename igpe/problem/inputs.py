@@ -5,7 +5,7 @@ never steps across a jump and every derivative stays exact.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,11 +28,18 @@ class Table:
     times   (n,), strictly increasing, in the unit of the model's time
     values  (n,), in the unit of the model's variable
     hold    False: linear between the times; True: each value is held until the next time
+    of_rows  whether the times are those of the experiment's own table, and in their unit
     """
 
     times: FloatArray
     values: FloatArray
     hold: bool = False
+    of_rows: bool = False
+
+    def at_times(self, factor: float, offset: float) -> "Table":
+        """Return the input with the times of the experiment's table in the model's unit."""
+        times = factor * self.times + offset
+        return replace(self, times=times, of_rows=False) if self.of_rows else self
 
     def segment(self, time: float) -> tuple[float, float]:
         """Return (a, b) of a + b t on the segment that begins at or before `time`.
@@ -117,7 +124,7 @@ def _column(name: str, column: str, measured: pd.DataFrame) -> float | Table:
     over_time = over_time[~over_time.index.duplicated()]
     if len(over_time) and over_time.nunique() == 1:
         return float(over_time.iloc[0])
-    return _read_series(name, over_time)
+    return replace(_read_series(name, over_time), of_rows=True)
 
 
 def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
@@ -155,9 +162,10 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
                 f"needs 'time' and '{name}'. Rename its columns, or give a Series over time: "
                 f"frame.set_index('t')['{name}']."
             )
-        return _read_series(name, value.set_index("time")[name if name in others else others[0]])
+        value = value.set_index("time")[name if name in others else others[0]]
+        return _of_rows(_read_series(name, value), measured)
     if isinstance(value, pd.Series):
-        return _read_series(name, _over_time(name, value, measured))
+        return _of_rows(_read_series(name, _over_time(name, value, measured)), measured)
     if isinstance(value, str) and measured is not None:
         return _column(name, value, measured)
     if isinstance(value, Table) or callable(value):
@@ -173,6 +181,12 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
     if not np.isfinite(number):
         raise DataError(f"Input '{name}' is {number}. Give it a finite value.")
     return number
+
+
+def _of_rows(table: Table, measured: pd.DataFrame | None) -> Table:
+    """The input, marked if it has the times of the experiment's own table."""
+    times = () if measured is None else np.unique(numbers(measured, "time"))
+    return replace(table, of_rows=np.array_equal(table.times, times))
 
 
 def _over_time(

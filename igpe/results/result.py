@@ -5,6 +5,7 @@ from datetime import date as day_of
 from pathlib import Path
 from typing import Any
 
+from igpe.core.errors import DataError
 from igpe.core.files import write
 from igpe.core.json_form import Stored
 from igpe.core.markup import tex
@@ -119,9 +120,13 @@ class Result(ResultData, Stored, name="result", number=1):
     ) -> str:
         """Return a self-contained HTML page, and write it to `path` if a path is given.
 
+        path          a file that ends in .html
         title         heading of the page
         author, date  printed below the title; the default date is today
+        raises        DataError for a path with another ending
         """
+        if path is not None and Path(path).suffix.lower() not in {".html", ".htm"}:
+            raise DataError(f"The report is a web page, but '{path}' does not end in .html.")
         day = day_of.today().isoformat() if date is None else date
         written = page(self, title, ", ".join(filter(None, (author, day))))
         if path is not None:

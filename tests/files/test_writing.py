@@ -208,3 +208,11 @@ def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
                 child.kill()
         text = place.read_text() if place.exists() else ""
         assert not text or (len(text) == len('{\n  "stored": "result",\n "x": ""}') + 200_000)
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    path = tmp_path / "missing" / "result.json"
+    with pytest.raises(
+        igpe.errors.DataError, match=r"folder of '.*missing/result.json' does not exist"
+    ):
+        write(path, "{}")

@@ -25,7 +25,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.consistent import Consistent
 from igpe.dynamics.integrators.cut import Cut, Piece, cut
-from igpe.dynamics.integrators.limits import INCONSISTENT, NO_START, TOO_MANY, at
+from igpe.dynamics.integrators.limits import NO_START, TOO_MANY
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -180,7 +180,7 @@ class _System:
             p = np.concatenate([numbers, piece.inputs, divisor, [piece.begin, piece.span]])
             start = self.consistent(x, z, p)
             if start is None:
-                return done, steps, INCONSISTENT.format(at(piece.begin))
+                return done, steps, self.consistent.reason(piece.begin)
             if piece is parts[0] and is_start:
                 xs[0], zs[0], done = x, start, 1
             if len(piece.outputs) == 0:  # nothing but the start is reported

@@ -8,7 +8,6 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import augmented
 from igpe.dynamics.integrators.consistent import Consistent
-from igpe.dynamics.integrators.limits import INCONSISTENT, at
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 
@@ -95,7 +94,7 @@ class Implicit:
         p = np.concatenate([q, scale, u - b * t, b, rows, [t, 1.0]])
         root = self._consistent(x / self.ivp.scale, self._last, p)
         if root is None:
-            raise BrokenError(INCONSISTENT.format(at(t)))
+            raise BrokenError(self._consistent.reason(t))
         self._last = root
         return root * self.size
 
