@@ -323,24 +323,23 @@ class _Tables:
         seen = table[table["measured"].notna()]
         names = [n for n in self.names if n in set(seen["name"])]
         said = {
-            "igpe cannot check {}: no balance contains these measurements.": [
+            "igpe cannot check {}, because no balance contains these measurements.": [
                 n for n in names if n not in inside
             ],
-            "igpe cannot check {}: the balances contain too many unknown values.": [
+            "igpe cannot check {}, because the balances contain too many unknown values.": [
                 n for n in names if n in inside - able["value"]
             ],
-            "igpe cannot detect a constant offset in {}: it would change no balance.": [
+            "igpe cannot detect a constant offset in {}, because no balance would change.": [
                 n for n in names if n in able["value"] - able["offset"]
             ],
-            "igpe cannot detect a wrong constant factor in {}: it would change no balance.": [
-                n for n in names if n in able["value"] - able["factor"]
-            ],
+            "igpe cannot detect a wrong constant factor in {}, because it would not change any "
+            "balance.": [n for n in names if n in able["value"] - able["factor"]],
         }
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
             yield (
-                f"{lost} of the measurements with gross errors have no reconciled value: no other "
-                "measurement determines them."
+                "Measurements with gross errors that have no reconciled value, because no other "
+                f"measurement determines it: {lost}."
             )
 
 

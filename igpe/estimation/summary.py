@@ -70,8 +70,8 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
-        f"{count} more local optima of step 3 are nearly as good as its best optimum, but igpe did "
-        "not correct them. To correct more, increase RouteSelection(most=...)."
+        "Further local optima of step 3 that are nearly as good as the best one, but that igpe "
+        f"did not correct: {count}. To correct more, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 
@@ -186,9 +186,10 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     alike = f" The following are the same for all these {several}values: "
     alike = f"{alike}{', '.join(one.functions)}." * bool(one.functions)
     return (
-        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
-        "(igpe.check), including complex values and values outside the bounds. This result "
-        f"contains {len(kept)} of these; the search found no others within the bounds.{alike}"
+        f"{listed(one.unknowns)}: even with perfect measurements, up to {one.number} "
+        f"{several}values would remain (igpe.check), including complex values and values outside "
+        f"the bounds. This result contains {len(kept)} of them; the search found no others within "
+        f"the bounds.{alike}"
     )
 
 
@@ -562,9 +563,15 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         assumed = assumed_sizes(problem, rows[: problem.size])
         how = ", so igpe weights each quantity by the size of its own residuals"
-        few = f"igpe assumed the size of {listed(assumed)}: too few measurements. " * bool(assumed)
+        few = (
+            f"igpe assumed the standard deviations of {listed(assumed)}, because there are too "
+            "few measurements to estimate them. "
+        ) * bool(assumed)
         if len(assumed) == len(sizes):
-            how, few = ", with too few measurements to estimate them; igpe assumed these", ""
+            how, few = (
+                (", and there are too few measurements to estimate them, so igpe assumed these"),
+                "",
+            )
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."

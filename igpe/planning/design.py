@@ -293,8 +293,8 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
-        f"The error of '{n}' is relative to {size:.4g}, a hundredth of its range, because its "
-        f"value {posed.values[n]:.4g} is closer to 0. To set another size, pass "
+        f"The error of '{n}' is relative to {size:.4g}, a hundredth of the range of '{n}', "
+        f"because the value {posed.values[n]:.4g} is closer to 0. To set another size, pass "
         f"sizes={{{n!r}: ...}}."
         for n, size in near.items()
         if n in posed.plan.shared

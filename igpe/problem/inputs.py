@@ -170,7 +170,7 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
             "over time, a DataFrame with a column 'time', or a function of time."
         ) from None
     if not np.isfinite(number):
-        raise DataError(f"Input '{name}' is {number}. Give it a finite value.")
+        raise DataError(f"Input '{name}' is {number}; expected a finite value.")
     return number
 
 

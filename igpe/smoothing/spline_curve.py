@@ -184,5 +184,8 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     if freedom == 0:
         return 0.0, ()
     squares = float((misses**2 / expected)[counts].sum()) + data.scatter
-    note = "Without standard deviations, the errors of an interpolation treat curvature as noise."
+    note = (
+        "No standard deviations are given. igpe estimated them from the distance of each "
+        "measurement from the line through its neighbours, so curvature counts as noise."
+    )
     return float(np.sqrt(squares / freedom)), (note,)

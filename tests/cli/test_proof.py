@@ -11,14 +11,14 @@ def proof(tmp_path_factory):
     path = tmp_path_factory.mktemp("proof") / "proof.json"
     done = run("certify", CHAIN, "--certificate", path, "--gap", 1e-4)
     assert done.exit_code == 0, done.output
-    assert "\nNo parameters within these bounds" in done.stdout
+    assert "\nNo parameter values within these bounds" in done.stdout
     return path
 
 
 def test_a_proof_is_verified(proof):
     done = run("verify", proof, CHAIN)
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("Verified: no parameters in the box")
+    assert done.stdout.startswith("Verified: no parameter values in the box")
 
 
 def test_a_proof_is_checked_with_arb(proof, tmp_path):

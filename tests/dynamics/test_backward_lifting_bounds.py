@@ -109,7 +109,7 @@ def test_at_a_time_limit_it_tells_the_best_so_far(monkeypatch, links, bounds):
         if found.status is not Status.TIME_LIMIT:
             break
         assert np.isfinite(found.objective)
-        told = f"The time limit of {limit:g} s ended the search; a longer limit may find better"
+        told = f"The time limit of {limit:g} s ended the search; a longer search may find better"
         explained = found.objective <= Restarts().explained(2 * len(T))
         assert explained is not any(note.startswith(told) for note in found.notes)
         matched = [h for h in found.trail if h.method.startswith("exact matching")]

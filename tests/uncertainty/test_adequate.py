@@ -102,7 +102,7 @@ def test_a_fit_through_as_many_measurements_as_unknowns_says_nothing_of_the_mode
     result = igpe.estimate(problem.with_data(table))
     assert result.degrees == 0
     assert result.adequacy.verdict == "cannot be judged"
-    assert "there are no more measurements than unknowns" in result.verdict["fit"]
+    assert "there are at least as many unknowns as measurements" in result.verdict["fit"]
 
 
 def test_an_outlier_that_all_residuals_together_hide_is_in_the_verdict():

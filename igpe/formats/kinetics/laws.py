@@ -241,9 +241,10 @@ class MassAction(RateLaw):
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
-                f"A {'reversible' if equation.reversible else 'one-way'} mass action reaction "
-                f"has {count} constants for the reverse direction. A reaction with <-> needs one "
-                "(backward=... or equilibrium=...); a reaction with -> needs none."
+                "A mass action reaction is "
+                f"{'reversible' if equation.reversible else 'irreversible'}, but the number of "
+                f"its constants for the reverse direction is {count}. A reaction with <-> needs "
+                "one (backward=... or equilibrium=...); a reaction with -> needs none."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:

@@ -358,9 +358,9 @@ class ArbCheck:
         verb = "confirms" if self.is_objective_confirmed else "does not confirm"
         value = f" {self.objective}" if self.objective else ""
         return (
-            f"Arb {verb} the objective{value}. It confirms {self.confirmed} of "
-            f"{self.confirmed + self.undecided} leaves drawn at random from {self.leaves}; "
-            f"{self.undecided} remain undecided."
+            f"Arb {verb} the objective{value}. Of {self.leaves} leaves, igpe drew "
+            f"{self.confirmed + self.undecided} at random: Arb confirms {self.confirmed} and "
+            f"leaves {self.undecided} undecided."
         )
 
 

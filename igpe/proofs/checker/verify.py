@@ -111,10 +111,10 @@ class Verified(Shown):
         if self.verdict is Verdict.VERIFIED:
             about = f"Verified: {self.region}. No" if self.region else "Verified: no"
             return (
-                f"{about} parameters in the box have a sum of squares below "
-                f"{self.lower_bound:.9g}; the sum of squares at the certificate's parameters is at "
-                f"most {self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} parts of the "
-                f"box were verified with outward rounding ({self.boxes} integrations, "
+                f"{about} parameter values in the box have a sum of squares below "
+                f"{self.lower_bound:.9g}; the sum of squares at the certificate's parameters is "
+                f"at most {self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} parts of "
+                f"the box were verified with outward rounding ({self.boxes} integrations, "
                 f"{self.seconds:.3g} s)."
             )
         first = self.regions[0]
