@@ -246,9 +246,9 @@ class _Tables:
         kept, wrong = independent(found)
         if wrong:
             raise ProblemError(
-                f"The balances {[own[b].name for b in wrong]} contradict others: the same sum has "
-                "two different totals. Correct one of them, or give it a standard deviation with "
-                "soft={...}."
+                f"The balances {[own[b].name for b in wrong]} contradict other balances: the same "
+                "sum has two different totals. Correct one of these balances, or give it a "
+                "standard deviation with soft={...}."
             )
         return found._replace(
             matrix=found.matrix[kept], total=found.total[kept], soft=found.soft[kept]
@@ -338,8 +338,8 @@ class _Tables:
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
             yield (
-                "Measurements with gross errors that have no reconciled value, because no other "
-                f"measurement determines it: {lost}."
+                f"No reconciled value exists for {lost} of the measurements with gross errors, "
+                "because no other measurement determines it."
             )
 
 

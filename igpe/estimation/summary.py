@@ -70,8 +70,8 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
-        "Further local optima of step 3 that are nearly as good as the best one, but that igpe "
-        f"did not correct: {count}. To correct more, increase RouteSelection(most=...)."
+        f"igpe did not correct {count} more local {'optimum' if count == 1 else 'optima'} of step "
+        "3 that came close to the best one. To correct more, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 

@@ -147,9 +147,9 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
     lost = [n for n, e in zip(names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
     if lost:
         raise ProblemError(
-            f"samples={samples} cannot be drawn: the standard errors of {lost} exceed their "
-            "reference sizes (by default their values; see `sizes`). Give a table of values that "
-            "these unknowns may have: samples=pd.DataFrame({...})."
+            f"samples={samples} cannot be drawn: the standard errors of {lost} are larger than "
+            "the reference sizes (`sizes`; by default the values of the unknowns). Give a table "
+            "of values that these unknowns may have: samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
     drawn = random.multivariate_normal(np.zeros(len(box)), errors, int(samples), method="cholesky")

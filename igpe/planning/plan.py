@@ -252,8 +252,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
             return f"{said} It is not proved how close this choice of samples is to the best one."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
-            f"{said} With these settings no other allowed choice of samples is better"
-            f"{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
+            f"{said} With these settings, no other allowed choice of samples is "
+            f"better{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
         )
 
     def plot(self, axes: Any = None) -> Plot:

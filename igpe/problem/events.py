@@ -66,7 +66,7 @@ class Event(Suggesting):
         if not self.add and not self.set:
             raise DataError(f"This event does not change any state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event has {twice} in both add= and set=. Use one of the two.")
+            raise DataError(f"This event has {twice} in both add= and set=. Use one of the two.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:

@@ -82,8 +82,9 @@ def with_numbers(problem: Problem, values: Mapping[str, float], estimate: Any = 
     held = weighted_at(problem, values)
     if held is None:
         raise EstimationFailed(
-            "The model could not be integrated at the estimate, so the standard deviations "
-            "that depend on it are unknown. Give an estimate at which the model can be integrated.",
+            "The model could not be integrated at the estimate, so the standard deviations that "
+            "depend on the model are unknown. Give an estimate at which the model can be "
+            "integrated.",
             Status.INTEGRATION_BROKE,
         )
     return held

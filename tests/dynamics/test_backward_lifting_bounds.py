@@ -57,7 +57,10 @@ def test_an_optimum_on_the_bound_of_a_state_is_that_of_gauss_newton(bounds, inte
     assert back.objective == pytest.approx(gauss.objective, rel=1e-8)
     assert back.objective > 10 * free.objective
     assert back.parameters == pytest.approx(gauss.parameters, rel=1e-5)
-    assert "The bounds of A are active; the nodes satisfy them." in back.notes
+    assert (
+        "The bounds of A are active; the trajectories satisfy these bounds at the nodes."
+        in back.notes
+    )
     assert back.trail[-1].iterations < BackwardLifting().max_iterations
 
 

@@ -333,7 +333,7 @@ REFUSED = {
     "a time of states": (
         lambda: posed([Event(at=lambda m, t: m.A[t], add={"A": 1})]),
         ModelError,
-        "at of event 1 is A",
+        "`at` of event 1 is A",
     ),
     "not a comparison": (
         lambda: posed([Event(when=lambda m, t: m.A[t], add={"A": 1})]),

@@ -288,7 +288,7 @@ WRONG = [
     ({"criterion": P.DOptimal(of="k9")}, "Unknown names"),
     ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
     ({"criterion": P.DOptimal}, "or another criterion"),
-    ({"conditions": {"A": 1.0}}, r"\['A'\] are in `free` and"),
+    ({"conditions": {"A": 1.0}}, r"contain \['A'\], but a quantity"),
     ({"sizes": {"k9": 1.0}}, "`sizes` has .'k9'."),
     ({"sizes": {"k1": -1.0}}, "Give a positive number"),
     ({"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})}, "`samples` has k1 = 9, outside"),

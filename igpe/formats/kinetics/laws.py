@@ -202,8 +202,8 @@ class RateLaw:
         given: str | None = getattr(self, role)
         if given is None and len(side) != 1:
             raise ModelError(
-                f"{type(self).__name__} does not know which of the species {list(side)} is its "
-                f"{role}; name it: {role}='S'."
+                f"igpe cannot tell which of the species {list(side)} is the {role} in "
+                f"{type(self).__name__}; name it: {role}='S'."
             )
         return next(iter(side)) if given is None else given
 

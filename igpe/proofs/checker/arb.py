@@ -400,9 +400,12 @@ class ThirdCheck:
             flint.ctx.prec, flint.ctx.cap = old
         if value is not None and value > objective:
             shown = f"{value.str(DIGITS)} according to Arb; the certificate says {objective:.17g}"
-            refuted.append((point, f"the sum of squares of these parameters is {shown}"))
+            refuted.append((point, f"with these parameter values, the sum of squares is {shown}"))
         for leaf, better in (v for v in verdicts if not isinstance(v, bool)):
-            why = f"these parameters have a sum of squares below {leaf.level:.9g} according to Arb"
+            why = (
+                f"with these parameter values, the sum of squares is below {leaf.level:.9g} "
+                "according to Arb"
+            )
             refuted.append((better, why))
         return ArbCheck(
             objective="" if value is None else value.str(DIGITS),

@@ -144,7 +144,8 @@ class RegionClaim:
                 yield (
                     p,
                     p,
-                    f"these parameters lie outside region {k + 1}, to which they are assigned",
+                    f"these parameter values lie outside region {k + 1}, to which they are "
+                    "assigned",
                 )
         for other in self.parts[:k]:
             if (np.maximum(part.low, other.low) <= np.minimum(part.high, other.high)).all():
