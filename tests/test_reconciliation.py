@@ -158,9 +158,9 @@ def test_an_instrument_with_a_wrong_factor_is_named_in_one_experiment_or_all():
 def test_what_is_not_checked_is_said():
     table = broth().assign(pH=7.0)
     said = str(reconcile(experiment(table, sigma=0.1), CARBON))
-    assert "igpe cannot check pH: no balance contains these measurements." in said
+    assert "igpe cannot check pH, because no balance contains these measurements." in said
     assert (
-        "cannot detect a constant offset in glucose, ethanol and CO2, because no balance would change"
+        "detect a constant offset in glucose, ethanol and CO2, because no balance would change"
         in said
     )
     assert "none at the level of 1 %" in said

@@ -215,7 +215,8 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
 def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     """Why there is no plan: what the best one leaves open, in the first scenario that does."""
     open_ = next(one for one in each if len(one.lost))
-    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be distinguished."
+    said = " ".join(_not_estimable(posed, open_))
+    said = said or "The effects of some unknowns cannot be distinguished."
     kind = type(posed.criterion).__name__
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]

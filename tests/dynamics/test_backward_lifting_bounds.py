@@ -79,7 +79,7 @@ def test_an_optimum_on_the_bound_of_a_parameter(k, start):
     assert back.parameters["k"] == gauss.parameters["k"] == min(k, key=lambda v: abs(v - K))
     assert back.parameters["h"] == pytest.approx(gauss.parameters["h"], rel=1e-5)
     assert back.objective == pytest.approx(gauss.objective, rel=1e-9)
-    assert any("k ends on its bound" in note for note in back.notes)
+    assert any("k lies on its bound" in note for note in back.notes)
 
 
 def test_constraints_of_the_model_are_refused_by_name():

@@ -330,7 +330,7 @@ NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to
 GUESS = 1e-2  # standard deviation where none is known, in root mean squares of the measurements
 
 
-EXCESS, AT_BOUND = "is larger than the measurement errors explain", "ends on its bound"  # remarks
+EXCESS, AT_BOUND = "is larger than the measurement errors explain", "lies on its bound"  # remarks
 
 
 def limited(fit: Fit) -> bool:

@@ -66,7 +66,9 @@ def read_equation(text: str) -> Equation:
     raises ModelError if there is not one arrow, or a term that is no species
     """
     if not isinstance(text, str):
-        raise ModelError(f"A reaction is {shown(text)}; expected a string such as 'A + 2 B -> C'.")
+        raise ModelError(
+            f"A reaction is given as {shown(text)}; expected a string such as 'A + 2 B -> C'."
+        )
     arrows = _ARROW.findall(text)
     if len(arrows) != 1:
         raise ModelError(
