@@ -186,10 +186,9 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     alike = f" The following are the same for all these {several}values: "
     alike = f"{alike}{', '.join(one.functions)}." * bool(one.functions)
     return (
-        f"{listed(one.unknowns)}: even with perfect measurements, up to {one.number} "
-        f"{several}values would remain (igpe.check), including complex values and values outside "
-        f"the bounds. This result contains {len(kept)} of them; the search found no others within "
-        f"the bounds.{alike}"
+        f"{listed(one.unknowns)}: up to {one.number} {several}values explain perfect measurements "
+        "(igpe.check), including complex values and values outside the bounds. This result "
+        f"contains {len(kept)} of them; the search found no others within the bounds.{alike}"
     )
 
 
@@ -563,15 +562,11 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         assumed = assumed_sizes(problem, rows[: problem.size])
         how = ", so igpe weights each quantity by the size of its own residuals"
-        few = (
-            f"igpe assumed the standard deviations of {listed(assumed)}, because there are too "
-            "few measurements to estimate them. "
-        ) * bool(assumed)
+        few = f"For {listed(assumed)}, igpe assumed a value (too few measurements). " * bool(
+            assumed
+        )
         if len(assumed) == len(sizes):
-            how, few = (
-                (", and there are too few measurements to estimate them, so igpe assumed these"),
-                "",
-            )
+            how, few = "; measurements are too few to estimate them, so igpe assumed these", ""
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
