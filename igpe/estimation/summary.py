@@ -188,7 +188,7 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     return (
         f"{listed(one.unknowns)}: up to {one.number} {several}values explain perfect measurements "
         "(igpe.check), including complex values and values outside the bounds. This result "
-        f"contains {len(kept)} of them; the search found no others within the bounds.{alike}"
+        f"contains {len(kept)} of these; the search found no others within the bounds.{alike}"
     )
 
 
@@ -562,9 +562,7 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         assumed = assumed_sizes(problem, rows[: problem.size])
         how = ", so igpe weights each quantity by the size of its own residuals"
-        few = f"For {listed(assumed)}, igpe assumed a value (too few measurements). " * bool(
-            assumed
-        )
+        few = f"For {listed(assumed)}, igpe assumed a value (too few data). " * bool(assumed)
         if len(assumed) == len(sizes):
             how, few = "; measurements are too few to estimate them, so igpe assumed these", ""
         yield (

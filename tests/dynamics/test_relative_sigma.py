@@ -277,7 +277,7 @@ def test_an_assumed_weight_is_called_so():
     few = table(7)
     few.loc[few.index[2:], "b"] = np.nan
     notes = igpe.estimate(problem(few)).notes
-    assert any("For b, igpe assumed a value (too few measurements)." in n for n in notes)
+    assert any("For b, igpe assumed a value (too few data)." in n for n in notes)
 
 
 def test_weights_that_are_all_assumed_do_not_follow_residuals():
