@@ -273,7 +273,8 @@ def test_json_gives_back_all(problem, tmp_path):
 def test_what_else_was_stored_is_refused_by_its_name():
     profiles = profile(line(), NEAR_LINE).to_json()
     said = (
-        "This is a stored set of profiles, not a bootstrap; give what Bootstrapped.to_json wrote."
+        "This is a stored set of profiles, not a bootstrap; give the text or file that "
+        "Bootstrapped.to_json wrote."
     )
     with pytest.raises(DataError, match=said):
         Bootstrapped.from_json(profiles)

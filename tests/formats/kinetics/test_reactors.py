@@ -245,7 +245,7 @@ REFUSED = {
     ),
     "substrate": (
         lambda: batch("A + B -> C", kinetics.MichaelisMenten("v", "k")),
-        "is its substrate; name it",
+        "is the substrate in MichaelisMenten; name it",
     ),
     "two ways": (lambda: batch("A <-> C", kinetics.Hill("v", "k", 2)), "is irreversible"),
     "constant": (lambda: kinetics.MassAction(None), "expected the name of a parameter"),
