@@ -168,7 +168,7 @@ MODELS: Cases = {
         lambda: read(with_rate(bad.skips_inside)),
         "'rate | does not exist at time | at all times",
     ),
-    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | must not mix different times"),
+    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | refer to the same time"),
     "start nonlinear": (
         lambda: read_without_start(spoilt(bad.start_square)),
         "'begin' | not linear in 'A' | A == an expression in the parameters",

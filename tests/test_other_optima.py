@@ -366,14 +366,14 @@ def test_notes_of_inner_searches_reach_the_result():
         ("absorption", ""),
         (
             "absorption, mirror out of bounds",
-            "ka, ke and V: perfect measurements leave up to 2 sets",
+            "ka, ke and V: up to 2 sets of values explain perfect measurements",
         ),
         ("chain, two measured", ""),
     ],
 )
 def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(name, told):
     result = igpe.estimate(CASES[name].problem(SEED))
-    notes = [note for note in result.notes if "perfect measurements leave" in note]
+    notes = [note for note in result.notes if "explain perfect measurements" in note]
     assert len(notes) == bool(told)
     assert all(told in note and "This result contains 1 of these" in note for note in notes)
     assert all("ka + ke, ka*ke, ke*V" in note for note in notes)

@@ -139,12 +139,14 @@ class Form(NamedTuple):
                 "it, or create it again."
             )
         if missing := sorted(set(self.entries) - set(stored)):
-            raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, unchanged.")
+            raise DataError(
+                f"The stored {self.name} lacks {missing}; {self._remedy}, without changes."
+            )
         return stored
 
     @property
     def _remedy(self) -> str:
-        return f"give what {self.writer}.to_json wrote"
+        return f"give the text or file that {self.writer}.to_json wrote"
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
@@ -221,7 +223,7 @@ class Stored(Suggesting):
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise DataError(
                 f"The stored {form.name} is damaged ({type(error).__name__}: "
-                f"{str(error)[:LONGEST]}); {form._remedy}, unchanged."
+                f"{str(error)[:LONGEST]}); {form._remedy}, without changes."
             ) from None
 
     @classmethod

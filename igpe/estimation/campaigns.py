@@ -260,8 +260,9 @@ class Campaign(Shown):
         if not np.isfinite(rows["objective"]).any():
             last = self.table["status"].iloc[-1] if len(self.table) else Status.INTERRUPTED.name
             raise EstimationFailed(
-                f"None of {len(self.table)} starts gave usable parameters; `.table` contains the "
-                f"status and the note of each start. The last status: {Status[last].value}",
+                f"None of {len(self.table)} starts gave usable parameter values; `.table` "
+                "contains the status and the note of each start. The last status: "
+                f"{Status[last].value}",
                 Status[last],
             )
         chosen: Any = rows["objective"].idxmin()

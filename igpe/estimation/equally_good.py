@@ -458,7 +458,7 @@ def with_unasked_proof(steps: Steps, settings: Settings, result: Result, clock: 
         return result
     from igpe.proofs.prover import unasked  # noqa: PLC0415 - Numba is slow to load
 
-    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
+    with clock.step("certificate", "A proof that no parameter values within the bounds fit better"):
         proof = if_in_time(lambda: unasked.unasked(steps.problem, result.parameters))
     if proof is None:
         return replace(result, seconds=dict(clock.seconds))
@@ -485,7 +485,7 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
     from igpe.proofs.prover.certify import certify  # noqa: PLC0415 - Numba is slow to load
 
     proof, why = None, ""
-    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
+    with clock.step("certificate", "A proof that no parameter values within the bounds fit better"):
         try:
             proof = certify(steps.problem, result).without_tree()
         except IgpeError as error:

@@ -246,9 +246,9 @@ class _Tables:
         kept, wrong = independent(found)
         if wrong:
             raise ProblemError(
-                f"The balances {[own[b].name for b in wrong]} contradict others: the same sum has "
-                "two different totals. Correct one of them, or give it a standard deviation with "
-                "soft={...}."
+                f"The balances {[own[b].name for b in wrong]} contradict other balances: the same "
+                "sum has two different totals. Correct one of these balances, or give it a "
+                "standard deviation with soft={...}."
             )
         return found._replace(
             matrix=found.matrix[kept], total=found.total[kept], soft=found.soft[kept]
@@ -323,24 +323,23 @@ class _Tables:
         seen = table[table["measured"].notna()]
         names = [n for n in self.names if n in set(seen["name"])]
         said = {
-            "igpe cannot check {}: no balance contains these measurements.": [
+            "igpe cannot check {}, because no balance contains these measurements.": [
                 n for n in names if n not in inside
             ],
-            "igpe cannot check {}: the balances contain too many unknown values.": [
+            "igpe cannot check {}, because the balances contain too many unknown values.": [
                 n for n in names if n in inside - able["value"]
             ],
-            "igpe cannot detect a constant offset in {}: it would change no balance.": [
+            "igpe cannot detect a constant offset in {}, because no balance would change.": [
                 n for n in names if n in able["value"] - able["offset"]
             ],
-            "igpe cannot detect a wrong constant factor in {}: it would change no balance.": [
-                n for n in names if n in able["value"] - able["factor"]
-            ],
+            "igpe cannot detect a wrong constant factor in {}, because it would not change any "
+            "balance.": [n for n in names if n in able["value"] - able["factor"]],
         }
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
             yield (
-                f"{lost} of the measurements with gross errors have no reconciled value: no other "
-                "measurement determines them."
+                f"No reconciled value exists for {lost} of the measurements with gross errors, "
+                "because no other measurement determines it."
             )
 
 

@@ -70,8 +70,8 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
-        f"{count} more local optima of step 3 are nearly as good as its best optimum, but igpe did "
-        "not correct them. To correct more, increase RouteSelection(most=...)."
+        f"igpe did not correct {count} more local {'optimum' if count == 1 else 'optima'} of step "
+        "3 that came close to the best one. To correct more, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 
@@ -120,7 +120,7 @@ def rank_notes(
             those(open_, Identifiable.YES),
             "structurally identifiable (igpe.check), but the Jacobian at the optimum is rank "
             "deficient: to first order, these measurements do not determine them. More or other "
-            "measurements of the same quantities may do so.",
+            "measurements of the same quantities may determine them.",
         ),
         (
             those(open_, Identifiable.NO),
@@ -186,7 +186,7 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     alike = f" The following are the same for all these {several}values: "
     alike = f"{alike}{', '.join(one.functions)}." * bool(one.functions)
     return (
-        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
+        f"{listed(one.unknowns)}: up to {one.number} {several}values explain perfect measurements "
         "(igpe.check), including complex values and values outside the bounds. This result "
         f"contains {len(kept)} of these; the search found no others within the bounds.{alike}"
     )
@@ -562,9 +562,9 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         assumed = assumed_sizes(problem, rows[: problem.size])
         how = ", so igpe weights each quantity by the size of its own residuals"
-        few = f"igpe assumed the size of {listed(assumed)}: too few measurements. " * bool(assumed)
+        few = f"For {listed(assumed)}, igpe assumed a value (too few data). " * bool(assumed)
         if len(assumed) == len(sizes):
-            how, few = ", with too few measurements to estimate them; igpe assumed these", ""
+            how, few = "; measurements are too few to estimate them, so igpe assumed these", ""
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."

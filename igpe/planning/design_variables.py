@@ -270,8 +270,9 @@ class ExistingExperiments:
         if linearised is None:
             broken = residuals.broken
             raise EstimationFailed(
-                "The existing experiments cannot be integrated with the given parameters, so their "
-                f"information is unknown. {broken.sentence if broken else ''}",
+                "The existing experiments cannot be integrated with the given parameter values, "
+                "so the information in these experiments is unknown. "
+                f"{broken.sentence if broken else ''}",
                 broken.status if broken else Status.INTEGRATION_BROKE,
             )
         scaled = linearised.jacobian * sizes

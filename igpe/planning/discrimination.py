@@ -303,5 +303,5 @@ def _notes(power: pd.DataFrame) -> list[str]:
         ]
     return [
         *notes,
-        "The plan linearises the rivals at their estimates, and assumes that one of them is right.",
+        "igpe linearised the rivals at their estimates, and assumed that one of them is right.",
     ]

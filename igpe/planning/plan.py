@@ -62,9 +62,9 @@ class PlannedExperiment:
         lost = {n: v for n, v in inputs.items() if isinstance(v, _Named) and n not in functions}
         if lost:
             raise DataError(
-                f"In '{stored['name']}' the inputs {sorted(lost)} are functions of time, of which "
-                f"only the names {sorted(lost.values())} are stored. Pass the functions again: "
-                f"Plan.from_json(..., functions={{{next(iter(lost))!r}: ...}})."
+                f"In '{stored['name']}' the inputs {sorted(lost)} are functions of time, and only "
+                f"the names of these functions are stored: {sorted(lost.values())}. Pass the "
+                f"functions again: Plan.from_json(..., functions={{{next(iter(lost))!r}: ...}})."
             )
         inputs = {n: functions[n] if isinstance(v, _Named) else v for n, v in inputs.items()}
         return made(cls, stored, {"start": start, "inputs": inputs})
@@ -253,11 +253,11 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
             f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
-            return f"{said} How close this choice of samples is to the best one is not proved."
+            return f"{said} It is not proved how close this choice of samples is to the best one."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
-            f"{said} With these settings no other allowed choice of samples is better"
-            f"{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
+            f"{said} With these settings, no other allowed choice of samples is "
+            f"better{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
         )
 
     def plot(self, axes: Any = None) -> Plot:

@@ -65,15 +65,15 @@ class Event(Suggesting):
             object.__setattr__(self, role, dict(given))
         self._check_trigger()
         if not self.add and not self.set:
-            raise DataError(f"An event changes no state. Name what jumps: {EXAMPLE}.")
+            raise DataError(f"This event does not change any state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event has {twice} in both add= and set=. Use one of the two.")
+            raise DataError(f"This event has {twice} in both add= and set=. Use one of the two.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:
         if (self.at is None) == (self.when is None):
             both = "neither at= nor" if self.at is None else "both at= and"
-            raise DataError(f"An event has {both} when=. Give one of them: {EXAMPLE}.")
+            raise DataError(f"This event has {both} when=. Give exactly one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
                 f"`when` is {shown(self.when)}; expected a rule that returns a comparison: "

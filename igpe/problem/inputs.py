@@ -179,7 +179,7 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
             "over time, a DataFrame with a column 'time', or a function of time."
         ) from None
     if not np.isfinite(number):
-        raise DataError(f"Input '{name}' is {number}. Give it a finite value.")
+        raise DataError(f"Input '{name}' is {number}; expected a finite value.")
     return number
 
 
@@ -235,20 +235,21 @@ def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
         t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"An input table has entries that are not numbers ({error}). Remove or correct them."
+            f"This input table has entries that are not numbers ({error}). Remove or correct them."
         ) from None
     if t.ndim != 1 or t.shape != v.shape or len(t) == 0:
         raise DataError(
-            f"An input table has {t.size} times and {v.size} values. Give one value for each time."
+            f"The number of times in this input table is {t.size}, but the number of values is "
+            f"{v.size}. Give one value for each time."
         )
     if not np.isfinite([t, v]).all():
         raise DataError(
-            "An input table has NaN or infinite entries. Inputs must be known at all times: fill "
-            "the gaps."
+            "This input table has NaN or infinite entries. Inputs must be known at all times: "
+            "fill the gaps."
         )
     if len(falls := t[1:][np.diff(t) <= 0]):
         raise DataError(
-            f"The times of an input table do not increase at {falls[0]:g}. Sort them, and give "
+            f"The times of this input table do not increase at {falls[0]:g}. Sort them, and give "
             "each time once (use igpe.step_input for jumps)."
         )
     return Table(t, v, hold)

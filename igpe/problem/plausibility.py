@@ -172,8 +172,8 @@ class _Quantities:
             yield (
                 name,
                 f"'{name}' is at most {high:g}, so E / (R T) is at most {max(sizes):.2g} "
-                f"{with_constant}: the rate hardly depends on temperature. Give the energy in "
-                f"{gas[1]}, or R in the unit of the energy.",
+                f"{with_constant}. The rate would hardly depend on temperature. Give the energy "
+                f"in {gas[1]}, or R in the unit of the energy.",
             )
         elif smallest > STRONG:
             yield (

@@ -148,9 +148,8 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     rows = zip(inside.names, inside.lower, inside.upper, strict=True)
     if loose := [n for n, low, high in rows if not (low > 0 and np.isfinite(high))]:
         raise ProblemError(
-            f"igpe searches {loose} on a logarithmic scale, which needs positive, finite bounds. "
-            "Pass such bounds: "
-            f"parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
+            f"igpe searches for {loose} on a logarithmic scale, which needs positive, finite "
+            f"bounds. Pass such bounds: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
     return replace(box, logarithmic=chosen)
 

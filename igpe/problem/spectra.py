@@ -116,8 +116,9 @@ class Spectra(Suggesting):
         if most < few + FEWEST:
             raise DataError(
                 f"igpe cannot estimate the noise level of {self.values.shape[0]} spectra at "
-                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs at "
-                f"least {few + FEWEST} of each. Give the noise level: igpe.Spectra(..., sigma=...)."
+                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs at least "
+                f"{few + FEWEST} spectra and {few + FEWEST} wavelengths. Give the noise level: "
+                "igpe.Spectra(..., sigma=...)."
             )
         level = noise_level(self._singular, self.values.shape, few)
         return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))

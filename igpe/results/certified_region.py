@@ -151,9 +151,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def _sentences(self, where: str) -> list[str]:
         about = (
             f"The {100 * self.level:g} % likelihood region "
-            f"({'all unknowns together' if self.simultaneous else 'each unknown by itself'}, "
-            f"sum of squares up to {self.objective + self.rise:.6g}, which is "
-            f"{self.objective:.6g} + {self.rise:.4g} by "
+            f"({'all unknowns together' if self.simultaneous else 'each unknown by itself'}, sum "
+            f"of squares up to {self.objective + self.rise:.6g}, which is {self.objective:.6g} + "
+            f"{self.rise:.4g} according to "
             f"{f'F with {self.degrees} degrees of freedom' if self.degrees else 'chi squared'})"
         )
         stopped = STOPPED.get(self.status, "").replace(", ", "; the proof was ", 1)

@@ -89,8 +89,9 @@ class Certificate(Suggesting):
             why = "the lower bound is still 0, so " * math.isfinite(self.lower_bound)
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
-            f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g} "
-            f"({100 * self.gap:.2g} % below the best, {least}; method: {by}); {about}"
+            "no parameter values within the bounds have a sum of squares below "
+            f"{self.lower_bound:.6g} ({100 * self.gap:.2g} % below the best, {least}; method: "
+            f"{by}); {about}"
         )
 
 
@@ -201,10 +202,13 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                 f"{decided:.3g} % of the box is ruled out."
             )
         if self.lower_bound <= 0:
-            return f"The sum of squares is 0 up to rounding, so no parameters {where} fit better."
+            return (
+                f"The sum of squares is 0 up to rounding, so no parameter values {where} fit "
+                "better."
+            )
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
-            f"No parameters {where} have a sum of squares below {self.lower_bound:.8g} "
+            f"No parameter values {where} have a sum of squares below {self.lower_bound:.8g} "
             f"({100 * max(self.gap, 0.0):.2g} % below the best, {self.objective:.8g}): proved for "
             "the differential equations themselves, including the discretisation error "
             f"({counted(self.examined, 'box')}{stopped}){left}.{self._premise}"

@@ -104,9 +104,9 @@ class SpectralFit:
         ]
         if self.lost:
             lines.append(
-                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so "
-                "only combinations of their pure spectra are determined. A known "
-                "spectrum (pure={...}) or an experiment with another start would determine them."
+                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so only "
+                "combinations of their pure spectra are determined. A known spectrum (pure={...}) "
+                "or an experiment with other start values would determine the spectra themselves."
             )
         if self.is_scattered:
             each = zip(self.species, self.deviations, strict=False)

@@ -455,7 +455,7 @@ def _lines(found: Rivals) -> Iterator[str]:
     for right, rival in found.separable:
         yield (
             f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "
-            "parameters): better measurements would distinguish them."
+            "parameter values): better measurements would distinguish them."
         )
     if all(r.adequacy is not None and r.adequacy.lacks for r in found.results.values()):
         yield "None of the rivals fits: each shows lack of fit. The right model is not among them."

@@ -95,7 +95,10 @@ def polynomial(data: CurveData, degree: int) -> SplineCurve:
     root = POWERS[: degree + 1].T @ inverse
     sigma, notes = noise(data, data.values - powers @ c, degree + 1.0)
     shape, n = ("a constant", "a straight line", "a parabola")[degree], data.times.size
-    few = f"Only {n} distinct time(s): the curve is {shape}, which also determines its slopes."
+    few = (
+        f"Number of distinct times: {n}. The curve is therefore {shape}, and its slopes follow "
+        "from this shape."
+    )
     return SplineCurve(
         basis=CubicBasis(np.array([0.0, 1.0])),
         start=start,
@@ -184,5 +187,8 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     if freedom == 0:
         return 0.0, ()
     squares = float((misses**2 / expected)[counts].sum()) + data.scatter
-    note = "Without standard deviations, the errors of an interpolation treat curvature as noise."
+    note = (
+        "No standard deviations are given. igpe estimated them from the distance of each "
+        "measurement from the line through its neighbours, so curvature counts as noise."
+    )
     return float(np.sqrt(squares / freedom)), (note,)

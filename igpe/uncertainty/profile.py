@@ -204,7 +204,7 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         broken = [side for side, end in sides.items() if end == End.BROKEN.value]
         if flat:
             lines.append(
-                f"{p.name} is not identifiable in practice: no value {' or '.join(flat)} its "
+                f"{p.name} is not identifiable in practice: no value {' or '.join(flat)} the "
                 "estimate makes the fit much worse."
             )
         if broken:

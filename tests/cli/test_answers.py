@@ -208,4 +208,4 @@ def test_compare_works_without_bounds(tmp_path):
     path = ROOT / "models" / "bulirsch.py"
     done = run("compare", path, "--starts", 1, "--method", "SingleShooting", "--between", 0, 30)
     assert done.exit_code == 0, done.output
-    assert "so igpe draws their starts from" in done.stdout
+    assert "igpe draws their starts from" in done.stdout

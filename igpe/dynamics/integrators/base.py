@@ -416,9 +416,9 @@ def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) 
     return Refused(
         ivp,
         pieces,
-        f"{type(method).__name__} cannot integrate equations with the implicit algebraic variables "
-        f"{list(ivp.implicit)}; use igpe.integrators.Sundials, or igpe.integrators.Automatic, "
-        "which chooses it.",
+        f"{type(method).__name__} cannot integrate equations with the implicit algebraic "
+        f"variables {list(ivp.implicit)}; use igpe.integrators.Sundials, or "
+        "igpe.integrators.Automatic, which then chooses Sundials.",
     )
 
 

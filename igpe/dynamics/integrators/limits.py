@@ -20,8 +20,8 @@ LARGEST = 1e30
 others: exp(-E/R/T) as a state of its own grows by 1e18 within a published reactor."""
 MOST_STEPS = 2**31 - 1  # what CVODES can count
 TOO_MANY = (
-    "At these values of the unknowns, a function of time oscillates too often for igpe to follow "
-    "it."
+    "At these values of the unknowns, a function of time has too many oscillations for igpe to "
+    "follow."
 )
 INCONSISTENT = "No consistent values of the algebraic variables were found {}."
 BEYOND = (

@@ -114,7 +114,10 @@ class RungeKutta(Integrator):
         some, slope, measured = _formulas(ivp)
         model, outputs = written(slope), written_told(measured)
         if (length := model.length + outputs.length) > LONGEST:
-            why = f"The equations are too long to compile: {length} operations, at most "
+            why = (
+                f"The equations are too long to compile: they have {length} operations, and the "
+                "limit is "
+            )
             return Refused(ivp, pieces, f"{why}{LONGEST}.")
         level = 2 if model.length < QUICK else 1
         driver, why = built(model.source, "igpe_intervals", level=level)

@@ -12,8 +12,8 @@ from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 
 DELAYED = (
-    "Multiple shooting cannot follow an event with `when` and a delay across its intervals. Use "
-    "igpe.SingleShooting or igpe.IncrementalShooting."
+    "Multiple shooting does not support an event with both `when` and a delay, because the delay "
+    "may reach into the next interval. Use igpe.SingleShooting or igpe.IncrementalShooting."
 )
 
 

@@ -131,7 +131,7 @@ class MultiStart(Checked):
         best = best_of(found, problem.box, f"{len(found)} starts", complete=complete)
         if best is None:  # why the first one has no usable parameters
             middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
-            method = f"none of {self.trials} trials could be simulated"
+            method = f"igpe could not simulate the model at any of {self.trials} trial points"
             best = Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
             answered = [e for e in found if e.status not in UNANSWERED]
             if answered:

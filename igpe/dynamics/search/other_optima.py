@@ -65,12 +65,12 @@ WORK = 2_000_000_000  # of all these (`Residuals.work`); about 40 s of a process
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
 
-INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
+INTERRUPTED = "The search for other, equally good sets of values was interrupted."
 EXHAUSTED = (
-    "The search for other sets of values that explain the data stopped at its limit of "
-    f"{EVALUATIONS} evaluations, or at its limit of integration steps. More sets may exist."
+    f"The search for other, equally good sets of values stopped at its limit of {EVALUATIONS} "
+    "evaluations, or at its limit of integration steps. More sets may exist."
 )
-NOT_SEARCHED = "igpe did not search for other sets of values that explain the data equally well: {}"
+NOT_SEARCHED = "igpe did not search for other, equally good sets of values, because {}"
 TOO_SLOW = "the limit of integration steps was reached before the first new start."
 
 

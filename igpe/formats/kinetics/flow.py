@@ -91,8 +91,8 @@ class Semibatch(Reactor):
             "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
             f"The streams {streams} fill the vessel, so the volume is a state. Omit `volume`, "
             "or feed amounts with MolarFeed.": streams and self.volume is not None,
-            f"algebraic={list(self.algebraic)} requires that only MolarFeeds with a constant flow "
-            f"change the conserved sums, but the reactor also has the streams {streams}.": streams
+            f"With algebraic={list(self.algebraic)}, the conserved sums may change only by "
+            f"MolarFeeds with a constant flow; the reactor also has the streams {streams}.": streams
             and self.algebraic,
             "The reactor has no volume; for `volume`, give a number, the name of an input, or "
             "MolarVolumes({'A': 0.11, ...}).": not streams and self.volume is None,

@@ -66,7 +66,9 @@ def read_equation(text: str) -> Equation:
     raises ModelError if there is not one arrow, or a term that is no species
     """
     if not isinstance(text, str):
-        raise ModelError(f"A reaction is {shown(text)}; expected a string such as 'A + 2 B -> C'.")
+        raise ModelError(
+            f"A reaction is given as {shown(text)}; expected a string such as 'A + 2 B -> C'."
+        )
     arrows = _ARROW.findall(text)
     if len(arrows) != 1:
         raise ModelError(
@@ -203,8 +205,8 @@ class RateLaw:
         given: str | None = getattr(self, role)
         if given is None and len(side) != 1:
             raise ModelError(
-                f"{type(self).__name__} does not know which of the species {list(side)} is its "
-                f"{role}; name it: {role}='S'."
+                f"igpe cannot tell which of the species {list(side)} is the {role} in "
+                f"{type(self).__name__}; name it: {role}='S'."
             )
         return next(iter(side)) if given is None else given
 
@@ -242,9 +244,10 @@ class MassAction(RateLaw):
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
-                f"A {'reversible' if equation.reversible else 'one-way'} mass action reaction "
-                f"has {count} constants for the reverse direction. A reaction with <-> needs one "
-                "(backward=... or equilibrium=...); a reaction with -> needs none."
+                "A mass action reaction is "
+                f"{'reversible' if equation.reversible else 'irreversible'}, but the number of "
+                f"its constants for the reverse direction is {count}. A reaction with <-> needs "
+                "one (backward=... or equilibrium=...); a reaction with -> needs none."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:

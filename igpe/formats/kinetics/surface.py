@@ -223,6 +223,6 @@ class EleyRideal(_Surface):
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if not 0 < len(adsorbed) < len(equation.left):
             raise ModelError(
-                "EleyRideal needs reactants that adsorb and others that do not; of its "
-                f"reactants {list(equation.left)}, {adsorbed} adsorb."
+                "EleyRideal needs reactants that adsorb and others that do not. The reactants are "
+                f"{list(equation.left)}; those that adsorb are {adsorbed}."
             )

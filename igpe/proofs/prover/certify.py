@@ -162,7 +162,7 @@ def _prepared(task: SearchTask) -> Function:
 
 
 FEW = 5  # unknowns, for which cubic polynomials pay
-NOTHING_PROVED = "Interrupted before any proof. The best parameters so far: {}."
+NOTHING_PROVED = "Interrupted before any proof. The best parameter values so far: {}."
 EVERY = 1.0  # seconds between two sentences of progress
 
 
@@ -228,7 +228,7 @@ class BranchAndBound(Checked):
         if not len(problem.box):
             raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
-            tell("Looking for good parameters")
+            tell("Looking for good parameter values")
             parameters = MultiStart().estimate(problem, {}).parameters
         best = Incumbent(problem, dynamic, self.gap)
         tell("Preparing the proof (about a minute the first time on this machine)")
@@ -244,7 +244,7 @@ class BranchAndBound(Checked):
         if search is None:
             given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
-        tell("Proving that no other parameters fit better")
+        tell("Proving that no other parameter values fit better")
         deadline = time.perf_counter() + self.time_limit
         report = progress_report(tell, search, partial(_bound, search, best))
         if executor is None:

@@ -254,7 +254,7 @@ class RegionProof:
         if not len(problem.box):
             raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
-            tell("Looking for good parameters")
+            tell("Looking for good parameter values")
             parameters = MultiStart().estimate(problem, {}).parameters
         tell("Preparing the proof (about a minute the first time on this machine)")
         best = Incumbent(problem, dynamic, self.precision)
@@ -343,8 +343,8 @@ class RegionProof:
 
 
 LOST = (
-    "The model and its derivatives could not be integrated at the best parameters. Give other "
-    "parameters, at which both remain finite."
+    "The model and its derivatives could not be integrated at the best parameter values. Give "
+    "other parameter values, at which both remain finite."
 )
 
 
@@ -354,9 +354,9 @@ def _require_errors(best: Incumbent) -> None:
     size = sum(float(((c.value * c.weight) ** 2).sum()) for c in schedules)
     if not best.problem.sigma_known and best.objective <= EXACT * size:
         raise ProblemError(
-            f"The sum of squares at the best parameters, {best.objective:.3g}, is 0 up to "
-            "rounding and does not determine the size of the errors. Give standard "
-            "deviations: Experiment(sigma=...)."
+            f"The sum of squares at the best parameter values, {best.objective:.3g}, is 0 up to "
+            "rounding and does not determine the size of the errors. Give standard deviations: "
+            "Experiment(sigma=...)."
         )
 
 

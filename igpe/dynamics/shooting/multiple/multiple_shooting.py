@@ -242,7 +242,7 @@ class PreparedMultiple:
         if deadline.over and not _explained(best, gate):
             notes.append(
                 f"The time limit of {self.method.time_limit:g} s ended the search; a longer "
-                "limit may find better parameters."
+                "search may find better parameter values."
             )
         return replace(
             estimate,
