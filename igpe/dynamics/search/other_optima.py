@@ -62,6 +62,7 @@ GLANCING = Automatic(1e-4, 1e-6, slack=100.0)
 FEW_STEPS = 500  # a start that takes more between two outputs leads nowhere, unless the best does
 EVALUATIONS = 5000  # of the residuals; a search for 4 unknowns takes some 2000
 WORK = 2_000_000_000  # of all these (`Residuals.work`); about 40 s of a processor
+COSTLY = 1_000_000  # work of an evaluation, from which they are rough
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
 
@@ -150,12 +151,17 @@ def _prepared(problem: Problem, sought: Sought, work: float) -> "_Search":
 
 
 def _integrated(problem: Problem, best: FloatArray) -> Residuals:
-    """Residuals with few steps, or as many as the integrations at the estimate (n,) need."""
-    quickly = ROUGHLY if is_large(problem) else QUICKLY
-    residuals = Residuals(problem, replace(quickly, max_steps=FEW_STEPS))
-    if not residuals.limit_steps(best):
-        residuals = Residuals(problem, quickly)
-        residuals.limit_steps(best)
+    """Residuals with few steps, or as many as the integrations at the estimate (n,) need.
+
+    They are rough where there are many states, or where one takes long.
+    """
+    for quickly in (ROUGHLY,) if is_large(problem) else (QUICKLY, ROUGHLY):
+        residuals = Residuals(problem, replace(quickly, max_steps=FEW_STEPS))
+        if not residuals.limit_steps(best):
+            residuals = Residuals(problem, quickly)
+            residuals.limit_steps(best)
+        if residuals.work <= COSTLY:
+            break
     return residuals
 
 
