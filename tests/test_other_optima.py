@@ -523,6 +523,15 @@ def test_likelihoods_differ_by_units_whatever_their_size():
     assert is_same_objective(-1476.03, -1476.04, most=LIKELIHOOD)
 
 
+@pytest.mark.parametrize(("logarithms", "far"), [(0, 494.0), (60, 60 * np.log(3))])
+def test_ends_are_hopeless_at_three_times_the_squares(logarithms, far):
+    """Of a likelihood they are in its logarithm."""
+    sought = Sought(np.ones(1), [], lambda x: [], 3.84, 0)
+    search = _Search(None, None, sought, logarithms)
+    search.level = -247.0
+    assert search._far == pytest.approx(far)
+
+
 def test_where_no_ridge_is_there_are_no_wells():
     box = Box(("a", "k"), np.array([0.01, 0.01]), np.array([100.0, 100.0]))
     times = np.linspace(0.1, 3, 12)
