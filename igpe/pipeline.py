@@ -28,7 +28,12 @@ from igpe.core.fields import POSITIVE, or_none
 from igpe.core.progress import Progress, teller, with_bar
 from igpe.core.status import Clock, Status
 from igpe.dynamics.integrators.limits import allowance
-from igpe.dynamics.search.complement import ComplementJob, complements, roughly
+from igpe.dynamics.search.complement import (
+    ComplementJob,
+    complements,
+    roughly,
+    searches_everywhere,
+)
 from igpe.dynamics.search.correction import corrections
 from igpe.dynamics.shooting.base import (
     constrained_unknowns,
@@ -372,7 +377,8 @@ def _fitted(
         require_going_on()
         with interruptible():
             residuals = Residuals(problem, settings.integrator)
-            current = _corrected(problem, current, settings)
+            if before is not None or not _was_accurate(problem, current, settings):
+                current = _corrected(problem, current, settings)
             fitted = _refined_best(problem, current, residuals, begun, settings)
             ends = {id(path.algebraic): path.corrected for path in fitted.paths}
             idle = [p._replace(corrected=ends.get(id(leader), p.corrected)) for p, leader in others]
@@ -383,6 +389,17 @@ def _fitted(
         best = replace(before.best.estimate, status=Status.INTERRUPTED)
         kept = before.best._replace(estimate=best)
         return Fitted([_interrupted(path) for path in before.paths], kept)
+
+
+def _was_accurate(problem: Problem, paths: Sequence[CandidatePath], settings: Settings) -> bool:
+    """Whether step 4 ended with accurate fits of all unknowns together.
+
+    Collocation would only move them: Fujita's sum of squares from 734 to 1267 in 100 iterations.
+    """
+    if problem.has_spectra or settings.correction != Settings().correction:
+        return False
+    is_whole = not any(path.algebraic.parameters for path in paths)
+    return is_whole and searches_everywhere(problem, settings.complement)
 
 
 def _contenders(

@@ -518,7 +518,7 @@ def test_no_file_of_others_is_replaced(chain, tmp_path):
     path = tmp_path / "notes.json"
     path.write_text('{"mine": 1}', encoding="utf-8")
     for write in (chain.to_json, chain.report):
-        with pytest.raises(igpe.errors.DataError, match="exists already"):
+        with pytest.raises(igpe.errors.DataError, match="already exists"):
             write(path)
     assert path.read_text(encoding="utf-8") == '{"mine": 1}'
 

@@ -72,7 +72,7 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
         there = _mark(start + file.read())
     if not there or kind not in (None, there):
         raise DataError(
-            f"The file '{path}' exists already. igpe replaces only files that it wrote itself, and "
+            f"The file '{path}' already exists. igpe replaces only files that it wrote itself, and "
             "only with a file of the same kind. Give another name, or remove the file first."
         )
 

@@ -23,8 +23,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
-from igpe.dynamics.search.complement import BRIEFLY, chosen_search
-from igpe.dynamics.search.iterated_search import IteratedSearch
+from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
 from igpe.dynamics.search.other_optima import (
     INTERRUPTED,
     Sought,
@@ -322,7 +321,11 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
         return steps, ""
     if steps.best.at is not None and was_searched_everywhere(steps, settings):
         return _followed_along_valleys(steps, settings), SEARCHED_ALREADY
-    if steps.best.at is not None and problem.has_spectra and _searches_roughly(steps, settings):
+    if (
+        steps.best.at is not None
+        and problem.has_spectra
+        and searches_everywhere(steps.problem, settings.complement)
+    ):
         return steps, REFUTED
     search, found = replace(BRIEFLY, seed=settings.seed), None
     with suppress(IgpeError):
@@ -415,11 +418,7 @@ def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
         or any(path.algebraic.parameters for path in steps.paths)
     ):
         return False
-    return _searches_roughly(steps, settings)
-
-
-def _searches_roughly(steps: Steps, settings: Settings) -> bool:
-    return isinstance(chosen_search(steps.problem, {}, settings.complement), IteratedSearch)
+    return searches_everywhere(steps.problem, settings.complement)
 
 
 def searched_for(problem: Problem) -> Problem:

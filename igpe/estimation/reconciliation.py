@@ -247,8 +247,8 @@ class _Tables:
         if wrong:
             raise ProblemError(
                 f"The balances {[own[b].name for b in wrong]} contradict other balances: the same "
-                "sum has two different totals. Correct one of these balances, or give it a "
-                "standard deviation with soft={...}."
+                "sum of quantities has two different values. Correct one of these balances, or "
+                "give it a standard deviation with soft={...}."
             )
         return found._replace(
             matrix=found.matrix[kept], total=found.total[kept], soft=found.soft[kept]

@@ -115,7 +115,7 @@ class Unknown(Suggesting):
         if g is not None and not (is_finite(g) and self.lower <= g <= self.upper):
             raise DataError(
                 f"The guess {shown(g)} of an unknown start value lies outside its bounds "
-                f"[{self.lower:g}, {self.upper:g}]. Give a number inside them, or no guess."
+                f"[{self.lower:g}, {self.upper:g}]. Give a guess within the bounds, or omit it."
             )
 
 

@@ -66,7 +66,7 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region from the likelihood ratio."
         return [rows], [
             words,
-            *[f"The likelihood ratio does not limit all parts of the region's edge: {ends}."]
+            *[f"Parts of the region's edge are not determined by the likelihood ratio: {ends}."]
             * bool(ends),
         ]
 

@@ -134,6 +134,11 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     return replace(search, local=ROUGH) if is_default else search
 
 
+def searches_everywhere(problem: Problem, search: Estimator) -> bool:
+    """Return True if all unknowns, where step 3 estimated none, are left to `IteratedSearch`."""
+    return isinstance(chosen_search(problem, {}, search), IteratedSearch)
+
+
 def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:
     """All free unknowns without a search: the best of few trials, within a second.
 
