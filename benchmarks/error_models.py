@@ -1,7 +1,8 @@
 """Errors proportional to the true value: are estimates right on average, and intervals honest?
 
     python benchmarks/error_models.py [coverage] [bias] [fits] [conditions] [logs] [limits]
-                                      [between] [in_time] [--seeds N] [--quick] [--json FILE]
+                                      [between] [in_time] [replicates] [outliers]
+                                      [--seeds N] [--quick] [--json FILE]
 
 coverage  how often 95 % intervals hold the true value
 bias      mean and root mean square error of estimates with weights of the model, beside weights of
@@ -18,7 +19,11 @@ between   the same with errors of two quantities that are correlated at each tim
           values of one quantity missing; and the estimated correlation; beside errors that are
           treated as independent
 in_time   the same with AR(1) errors at even and at uneven times
---quick   20 draws of conditions, logs, limits, between and in_time, no verdict
+replicates  the same with three values of each quantity at each time, their standard deviations
+          known, unknown, and unknown but equal
+outliers  the same with values of which one in ten has an error ten times as large, by robust losses
+          with known and unknown standard deviations, beside least squares
+--quick   20 draws of each section from conditions on, no verdict
 """
 
 import argparse
@@ -38,7 +43,17 @@ from igpe.dynamics.likelihood import errors_at
 from igpe.dynamics.shooting.reweighting import weighted_at
 from igpe.numerics.least_squares.active import on_bounds
 from igpe.numerics.statistics.covariance import Uncertainty, uncertainty
-from igpe.problem.losses import AR1, Censored, Correlated, LogNormal, NormalPrior
+from igpe.problem.losses import (
+    AR1,
+    L1,
+    Censored,
+    Correlated,
+    Huber,
+    LeastSquares,
+    LogNormal,
+    Loss,
+    NormalPrior,
+)
 from igpe.problem.noise.noise import Noise
 
 METHOD = igpe.SingleShooting(
@@ -259,8 +274,9 @@ class Way(NamedTuple):
 
     name: str
     sigma: Any
-    correlation: Any
+    correlation: Any = None
     judged: bool = True
+    loss: Loss = LeastSquares()
 
 
 class Setting(NamedTuple):
@@ -269,7 +285,8 @@ class Setting(NamedTuple):
     name: str
     case: Case
     data: Callable[[int], pd.DataFrame]
-    truth: float
+    truth: float = 0.0
+    replicates: bool = False
 
 
 def longer(times: FloatArray) -> Case:
@@ -324,6 +341,44 @@ def in_time(given: argparse.Namespace) -> Iterator[Row]:
         yield from _recovered(given, Setting(f"AR(1), {name}", case, data, CARRIED), ways)
 
 
+def replicates(given: argparse.Namespace) -> Iterator[Row]:
+    """Three values of x1 and of x2 at each of eight times."""
+    case = longer(np.repeat(np.linspace(0.3, 3.0, 8), 3))
+
+    def data(seed: int) -> pd.DataFrame:
+        return case.data(Noise(absolute=SIZE), seed)
+
+    ways = (
+        Way("standard deviations known", SIZE),
+        Way("standard deviations unknown", None),
+        Way("unknown but equal", "equal"),
+    )
+    yield from _recovered(given, Setting("replicates", case, data, replicates=True), ways)
+
+
+SHARE, TIMES = 0.1, 10.0  # of outliers; how much larger their errors are
+
+
+def outliers(given: argparse.Namespace) -> Iterator[Row]:
+    """Some values with far larger errors, of either sign."""
+    case = chain()
+
+    def data(seed: int) -> pd.DataFrame:
+        random, made = np.random.default_rng(seed), case.exact.copy()
+        size = np.where(random.uniform(size=(len(made), 2)) < SHARE, TIMES * SIZE, SIZE)
+        made[["x1", "x2"]] += size * random.standard_normal((len(made), 2))
+        return made
+
+    ways = (
+        Way("Huber, standard deviations known", SIZE, loss=Huber()),
+        Way("Huber, standard deviations unknown", None, loss=Huber()),
+        Way("L1, standard deviations known", SIZE, loss=L1()),
+        Way("L1, standard deviations unknown", None, loss=L1()),
+        Way("least squares", SIZE, judged=False),
+    )
+    yield from _recovered(given, Setting("outliers", case, data), ways)
+
+
 def _recovered(given: argparse.Namespace, setting: Setting, ways: Sequence[Way]) -> Iterator[Row]:
     """Coverage, bias and scatter of each unknown, and the estimated correlation."""
     draws = 20 if given.quick else DRAWS
@@ -361,10 +416,10 @@ def _drawn(setting: Setting, way: Way, seed: int) -> Drawn:
     case = setting.case
     run = igpe.Experiment(
         setting.data(seed), start=case.start, start_time=0.0, sigma=way.sigma,
-        correlation=way.correlation,
+        correlation=way.correlation, replicates=setting.replicates,
     )  # fmt: skip
     bounds = dict.fromkeys([n for n in case.truth if not n.endswith("(t0)")], case.bounds)
-    problem = igpe.Problem(case.model, parameters=bounds, experiments=run)
+    problem = igpe.Problem(case.model, parameters=bounds, experiments=run, loss=way.loss)
     estimate = METHOD.estimate(problem, case.truth)
     held = weighted_at(problem, estimate.parameters, METHOD.integrator)
     assert held is not None, "the estimate could be integrated"
@@ -427,6 +482,8 @@ if __name__ == "__main__":
             "limits": limits,
             "between": between,
             "in_time": in_time,
+            "replicates": replicates,
+            "outliers": outliers,
         },
         lambda parser: (
             parser.add_argument("--seeds", type=int, default=SEEDS),

@@ -283,11 +283,16 @@ def _fewer_rows(
     """
     n, e = c.shape[1], mixture.extra.shape[1]
     every = np.hstack([c, mixture.extra, slopes.reshape(len(c), -1)])
-    if mixture.varying or every.shape[1] >= len(c):
+    few = every.shape[1]
+    if mixture.varying or few >= len(c):
         return None
-    q, r = np.linalg.qr(every)
-    data = q.T @ mixture.data
-    rest = mixture.data - q @ data
+    if mixture.data.shape[1] <= few:  # narrow data: their decomposition costs less than forming Q
+        r = np.linalg.qr(np.hstack([every, mixture.data]), mode="r")
+        r, data, rest = r[:few, :few], r[:few, few:], r[few:, few:]
+    else:
+        q, r = np.linalg.qr(every)
+        data = q.T @ mixture.data
+        rest = mixture.data - q @ data
     shorter = mixture._replace(data=data, extra=r[:, n : n + e])
     by = r[:, n + e :].reshape(len(r), *slopes.shape[1:])
     return r[:, :n], by, shorter, float(np.vdot(rest, rest))

@@ -30,6 +30,7 @@ from igpe.structure.identifiability.identifiability import (
 from igpe.structure.structure import Structure, analyse
 
 MOST = 8  # wavelengths: of more species only these are looked at
+FEW = 50  # times that stand for all: the analysis is of equations, whatever the times
 LARGEST = 1e3  # of a factor
 FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
 BACKGROUND = "igpe background"
@@ -119,12 +120,14 @@ def _posed(problem: Problem) -> Problem:
 
 
 def _measured(experiment: Experiment, spectra: Spectra | None) -> Experiment:
-    """The experiment with few wavelengths as columns of its table."""
+    """The experiment with few wavelengths as columns of its table, and few times."""
     if spectra is None:
         return experiment
+    rows = np.unique(np.linspace(0, len(spectra.times) - 1, FEW).astype(int))
     places = np.linspace(0, len(spectra.wavelengths) - 1, wavelengths(spectra)).astype(int)
     names = [f"{OUTPUT}[{j}]" for j in range(len(places))]
-    table = pd.DataFrame(spectra.values[:, places], index=spectra.times, columns=names)
+    values = spectra.values[np.ix_(rows, places)]
+    table = pd.DataFrame(values, index=spectra.times[rows], columns=names)
     if len(experiment.measurements.value):
         table = table.join(experiment.table().dropna(axis="columns", how="all"), how="outer")
     return experiment.with_columns(table.rename_axis("time").reset_index())

@@ -41,10 +41,12 @@ def mixture(kind: str) -> Mixture:
     signed = kind in ("signed", "signed constant")
     if kind == "signed constant":
         pure, extra = np.full((2, 25), np.nan), np.ones((30, 1))
+    if kind == "narrow":  # fewer columns than amounts and their derivatives
+        data, pure, extra = data[:, :4], np.full((2, 4), np.nan), np.ones((30, 1))
     return Mixture(data, pure, extra, signed, int(kind == "varying"))
 
 
-KINDS = ("free", "signed", "known", "constant", "signed constant", "varying")
+KINDS = ("free", "signed", "known", "constant", "signed constant", "varying", "narrow")
 
 
 def of(kind: str) -> tuple[Mixture, Callable[[FloatArray], FloatArray]]:

@@ -36,6 +36,7 @@ SOON, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
 BRIEFLY = IteratedSearch(starts=40, most=80, patience=40)
 ROUGH = SingleShooting(ROUGHLY, GaussNewton(ENOUGH), hierarchical=False)
+SPECTRAL = replace(BRIEFLY, most=160, patience=80)  # docs/notes/dynamics.md
 MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum
 
 
@@ -130,7 +131,7 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     if is_default and not found and len(problem.box) >= MANY:
         return IteratedSearch(seed=search.seed)
     if is_default and not found and problem.has_spectra:
-        return replace(BRIEFLY, seed=search.seed)
+        return replace(SPECTRAL, seed=search.seed)
     return replace(search, local=ROUGH) if is_default else search
 
 

@@ -76,7 +76,8 @@ class SpectralBlock:
         rows = []
         for m in self.members:
             own = np.zeros((len(m.rows), len(self.species)))
-            own[:, m.species] = trajectories[m.number].measured[m.rows[:, None], m.outputs]
+            values = trajectories[m.number].measured
+            own[:, m.species] = values[_consecutive(m.rows)][:, _consecutive(m.outputs)]
             rows.append(own)
         return np.vstack(rows) * self.weight[:, None]
 
@@ -85,8 +86,13 @@ class SpectralBlock:
         rows = []
         for m in self.members:
             own = np.zeros((len(m.rows), len(self.species), size))
-            by = trajectories[m.number].measured_by_unknown[m.rows[:, None], m.outputs]
-            own[:, m.species[:, None], m.unknowns] = by
+            by = trajectories[m.number].measured_by_unknown
+            by = by[_consecutive(m.rows)][:, _consecutive(m.outputs)]
+            places = _consecutive(m.species)
+            if isinstance(places, slice):
+                own[:, places, _consecutive(m.unknowns)] = by
+            else:
+                own[:, m.species[:, None], m.unknowns] = by
             rows.append(own)
         return np.vstack(rows) * self.weight[:, None, None]
 
@@ -100,6 +106,13 @@ class SpectralBlock:
     def separated(self, trajectories: Sequence[Trajectory]) -> Unmixed:
         """The spectra at trajectories."""
         return separated(self.amounts(trajectories), self.mixture)
+
+
+def _consecutive(places: IntArray) -> slice | IntArray:
+    """The places as a slice if they follow each other: NumPy reads these without a copy."""
+    if not len(places) or (np.diff(places) != 1).any():
+        return places
+    return slice(int(places[0]), int(places[-1]) + 1)
 
 
 def spectral_blocks(problem: Problem, runs: Sequence[Any]) -> tuple[SpectralBlock, ...]:
