@@ -124,6 +124,7 @@ MODELS: Cases = {
         "<lambda> | failed | any list of times",
     ),
     "returns None": (lambda: pose(bad.returns_none), "NoneType | Pyomo model | return m"),
+    "AbstractModel": (lambda: pose(bad.abstract), "ConcreteModel | model.create_instance()"),
     "no ContinuousSet": (
         lambda: pose(bad.without_time),
         "no pyomo.dae ContinuousSet | m.t = ContinuousSet(initialize=times)",

@@ -56,7 +56,7 @@ from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.report import either, sentence
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
-from igpe.uncertainty.adequacy import with_findings
+from igpe.uncertainty.adequacy import NOT_INTEGRATED, with_findings
 
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
@@ -572,11 +572,12 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
 
 
 def _actions(steps: Steps) -> tuple[str, ...]:
-    """What the user should look at: implausible numbers, weights, and what nothing depends on."""
+    """What the user should look at: implausible numbers, failures, what nothing depends on."""
     problem, structure = steps.problem, steps.structure
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
         *(*structure.warnings, *problem.grid_remarks),
+        *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED)),
         *(
             f"No measured quantity depends on {n}, which was held fixed. Measure "
             f"{either(structure[n].measure)} as well, or fix it."

@@ -153,9 +153,9 @@ class Experiment(Suggesting):
     start       state -> its start value: a number (known), the name of a parameter, `Unknown(lower,
                 upper)` (estimated), or `igpe.losses.NormalPrior(mean, deviation)` (known with this
                 standard deviation). Omit a state if the model gives its start value (by a fixed
-                value or an equation). The name of an indexed variable stands for all its members:
-                give it a number or a profile over the indices, as in {"c": 0.0}, {"c": lambda x:
-                1 - x} or {"c[:,A]": series}
+                value or an equation). A value given here replaces that of the model. The name of
+                an indexed variable stands for all its members: give it a number or a profile over
+                the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
                 is larger than the time between the first and the last measurement

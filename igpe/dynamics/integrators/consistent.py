@@ -89,6 +89,7 @@ class Consistent:
         places = [np.where(both, lower + share * width, guess) for share, guess in spread]
         return [np.clip(guess, self.lower, self.upper) for guess in [*places, *plain]]
 
+    @np.errstate(over="ignore", invalid="ignore")  # squares of gaps, far from a root
     def _newton(self, y: FloatArray, known: FloatArray) -> FloatArray | None:
         """A root of g near y, by damped Newton steps; None if it is not reached."""
         g, slope = self._evaluate(y, known)

@@ -63,7 +63,9 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
     x = box.vector(rough.parameters)
     at = residuals(x)
     if at is None:
-        return Refined(rough, None, ("The model could not be integrated at the estimate.",))
+        why = f" {residuals.broken.sentence}" if residuals.broken else ""
+        lost = f"The model could not be integrated at the estimate.{why}"
+        return Refined(rough, None, (lost,))
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
     if is_shot:
         fit = refitted_on_bounds(residuals, _fitted(residuals, x, at, box), box, SEARCH)

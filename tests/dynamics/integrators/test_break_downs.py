@@ -1,6 +1,7 @@
 """An integration that breaks down is a status, with its time and a sentence; it never invents."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -225,8 +226,12 @@ def titrated(times):
 
 
 def test_the_bound_that_excludes_the_only_consistent_value_is_named():
-    table = pd.DataFrame({"time": [0.0, 1.0], "pH": 7.0})
+    table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "pH": 7.0})
     run = igpe.Experiment(table, start={"base": 0.1}, sigma=0.1)
     problem = igpe.Problem(titrated, parameters=["k"], experiments=run)
     with pytest.raises(igpe.errors.EstimationFailed, match=r"pH = 13 is not between 1 and 12"):
         igpe.simulate(problem, {"k": 0.05}, [0.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        result = igpe.estimate(problem, certify=False)
+    assert "pH = 13 is not between 1 and 12" in " ".join(str(result).split())
