@@ -167,14 +167,6 @@ CONDITIONS: Cases = {
         lambda: pose(experiments=run(table(B=[1, 1, 1]), units={"B": "kg"})),
         "'B' in 'kg' | no unit | give the model's variable its unit",
     ),
-    "unit of time the model lacks": (
-        lambda: pose(experiments=run(units={"time": "min"})),
-        "'time' in 'min' | no unit | give a state and its derivative their units",
-    ),
-    "unit of time in a model without units": (
-        lambda: pose(bad.without_units, experiments=run(units={"time": "min"})),
-        "'time' in 'min' | no unit | give a state and its derivative their units",
-    ),
     "unit of no column": (
         lambda: pose(experiments=run(units={"Q": "kg"})),
         "'Q' | the measured columns are ('A',)",

@@ -444,12 +444,13 @@ class Problem(Suggesting):
         }
 
     def unit(self, name: str) -> str:
-        """Unit that the model gives for an unknown, a state, a measured quantity or "time".
+        """Unit that the model gives for an unknown, a state or a measured quantity; may be empty.
 
-        Empty if the model gives none.
+        If the model has no unit of time, the unit of "time" comes from the data.
         """
         if name == "time":
-            return time_unit(self.instances[0])
+            given = (e.units.get("time", "") for e in self.experiments)
+            return time_unit(self.instances[0]) or next(filter(None, given), "")
         base = self.varying.get(name, name.split("@", maxsplit=1)[0].removesuffix("(t0)"))
         for instance in self.instances:
             if base in instance.scalars:

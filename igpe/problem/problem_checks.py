@@ -184,8 +184,8 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
             raise DataError(
                 f"`units` contains '{name}', but the measured columns are {experiment.measured}."
             )
-        if name == "time":
-            own = time_unit(instance)
+        if name == "time":  # a model without any unit takes that of the data
+            own = time_unit(instance) or ("" if _has_units(instance) else given)
         elif (series := instance.over_time(name)) is None:
             continue
         else:
@@ -222,6 +222,11 @@ def _converted(measurements: Measurements, name: str, factor: float, offset: flo
             "zero of the model's unit. Give the data in the model's unit."
         )
     return converted(measurements, logarithm, 1.0, float(np.log(factor)))
+
+
+def _has_units(instance: Instance) -> bool:
+    states = (next(iter(series.values())) for series in instance.states.values())
+    return any(map(unit_name, (*states, *instance.scalars.values())))
 
 
 def check_arguments(local: Any, loss: Any, **mappings: Any) -> None:
@@ -311,6 +316,12 @@ def check_problem(problem: Any) -> None:
                 f"{place}time_varying= contains {unknown}; the model's time-dependent variables "
                 f"that are not states are {sorted(instance.series)}."
             )
+    times = {e.units.get("time", "") for e in problem.experiments}
+    if len(times) > 1 and not time_unit(problem.instances[0]):
+        raise DataError(
+            f"The experiments' times are in the units {sorted(times)}. The model has no unit of "
+            "time to which they could be converted. Give all times in the same unit."
+        )
     if others := sorted(problem.local - set(problem.parameters)):
         raise ProblemError(
             f"`local` contains {others}, which are not among the parameters {problem.parameters}."

@@ -66,10 +66,7 @@ def conversion(name: str, given: str, wanted: str) -> tuple[float, float]:
     except (pint.PintError, TypeError, ValueError, AssertionError, ArithmeticError) as error:
         mend = "give the model's variable its unit"
         if name == "time" and not wanted:  # Pyomo's ContinuousSet has no unit
-            mend = (
-                "give a state and its derivative their units: m.A = Var(m.t, units=units.mol), "
-                "m.dA = DerivativeVar(m.A, units=units.mol/units.s)"
-            )
+            mend = "give a derivative its unit: m.dA = DerivativeVar(m.A, units=units.mol/units.s)"
         raise DataError(
             f"The data give '{name}' in '{given}', but the model uses '{wanted or 'no unit'}': "
             f"{error}. Give a unit that can be converted, or {mend}."
