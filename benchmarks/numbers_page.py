@@ -36,8 +36,8 @@ The column "fastest other" names the fastest other method that reaches the optim
 total time for all starts. This is the time that a user waits. Only igpe's time includes translation
 and compilation (which take about 20 s with AMICI). After it has found the optimum, `igpe.estimate`
 also searches for other sets of values that fit equally well, and computes intervals. The other
-methods return only the optimum. igpe does not try a proof here (`certify=False`). The measurements
-were made on different dates (see below).
+methods return only the optimum. igpe does not attempt a proof here (`certify=False`). The
+measurements were made on different dates (see below).
 
 """
 WINNERS = """

@@ -44,8 +44,8 @@ brackets is the total time of all starts. In practice, a user has to wait this l
 were stopped early and might reach the optimum with more time. igpe's time includes all five steps
 and comes from the latest measurement of igpe. The times of the other methods exclude translation
 and compilation (about 20 s for AMICI), unless a table includes this preparation explicitly. In this
-comparison, no method proves that its result is the optimum. The random starts come from a single
-seed. On the PEtab problems (Boehm, Bruno and Elowitz), only igpe and pyPESTO were run.
+comparison, no method proves that its result is the optimum. All random starts were drawn with a
+single seed. On the PEtab problems (Boehm, Bruno and Elowitz), only igpe and pyPESTO were run.
 
 """
 MIDDLE = """
@@ -55,8 +55,8 @@ The table gives the processor time, in milliseconds, of one simulation with deri
 outputs with respect to all unknowns at all measurement times. There are two limits for the errors
 of the derivatives: 0.001 times and 1e-06 times the largest derivative of the same output with
 respect to the same unknown. Each method was run with several tolerances; for each limit, the table
-gives the fastest run whose errors are below the limit. In the list below the table, "igpe" is `igpe
-Automatic`.
+gives the fastest run whose errors are below the limit. In the list below the table, "igpe" refers
+to `igpe Automatic`.
 
 """
 
@@ -115,11 +115,11 @@ them one after the other.
 
 """
 MODELS = """
-The next table gives the processor time in seconds for this analysis and for its preparation, for
-the model of a chain of reactions. igpe reads each equation at seven points in time and translates
-it into a CasADi expression. This translation takes most of igpe's time. Pyomo builds a graph of the
-model at two points in time. This graph has three times as many equations as the matrix of igpe, and
-it contains no derivatives.
+The next table gives the processor time in seconds of this analysis and its preparation, for a chain
+of reactions. igpe reads each equation at seven points in time and translates it into a CasADi
+expression. This translation takes most of igpe's time. Pyomo builds a graph of the model at two
+points in time. This graph has three times as many equations as the matrix of igpe, and it contains
+no derivatives.
 
 """
 WORDS = {  # figures of overhead.json
