@@ -108,9 +108,9 @@ def estimate(
 
     settings  methods that the steps use
     seed      seed of every random choice; the same seed gives the same result
-    executor, store, timeout   as for `igpe.campaign`, for the candidates of step 3 when step 4
-                               processes them; `timeout` limits each candidate, and `time_limit`
-                               limits the whole call
+    executor, store, timeout   as for `igpe.campaign`; igpe uses them when step 4 processes the
+                               candidates from step 3; `timeout` limits each candidate, and
+                               `time_limit` limits the whole call
     progress  a function that receives a message at the beginning of each step; None: a progress
               bar, but only in notebooks; True: a progress bar in notebooks and terminals; False:
               nothing

@@ -67,8 +67,8 @@ class GrossError:
 
     suspects  possible errors (`Suspect`), the most likely first; several if the balances cannot
               distinguish them
-    p         probability that random errors alone look like a gross error at least as clear as this
-              one
+    p         probability that random errors alone produce a test statistic at least as large as
+              that of this gross error
     """
 
     suspects: tuple[Suspect, ...]
@@ -129,7 +129,7 @@ def reconcile(
     """Reconcile measurements with balances, and find gross errors.
 
     experiments  one or several experiments with standard deviations, or a problem. If a problem is
-                 given without balances and formulas, igpe uses the sums of states that its model
+                 given without balances or formulas, igpe uses the sums of states that its model
                  conserves
     balances   equations between quantities that hold at each time; their names are optional:
                {"carbon": "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that

@@ -331,7 +331,8 @@ def design(
     problem      model and previous experiments, whose information is included; or a
                  `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest). The
                  `experiment_inputs` of labelled experiments are free within their bounds unless
-                 `free` sets them; their outputs are treated as measured if every output has a value
+                 `free` sets them; the outputs of these experiments are treated as measured if every
+                 output has a value
     parameters   point of linearisation: a result, an estimate, or a dict {unknown: value}; for
                  labelled experiments, the default is their nominal values
     free         free variables: state -> `Between` (its start value); input or operating parameter

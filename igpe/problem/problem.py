@@ -82,7 +82,7 @@ class Problem(Suggesting):
     start values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`).
 
     Additional constraints of the model (constraints without time, and inequalities over time) are
-    part of the problem. Collocation and MultipleShooting satisfy these constraints; other methods
+    part of the problem. Collocation and MultipleShooting enforce these constraints; other methods
     do not support them.
     """
 
@@ -391,7 +391,7 @@ class Problem(Suggesting):
 
     @property
     def grid_remarks(self) -> tuple[str, ...]:
-        """What intervals leave out if igpe discretises the model in space."""
+        """Remark that intervals exclude the error of the grid in space; empty without a grid."""
         if not self._given["space"]:
             return ()
         return (
@@ -423,7 +423,8 @@ class Problem(Suggesting):
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
-        """Map each unknown of a time-varying parameter in one experiment to its start time.
+        """Map each unknown of a time-varying parameter to the start time of its piece in one
+        experiment.
 
         If a break differs from a measured time only by rounding, igpe sets it to the measured time.
         """

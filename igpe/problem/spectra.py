@@ -141,8 +141,8 @@ class Spectra(Suggesting):
         return np.asarray(np.linalg.qr(splines / self.noise[:, None])[0])
 
     def with_species(self, species: Iterable[str]) -> "Spectra":
-        """Return a copy with these absorbing species if `species` is None; otherwise return the
-        spectra unchanged."""
+        """Return a copy with these absorbing species; if the spectra already have species, return
+        the spectra unchanged."""
         if self.species is not None:
             return self
         result = self._changed(species=tuple(species))
@@ -160,8 +160,8 @@ class Spectra(Suggesting):
     def compressed(self) -> "Spectra":
         """Return the spectra projected onto their leading singular vectors, for use in searches.
 
-        The projection has one dimension for each contribution, one for each known spectrum, and one
-        more, instead of one for each wavelength.
+        Instead of one dimension for each wavelength, the projection has one for each contribution,
+        one for each known spectrum, and one more.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}

@@ -80,9 +80,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         outer_lower, outer_upper  ends of an interval that provably contains the region
         inner_lower, inner_upper  smallest and largest value proved to belong to the region; NaN if
                                   there is no such value
-        below, above              whether the data limit the unknown from below and from above:
-                                  "limited" if they do, "reaches its bound" if they do not within
-                                  the bounds, "not decided" if neither is proved
+        below, above              whether the data constrain the unknown from below and from
+                                  above: "limited" if they do, "reaches its bound" if they
+                                  do not within the bounds, "not decided" if neither is proved
         """
         rows = []
         for k, one in enumerate(self.regions):
@@ -116,8 +116,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def intervals(self) -> pd.DataFrame:
         """One row for each unknown, over all regions: the four ends, and `identifiable`.
 
-        identifiable  True: the data provably limit the unknown on both sides within its bounds;
-                      False: it is proved that they do not; None: neither is proved
+        identifiable  True: the data provably constrain the unknown on both sides within its
+                      bounds; False: it is proved that they do not; None: neither is proved
         """
         frame, rows = self.to_frame(), {}
         for name, own in frame.groupby("name", sort=False):

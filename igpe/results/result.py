@@ -37,8 +37,8 @@ class Result(ResultData, Stored, name="result", number=1):
     probability   probability of a larger chi squared if the model is correct; NaN if sigma was not
                   given
     confidence    confidence level of the intervals
-    certificates  the proofs of step 3;  candidates: all variants that were tried, best first
-    structure     the report of step 2, as text
+    certificates  the proofs from step 3;  candidates: all variants that were tried, best first
+    structure     the report from step 2, as text
     points        table with the columns `experiment`, `name`, `time`, `measured`, `fitted`,
                   `residual`, `sigma` (used in the fit), `unit` and `leverage`. If sigma was unknown
                   and several quantities were weighted by the sizes of their residuals, the column
@@ -59,8 +59,8 @@ class Result(ResultData, Stored, name="result", number=1):
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
     adequacy      whether the model fits: a single verdict from all tests of the residuals; None in
                   results stored by older versions
-    other_optima  all other known optima, best first, that the likelihood ratio test (F test if
-                  sigma is unknown) does not reject at the level `confidence`
+    other_optima  all other known optima that the likelihood ratio test (F test if sigma is
+                  unknown) does not reject at the level `confidence`, best first
     criterion     name of the objective if it is not a sum of squares; otherwise empty
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
@@ -92,7 +92,7 @@ class Result(ResultData, Stored, name="result", number=1):
         residuals  whether to draw the standardised residuals in a strip below each panel; `axes`
                    must then contain twice as many axes: first the axes of the panels, then the axes
                    of the strips
-        smoothed   whether to draw the smoothed measurements of step 1 as well
+        smoothed   whether to draw the smoothed measurements from step 1 as well
         """
         values = standard_residuals(self.points, self.variance)[0] if residuals else None
         how: dict[str, Any] = {

@@ -143,8 +143,8 @@ class Rivals(Shown):
 
     table      table indexed by rival, with the columns `unknowns` (their number, including an
                estimated sigma), `objective`, `AICc`, `BIC`, `delta` (AICc minus the smallest AICc),
-               `weight` (Akaike weight), `within` (the smallest larger rival that contains all
-               unknowns of this rival), `p` (p-value of the likelihood ratio test between these
+               `weight` (Akaike weight), `within` (the smallest of the larger rivals that contain
+               all unknowns of this rival), `p` (p-value of the likelihood ratio test between these
                two), `lack_of_fit` (p-value of all tests of the residuals), `left_out` (root mean
                square error of predictions of each experiment from a fit to the others: in standard
                deviations, or, if these are unknown, as a fraction of the spread of each quantity)

@@ -22,7 +22,7 @@ class BootstrapErrors(Checked):
     """Any smoother, combined with standard errors from repeated smoothing (bootstrap).
 
     smoother  smoother that is applied repeatedly
-    samples   number of repetitions; 50 repetitions give errors to within about 10 %
+    samples   number of repetitions; 50 repetitions give standard errors accurate to about 10 %
     seed      seed of the simulated noise; the same seed gives the same errors
 
     If standard deviations are given, the simulated noise is normal. Otherwise it is drawn with

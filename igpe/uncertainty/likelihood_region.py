@@ -40,7 +40,7 @@ class Region(Shown):
 
     names       names of the two unknowns;  estimate: their estimates;  units: their units
     edge        closed curve: a table with one column for each of the two unknowns, and the column
-                `end`: "" where the likelihood ratio limits the region, and otherwise "bound
+                `end`: "" where the likelihood ratio determines the edge, and otherwise "bound
                 reached", "open" or "no solution beyond"
     linearised  the linearised region: points on the ellipse, one column for each unknown; empty if
                 a standard error is not defined

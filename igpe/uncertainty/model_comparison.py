@@ -25,9 +25,9 @@ class ModelComparison(Shown):
 
     table  one row for each model, with the columns `unknowns` (their number, including an unknown
            sigma), `objective`, `log_likelihood`, `AIC`, `AICc`, `BIC`, `delta` (AICc minus the
-           smallest AICc), `weight` (Akaike weight), `within` (the smallest larger model that
-           contains all unknowns of this model), and `p` (p-value of the likelihood ratio test
-           between these two models)
+           smallest AICc), `weight` (Akaike weight), `within` (the smallest of the larger
+           models that contain all unknowns of this model), and `p` (p-value of the
+           likelihood ratio test between these two models)
     notes  remarks for the user
     """
 

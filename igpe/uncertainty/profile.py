@@ -87,12 +87,12 @@ class ParameterProfile:
 
     @property
     def determined(self) -> bool:
-        """Return True if the likelihood ratio limits the interval on both sides."""
+        """Return True if the likelihood ratio determines both ends of the interval."""
         return not (self.lower_end or self.upper_end)
 
     @property
     def remark(self) -> str:
-        """How the interval ends, as text; empty if the likelihood ratio limits both sides."""
+        """How the interval ends, as text; empty if the likelihood ratio determines both ends."""
         if self.lower_end == self.upper_end:
             return f"{self.lower_end} on both sides" if self.lower_end else ""
         sides = (("below", self.lower_end), ("above", self.upper_end))
@@ -140,10 +140,10 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         )
 
     def range_of(self, name: str) -> tuple[float, float]:
-        """Return the smallest and largest value that an unknown has along all profiles.
+        """Return the smallest and largest values that an unknown takes on the profiles.
 
-        The interval of the unknown includes at least these values, even if the unknown itself has
-        no profile.
+        Only points whose objective has risen by at most `rise` count. The interval of the unknown
+        includes at least these values, even if the unknown itself has no profile.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise
@@ -388,8 +388,8 @@ def profile(
                 `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. The
-    interval of an unknown also includes the values that it takes on the profiles of other unknowns
-    where those points fit the measurements well enough.
+    interval of an unknown also includes its values at those points on the profiles of other
+    unknowns that fit the measurements well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)

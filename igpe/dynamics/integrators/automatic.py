@@ -22,7 +22,7 @@ class Automatic(Integrator):
 
     - `Sundials` integrates equations with implicit algebraic variables.
     - `RungeKutta` integrates all other equations, if a C compiler is found and the equations are
-      short enough to compile. `RungeKutta` chooses between its explicit and its implicit pair
+      short enough to compile. `RungeKutta` chooses between its explicit and implicit pairs
       within each interval. If a trajectory reaches the step limit, `Sundials` integrates it again
       from its start; any other failure is final. Each run repeats these attempts independently of
       earlier runs, so the same values of the unknowns always give the same results.
@@ -39,8 +39,8 @@ class Automatic(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Choose the integrator by the equations, the available compiler and the number of
-        intervals."""
+        """Choose the integrator that suits the equations, the available compiler and the number
+        of intervals."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         given = asdict(self)

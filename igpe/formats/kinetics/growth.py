@@ -145,8 +145,8 @@ class Monod(_Growth):
     growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is half of `growth`
     substrate, biomass  S and X; may be omitted if each is the only species on its side
-    limits, inhibitors  further species -> constant K. Growth needs each species in `limits`, such
-                        as oxygen, which contributes the factor c/(K + c). Each species in
+    limits, inhibitors  further species -> constant K. Growth needs each species in `limits` (for
+                        example oxygen); each contributes the factor c/(K + c). Each species in
                         `inhibitors` contributes the factor K/(K + c)
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.

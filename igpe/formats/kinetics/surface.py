@@ -181,8 +181,8 @@ class LangmuirHinshelwood(_Surface):
     sites         exponent; by default the number of adsorbed reactant molecules, where a molecule
                   that dissociates counts twice
     equilibrium   equilibrium constant of the overall reaction, if it is reversible; the driving
-                  force is then the product of the reactant concentrations minus the product of
-                  the product concentrations divided by `equilibrium`
+                  force is then (product of c of the reactants) - (product of c of the
+                  products)/equilibrium
 
     Source: Hougen and Watson, Ind. Eng. Chem. 35 (1943) 529.
     """

@@ -36,7 +36,7 @@ POINTS = 72.0  # per inch: units of SVG
 def explore(
     problem: Problem, start: Mapping[str, float] | None = None, method: Estimator = SingleShooting()
 ) -> "Explorer":
-    """Show sliders for the unknowns and a plot of measurements and model, in a notebook.
+    """In a notebook, show sliders for the unknowns and a plot of measurements and model.
 
     problem  the problem, with its measurements
     start    unknown -> initial value of its slider; by default the middle of its bounds
