@@ -43,8 +43,7 @@ class Spectra(Suggesting):
                  columns
     nonnegative  whether unknown spectra must be nonnegative. The constraint excludes rate constants
                  that require negative spectra. If the true spectra are zero at many wavelengths,
-                 the constraint biases the rate constants; a note in the result reports a
-                 significant change
+                 the constraint biases the rate constants; a note reports a significant change
     smooth       number of cubic B-splines, evenly spread over the wavelengths; each unknown
                  spectrum is a linear combination of them. 0: the spectrum is free at each
                  wavelength. A number above 0 requires nonnegative=False
