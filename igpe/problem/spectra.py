@@ -140,8 +140,7 @@ class Spectra(Suggesting):
         return np.asarray(np.linalg.qr(splines / self.noise[:, None])[0])
 
     def with_species(self, species: Iterable[str]) -> "Spectra":
-        """Return a copy with these absorbing species; if the spectra already have species, return
-        the spectra unchanged."""
+        """Return a copy with these absorbing species, unless `species` is already given."""
         if self.species is not None:
             return self
         result = self._changed(species=tuple(species))

@@ -370,9 +370,8 @@ class Reaction:
     """One reaction: its stoichiometry and its rate law.
 
     text    equation, for example "A + 2 B -> C"; "<->" marks a reversible reaction
-    rate    rate law; by default mass action with the constant `k<n>` (`k<n>f` and `k<n>r` if the
-            reaction is reversible), where <n> is the number of the reaction in the list: k1,
-            k2, ...
+    rate    rate law; by default mass action with the constant k1 (k1f and k1r if the reaction is
+            reversible) for the first reaction in the list, k2 for the second, and so on
     yields  species -> its yield, a number or the name of a parameter, for species whose
             stoichiometry is not known. The rate of a species on the left is divided by its yield:
             "S -> X" with {"S": "Y"} consumes rate/Y of S (Y is biomass made per substrate
