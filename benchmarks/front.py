@@ -46,7 +46,19 @@ CALLED = re.compile(r"`([^`\n]*\([^`\n]*)`")
 PYTHON = re.compile(r"^```(?:python|py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 ENTRY = re.compile(r"\n *(\w+(?:, \w+)*)(?:  +|\n {4,}(?=\S))")  # of an aligned list
-END = re.compile(r"(?<=[.!?])(?<!e\.g\.)\s+(?=[A-Z`*'\"]|igpe\b)|(?<=:)\s+(?=[A-Z])")
+# A displayed formula belongs to the sentence around it, which may go on below it.
+FORMULA = re.compile(
+    r"(?<![.:])\n\n(?:```\n.*?\n```|\$\$.*?\$\$| {4}\S[^\n]*)\n\n(?:(?=igpe|[^a-z])|(\w))",
+    re.DOTALL,
+)
+BOLD = re.compile(r"(?<!\w)\*\*(\S|\S.*?\S)\*\*(?!\w)", re.DOTALL)
+BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*] |[1-9]\. |\|[ -]|#))")
+BULLET = re.compile(r"^(?:[-*#>\s]+ |[1-9]\. )+")
+CELL = re.compile(r"(?<!\\)\|")
+END = re.compile(
+    r"(?:(?<=[.!?])|(?<=[.!?]\)))(?<!e\.g\.|Ind\.|Eng\.|Ann\.|, J\.)(?<!Chem\.|Symb\.)"
+    r"\s+(?=[(\[]?[A-Z`*'\"]|igpe\b|parmest\b|libRoad)|(?<=:)\s+(?=[A-Z])"
+)
 MARKUP = re.compile(r"</|/>|\bconst |^import |@media|^<style")
 
 
@@ -191,10 +203,10 @@ def _cells() -> Iterator[tuple[str, str]]:
 def _sentences() -> Iterator[tuple[str, str]]:
     """Yield place and sentence of all that users read."""
     for page in _markdown():
-        yield from _split(page.name, CODE.sub("", page.read_text(encoding="utf-8")))
+        yield from _split(page.name, _prose(page.read_text(encoding="utf-8")))
     for kind, source in _cells():
         if kind == "markdown":
-            yield from _split("notebook", CODE.sub("", source))
+            yield from _split("notebook", _prose(source))
     for name, text in _docstrings():
         entries = ENTRY.sub(r"\n\n\1 - ", text.replace("\nraises ", "\n\nraises "))
         yield from _split(name, entries)
@@ -241,12 +253,19 @@ def _literal(node: ast.AST) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _prose(text: str) -> str:
+    """Return Markdown without code and bold type; a formula becomes [formula] in its sentence."""
+    text = FORMULA.sub(lambda m: f" [formula]{' ' + m[1] if m[1] else chr(10) * 2}", text)
+    return BOLD.sub(r"\1", CODE.sub("", text))
+
+
 def _split(place: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the sentences of paragraphs, list items and cells of tables."""
-    for block in re.split(r"\n\s*\n|\n(?=\s*[-*|#])|(?<=\|)\s", text):
-        for sentence in END.split(" ".join(block.split()).strip("|-#* ")):
-            if len(sentence.split()) >= LEAST_WORDS and re.search(r"[a-z] [a-z]", sentence):
-                yield place, sentence
+    for block in BLOCK.split(text):
+        for part in CELL.split(block) if block.startswith(("| ", "|-")) else [block]:
+            for sentence in END.split(BULLET.sub("", " ".join(part.split()))):
+                if len(sentence.split()) >= LEAST_WORDS and re.search(r"[a-z] [a-z]", sentence):
+                    yield place, sentence
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -26,17 +26,18 @@ HEAD = """# Speed and reliability compared
 
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 All times are processor seconds of one thread. Every method gets the same problem. A method reaches
-the optimum if one accurate integration at its parameters gives an objective at most 0.1 % above
-the best objective of all methods. [All comparisons](benchmarks.md) contains all figures.
+the optimum if an accurate integration with the parameter values that it returns gives an objective
+at most 0.1 % above the best objective of all methods. [All comparisons](benchmarks.md) contains all
+figures.
 
 ## Compared with other methods
 
 The column "fastest other" names the fastest other method that reaches the optimum, and gives its
 total time for all starts. This is the time that a user waits. Only igpe's time includes translation
-and compilation (AMICI takes about 20 s for these). After it has found the optimum, `igpe.estimate`
+and compilation (which take about 20 s with AMICI). After it has found the optimum, `igpe.estimate`
 also searches for other sets of values that fit equally well, and computes intervals. The other
-methods return only the optimum. igpe does not try a proof here (`certify=False`). The measurements
-were made on different dates (see below).
+methods return only the optimum. igpe does not attempt a proof here (`certify=False`). The
+measurements were made on different dates (see below).
 
 """
 WINNERS = """
@@ -52,13 +53,14 @@ WINNERS = """
 SPEED = """
 ## Speed
 
-The table gives the time in milliseconds for one simulation with all forward sensitivities, if the
-derivatives have a relative error of 1e-6:
+The table gives the time in milliseconds for one simulation with all forward sensitivities. The
+errors of the sensitivities are at most 1e-6 times the largest sensitivity of the same output to the
+same unknown:
 
 """
 GROWTH = """
-The time of `igpe.estimate` for a chain of reactions is proportional to a power of each of these
-numbers (`benchmarks/growth.py`):
+For a chain of reactions, the time of `igpe.estimate` grows with a power of each number in this
+table (`benchmarks/growth.py`):
 
 """
 WHEN = """

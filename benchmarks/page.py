@@ -32,30 +32,31 @@ HEAD = """# igpe beside its peers
 The script `benchmarks/page.py` generates this page from stored measurements. [The
 summary](numbers.md) gives the dates of the measurements. Every method solves the same problem, in a
 separate process with one thread. Times are processor times in seconds, unless stated otherwise.
-After every run, igpe recomputes the objective by an accurate integration at the parameters that the
-method returned. A method reaches the optimum if this objective is at most 0.1 % above the lowest
-objective of all methods.
+After every run, igpe recomputes the objective by an accurate integration with the parameter values
+that the method returned. A method reaches the optimum if this objective is at most 0.1 % above the
+lowest objective of all methods.
 
 ## Time to the best known objective
 
 For methods with several starts, the first number is the average time until a start reaches the
 optimum. A user could stop after this start only if the optimum were already known. The number in
-brackets is the total time of all starts, which a user has to wait in practice. Some methods were
-stopped early and might reach the optimum with more time. igpe's time includes all five steps and
-comes from the latest measurement of igpe. The times of the other methods exclude translation and
-compilation (about 20 s for AMICI), unless a table includes this preparation explicitly. In this
-comparison, no method proves that its result is the optimum. The random starts come from a single
-seed. On the PEtab problems (Boehm, Bruno and Elowitz), only igpe and pyPESTO were run.
+brackets is the total time of all starts. In practice, a user has to wait this long. Some methods
+were stopped early and might reach the optimum with more time. igpe's time includes all five steps
+and comes from the latest measurement of igpe. The times of the other methods exclude translation
+and compilation (about 20 s for AMICI), unless a table includes this preparation explicitly. In this
+comparison, no method proves that its result is the optimum. All random starts were drawn with a
+single seed. On the PEtab problems (Boehm, Bruno and Elowitz), only igpe and pyPESTO were run.
 
 """
 MIDDLE = """
 ## One simulation with forward sensitivities
 
 The table gives the processor time, in milliseconds, of one simulation with derivatives of all
-outputs with respect to all unknowns at all measurement times. The errors of the derivatives are at
-most 0.001 or 1e-06 of the largest derivative of the same output with respect to the same unknown.
-Each method was run with several tolerances; the table gives its fastest run with this accuracy. In
-the list below the table, "igpe" is `igpe Automatic`.
+outputs with respect to all unknowns at all measurement times. There are two limits for the errors
+of the derivatives: 0.001 times and 1e-06 times the largest derivative of the same output with
+respect to the same unknown. Each method was run with several tolerances; for each limit, the table
+gives the fastest run whose errors are below the limit. In the list below the table, "igpe" refers
+to `igpe Automatic`.
 
 """
 
@@ -114,11 +115,11 @@ them one after the other.
 
 """
 MODELS = """
-The next table gives the processor time in seconds of this analysis and of its preparation, for the
-model of a chain of reactions. igpe reads each equation at seven points in time and translates it
-into a CasADi expression. This translation takes most of igpe's time. Pyomo builds a graph of the
-model at two points in time. This graph has three times as many equations, and it contains no
-derivatives.
+The next table gives the processor time in seconds of this analysis and its preparation, for a chain
+of reactions. igpe reads each equation at seven points in time and translates it into a CasADi
+expression. This translation takes most of igpe's time. Pyomo builds a graph of the model at two
+points in time. This graph has three times as many equations as the matrix of igpe, and it contains
+no derivatives.
 
 """
 WORDS = {  # figures of overhead.json
@@ -160,8 +161,8 @@ def peers() -> Iterator[str]:
     yield "|---" * (len(several) + 1) + "|"
     for case in cases:
         yield f"| {case} | {' | '.join(_share(runs, case, p) for p in several)} |"
-    yield "\nMedian over the problems of the method's total time divided by igpe's time (infinite"
-    yield "where the method misses the optimum):\n"
+    yield "\nFor each method, the ratio of its total time to igpe's time, as the median over the"
+    yield "problems (infinite where the method does not reach the optimum):\n"
     yield "| | all starts | all starts and preparation |"
     yield "|---|---|---|"
     yield from (_together(runs, cases, p) for p in several)
@@ -345,7 +346,7 @@ def smoothing() -> Iterator[str]:
             yield f"| {method} | {' | '.join(cells)} |"
         yield ""
     last = cases[-1]
-    told = [f"{m}: {v:.0f}" for m in methods if (v := run.get((last, f"{m}: memory"))) is not None]
+    told = [f"{v:.0f} ({m})" for m in methods if (v := run.get((last, f"{m}: memory"))) is not None]
     yield f"Memory in MB for {int(last.split()[1]):,} points: {'; '.join(told)}."
 
 

@@ -122,7 +122,7 @@ CONDITIONS: Cases = {
     "input table NaN": (lambda: linear_input([0, 1], [1, NAN]), "NaN or infinite | fill"),
     "input of wrong length": (
         lambda: step_input([0, 1], [1, 1, 1]),
-        "2 times and 3 values | one value for each time",
+        "is 2, but the number of values is 3 | one value for each time",
     ),
     "input NaN": (lambda: run(inputs={"feed": NAN}), "'feed' is nan | finite"),
     "input of wrong type": (

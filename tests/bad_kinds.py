@@ -107,7 +107,7 @@ EXPERIMENTS: Cases = {
         "`start_time` is '0' | first measurement is at 0 | number",
     ),
     "unknown of text": (lambda: Unknown("0", "1"), "['0', '1'] | finite bounds"),  # type: ignore[arg-type]
-    "guess a text": (lambda: Unknown(0, 1, guess="x"), "guess 'x' | number inside"),  # type: ignore[arg-type]
+    "guess a text": (lambda: Unknown(0, 1, guess="x"), "guess 'x' | within the bounds"),  # type: ignore[arg-type]
     "nothing after the start": (
         lambda: run(table([0.0], A=[1.0])),
         "All measurements are at 0 | start of the experiment | Add later measurements",

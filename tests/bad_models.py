@@ -51,6 +51,22 @@ def returns_none(times: Iterable[float]) -> Any:
     model(times)
 
 
+def abstract(times: Iterable[float]) -> Any:
+    m = pyo.AbstractModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t)
+    return m
+
+
+def without_units(times: Iterable[float]) -> Any:
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 5))
+    m.dA = dae.DerivativeVar(m.A)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+    return m
+
+
 def without_time(times: Iterable[float]) -> Any:
     m = pyo.ConcreteModel()
     m.k = pyo.Var()
@@ -162,6 +178,13 @@ def scalar_without_value(m: Any) -> None:
     m.q = pyo.Param(mutable=True)
     m.double.deactivate()
     m.double_q = pyo.Constraint(m.t, rule=lambda m, t: m.B[t] == m.q * m.A[t])
+
+
+def constant_k(m: Any) -> None:
+    m.del_component("rate")
+    m.del_component("k")
+    m.k = pyo.Param(initialize=0.3)
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
 
 
 def start_fixed_without_value(m: Any) -> None:

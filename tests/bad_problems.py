@@ -40,6 +40,10 @@ SETTINGS: Cases = {
         lambda: pose(parameters=["k9"]),
         "no scalar Var 'k9' | ['k'] | mutable Param",
     ),
+    "parameter a constant Param": (
+        lambda: pose(bad.spoilt(bad.constant_k)),
+        "no scalar Var 'k' | 'k' is a Param that cannot change | mutable=True",
+    ),
     "parameter twice": (lambda: pose(parameters=["k", "k"]), "['k'] | once"),
     "parameters a text": (lambda: pose(parameters="k"), "parameters='k' | parameters=['k']"),
     "parameter over time": (lambda: pose(parameters=["B"]), "'B' varies with time | time_varying="),
@@ -120,6 +124,7 @@ MODELS: Cases = {
         "<lambda> | failed | any list of times",
     ),
     "returns None": (lambda: pose(bad.returns_none), "NoneType | Pyomo model | return m"),
+    "AbstractModel": (lambda: pose(bad.abstract), "ConcreteModel | model.create_instance()"),
     "no ContinuousSet": (
         lambda: pose(bad.without_time),
         "no pyomo.dae ContinuousSet | m.t = ContinuousSet(initialize=times)",
@@ -164,7 +169,7 @@ MODELS: Cases = {
         lambda: read(with_rate(bad.skips_inside)),
         "'rate | does not exist at time | at all times",
     ),
-    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | must not mix different times"),
+    "mixes times": (lambda: read(with_rate(bad.mixes_times)), "'A[ | refer to the same time"),
     "start nonlinear": (
         lambda: read_without_start(spoilt(bad.start_square)),
         "'begin' | not linear in 'A' | A == an expression in the parameters",

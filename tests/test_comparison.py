@@ -148,7 +148,7 @@ def test_ctrl_c_keeps_what_is_done():
         (METHODS, -1, "-1; compare needs a list of mappings, or a positive number"),
         (METHODS, 2.5, "2.5; compare needs a list of mappings, or a positive number"),
         (METHODS, STARTS[0], "compare needs a list of mappings"),
-        (METHODS, [STARTS[0], {"k1": 1.0}], r"but \['k2', 'k3', 'k4'\] have none in start 1"),
+        (METHODS, [STARTS[0], {"k1": 1.0}], r"missing for \['k2', 'k3', 'k4'\] in start 1"),
         (METHODS, [3], "Start 0 is 3; expected a mapping"),
         (METHODS, [STARTS[0] | {"k2": np.nan}], "Start 0 of 'k2' is nan; compare needs"),
         (igpe.SingleShooting(), STARTS, "compare needs a list of estimators"),

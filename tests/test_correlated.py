@@ -313,5 +313,5 @@ def test_what_takes_errors_one_by_one_refuses():
     robust = igpe.Problem(**{**problem.given, "loss": Huber()})
     with pytest.raises(Unsupported, match="cannot be combined"):
         igpe.estimate(robust)
-    with pytest.raises(ProblemError, match="needs the values of the correlations of errors"):
+    with pytest.raises(ProblemError, match="needs known correlations of errors"):
         negative_log_likelihood(pose(measured(BETWEEN), Correlated()), TRUTH)

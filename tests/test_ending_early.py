@@ -301,7 +301,7 @@ def test_certify_names_the_parameters_it_had(monkeypatch):
     pytest.importorskip("numba")
     problem = CASE.problem(0.02, 1)
     interrupting(monkeypatch, search.Incumbent, "first", 1)
-    with pytest.raises(KeyboardInterrupt, match="The best parameters so far: k1 = 1"):
+    with pytest.raises(KeyboardInterrupt, match="The best parameter values so far: k1 = 1"):
         igpe.certify(problem, CASE.truth)
 
 

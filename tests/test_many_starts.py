@@ -215,7 +215,7 @@ def test_profiles_are_kept_and_a_better_optimum_is_the_same_elsewhere(tmp_path):
     [
         ({"starts": 0}, "at least one is needed"),
         ({"starts": 2.5}, "campaign needs a list of mappings"),
-        ({"starts": [{"p1": 1.0}]}, r"but \['p2'\] have none"),
+        ({"starts": [{"p1": 1.0}]}, r"missing for \['p2'\]"),
         ({"seed": -1}, "seed is -1"),
         ({"executor": "two"}, "`executor` is 'two'"),
         ({"timeout": -1}, "a positive number"),

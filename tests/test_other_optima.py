@@ -366,14 +366,14 @@ def test_notes_of_inner_searches_reach_the_result():
         ("absorption", ""),
         (
             "absorption, mirror out of bounds",
-            "ka, ke and V: perfect measurements leave up to 2 sets",
+            "ka, ke and V: up to 2 sets of values explain perfect measurements",
         ),
         ("chain, two measured", ""),
     ],
 )
 def test_fewer_sets_of_values_than_the_structure_allows_are_said_to_be_fewer(name, told):
     result = igpe.estimate(CASES[name].problem(SEED))
-    notes = [note for note in result.notes if "perfect measurements leave" in note]
+    notes = [note for note in result.notes if "explain perfect measurements" in note]
     assert len(notes) == bool(told)
     assert all(told in note and "This result contains 1 of these" in note for note in notes)
     assert all("ka + ke, ka*ke, ke*V" in note for note in notes)
@@ -521,6 +521,15 @@ def test_likelihoods_differ_by_units_whatever_their_size():
     assert is_same_objective(-1474.94, -1476.04)
     assert not is_same_objective(-1474.94, -1476.04, most=LIKELIHOOD)
     assert is_same_objective(-1476.03, -1476.04, most=LIKELIHOOD)
+
+
+@pytest.mark.parametrize(("logarithms", "far"), [(0, 494.0), (60, 60 * np.log(3))])
+def test_ends_are_hopeless_at_three_times_the_squares(logarithms, far):
+    """Of a likelihood they are in its logarithm."""
+    sought = Sought(np.ones(1), [], lambda x: [], 3.84, 0)
+    search = _Search(None, None, sought, logarithms)
+    search.level = -247.0
+    assert search._far == pytest.approx(far)
 
 
 def test_where_no_ridge_is_there_are_no_wells():

@@ -122,3 +122,39 @@ def test_units_may_stand_in_the_equations():
     posed = igpe.Problem(model, parameters=["k", "E"], experiments=runs)
     assert igpe.check(posed, identifiability=False).warnings == ()
     assert set(igpe.estimate(posed).parameters) == {"k", "E"}
+
+
+def of_start(given, fix=None, events=()):
+    """A decay from A = 2, which the model says by an equation or by a fixed value."""
+
+    def model(times):
+        m = pyo.ConcreteModel()
+        m.t = dae.ContinuousSet(initialize=times)
+        m.A, m.k = pyo.Var(m.t), pyo.Var(bounds=(0, 1))
+        m.dA = dae.DerivativeVar(m.A)
+        m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == -m.k * m.A[t])
+        if fix is None:
+            m.ic = pyo.Constraint(expr=3 * m.A[0] - 1 == 5)
+        else:
+            m.A[0].fix(fix)
+        return m
+
+    run = igpe.Experiment(DATA, start=given, events=events)
+    posed = igpe.Problem(model, parameters=["k"], experiments=run)
+    return igpe.check(posed, identifiability=False).warnings
+
+
+@pytest.mark.parametrize("fix", [None, 2.0])
+def test_two_different_start_values_are_reported(fix):
+    (said,) = of_start({"A": 1.0}, fix)
+    assert said.startswith("Experiment '1' starts 'A' at 1, but the model at 2. igpe uses 1.")
+    assert of_start({"A": 2}, fix) == of_start({}, fix) == ()
+    assert of_start({"A": igpe.Unknown(0, 5)}, fix) == ()
+
+
+def test_events_after_the_last_measurement_are_reported():
+    dose = {"add": {"A": 1.0}}
+    (said,) = of_start({}, events=[igpe.Event(at=5.0, **dose), igpe.Event(at=300, **dose)])
+    assert said.startswith("Event 2 of experiment '1' is at 300, after the last measurement (at 50")
+    unknown = igpe.Event(at=lambda m, t: 300 * m.k, **dose)
+    assert of_start({}, events=[igpe.Event(at=50.0, **dose), unknown]) == ()

@@ -200,6 +200,8 @@ def test_a_plot_says_what_it_shows_and_is_written(tmp_path):
     (tmp_path / "notes.png").write_text("mine")
     with pytest.raises(DataError, match=r"notes\.png"):
         plot.save(tmp_path / "notes.png")
+    with pytest.raises(DataError, match=r"fit\.doc' ends in \.doc.* \.pdf, .*\.png, .*\.svg"):
+        plot.save(tmp_path / "fit.doc")
     shown, size = plot._repr_png_()
     assert shown.startswith(b"\x89PNG")
     assert size["width"] / size["height"] == pytest.approx(8.4 / 3.2, rel=1e-2)

@@ -13,7 +13,7 @@ from pyomo import dae
 import igpe
 from igpe.core.errors import DataError, ProblemError
 from igpe.problem.experiment import Experiment, Unknown, read_experiments
-from igpe.problem.inputs import step_input
+from igpe.problem.inputs import linear_input, step_input
 from igpe.problem.losses import NormalPrior
 from igpe.problem.problem import Problem
 
@@ -112,6 +112,45 @@ def test_with_data_for_several_experiments_reads_the_column_experiment():
     assert [list(e.measurements.value) for e in found] == [[1.0, 0.5], [7.0] * 3]
     with pytest.raises(DataError, match="no experiment '2'"):
         problem.with_data(TABLE.assign(experiment="hot"))
+
+
+def fed(times):
+    """A is fed at `feed`; times in hours."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.A = pyo.Var(m.t, units=pyo.units.mol)
+    m.dA = dae.DerivativeVar(m.A, units=pyo.units.mol / pyo.units.h)
+    m.feed = pyo.Param(m.t, mutable=True, default=0.0)
+    m.k = pyo.Var(bounds=(0, 5))
+    m.rate = pyo.Constraint(m.t, rule=lambda m, t: m.dA[t] == m.feed[t] - m.k * m.A[t])
+    return m
+
+
+MINUTES = pd.DataFrame({"time": [0.0, 60.0, 120.0], "A": 1.0, "feed": [0.0, 6.0, 12.0]})
+
+
+@pytest.mark.parametrize(
+    "feed",
+    ["feed", MINUTES["feed"], MINUTES.set_index("time")["feed"], linear_input([0, 2], [0, 12])],
+    ids=["column", "rows", "times of the rows", "the model's time"],
+)
+def test_inputs_over_the_rows_of_the_table_are_in_the_unit_of_their_times(feed):
+    data = MINUTES if isinstance(feed, str) else MINUTES.drop(columns="feed")
+    given = run(data, inputs={"feed": feed}, units={"time": "min"})
+    problem = Problem(fed, parameters=["k"], experiments=given)
+    found = igpe.simulate(problem, {"k": 0.0}, [2.0])
+    assert found["A"].to_numpy() == pytest.approx([1.0 + 12.0])  # of 6 t over 2 hours
+    again = problem.with_data(MINUTES[["time", "A"]])
+    assert igpe.simulate(again, {"k": 0.0}, [2.0])["A"].to_numpy() == pytest.approx([13.0])
+
+
+def test_other_data_bring_the_columns_that_are_inputs():
+    given = run(MINUTES, inputs=["feed"], units={"time": "min"})
+    problem = Problem(fed, parameters=["k"], experiments=given)
+    for factor in (2.0, 3.0):  # other data again and again
+        problem = problem.with_data(MINUTES.assign(feed=factor * MINUTES["feed"]))
+        found = igpe.simulate(problem, {"k": 0.0}, [2.0])
+        assert found["A"].to_numpy() == pytest.approx([1.0 + 12.0 * factor])
 
 
 def test_data_are_converted_to_the_models_units():

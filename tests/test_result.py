@@ -515,12 +515,12 @@ def test_what_was_stored_without_settings_is_read(chain):
 
 
 def test_no_file_of_others_is_replaced(chain, tmp_path):
-    path = tmp_path / "notes.json"
-    path.write_text('{"mine": 1}', encoding="utf-8")
-    for write in (chain.to_json, chain.report):
-        with pytest.raises(igpe.errors.DataError, match="exists already"):
+    for name, write in (("notes.json", chain.to_json), ("notes.html", chain.report)):
+        path = tmp_path / name
+        path.write_text('{"mine": 1}', encoding="utf-8")
+        with pytest.raises(igpe.errors.DataError, match="already exists"):
             write(path)
-    assert path.read_text(encoding="utf-8") == '{"mine": 1}'
+        assert path.read_text(encoding="utf-8") == '{"mine": 1}'
 
 
 def test_a_text_is_not_taken_for_a_number(chain):

@@ -349,6 +349,15 @@ def test_the_error_of_the_grid_is_that_of_the_estimate(sigma):
     assert 0.5 < found["backward"] < 2.0
 
 
+@pytest.mark.parametrize("space", [{"x": 4}, {}], ids=["of igpe", "of the user"])
+def test_a_result_says_that_its_intervals_leave_out_the_error_of_the_grid(space):
+    model, column = (heat, "u[0.5]") if space else (of_the_user, "c[0.5]")
+    run = igpe.Experiment(table(column), start_time=0.0, sigma=0.01)
+    problem = igpe.Problem(model, parameters=["k"], experiments=run, space=space)
+    said = str(igpe.estimate(problem, certify=False))
+    assert ("igpe.uncertainty.grid_error(problem, result)" in said) == bool(space)
+
+
 def test_without_a_grid_of_igpe_its_error_is_unknown():
     run = igpe.Experiment(table("c[0.5]"), start_time=0.0, sigma=0.01)
     problem = igpe.Problem(of_the_user, parameters=["k"], experiments=run)

@@ -83,7 +83,7 @@ def test_no_start_values_are_needed_and_the_slow_fast_twin_is_told() -> None:
     (twin,) = result.other_optima
     assert twin.parameters["k1"] == pytest.approx(result.parameters["k2"], rel=1e-4)
     assert twin.parameters["k2"] == pytest.approx(result.parameters["k1"], rel=1e-4)
-    assert "Set 2 needs negative pure spectra" in str(result.details)
+    assert "With the values of set 2, some pure spectra are negative" in str(result.details)
     assert result.adequacy is not None
     assert not result.adequacy.lacks
 

@@ -160,7 +160,7 @@ def _child(case: str, limit: float | None, pipe: Any) -> None:
         wrong = ""
     except (KeyboardInterrupt, igpe.errors.EstimationFailed) as error:
         found, wrong = None, "nothing"
-        existed = bool(seen) and "best parameters so far" not in str(error)
+        existed = bool(seen) and "best parameter values so far" not in str(error)
     ended, spent = time.perf_counter(), _processor() - (pressed or [_processor()])[0]
     if found is not None:
         wrong = _usable(problem, found)

@@ -255,7 +255,7 @@ class Unweighted:
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
-        """As in `ResidualWeights.of`."""
+        """See `ResidualWeights.of`."""
         typical = _rms(np.concatenate([np.full(len(t.value), t.typical) for t in targets]))
         return [np.full(len(t.value), 1 / typical) for t in targets]
 
@@ -271,7 +271,7 @@ class StateErrors:
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
-        """As in `ResidualWeights.of`."""
+        """See `ResidualWeights.of`."""
         return [np.full(len(t.value), 1 / t.typical) for t in targets]
 
 
@@ -287,7 +287,7 @@ class SlopeErrors:
     least: float = 0.1
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:
-        """As in `ResidualWeights.of`."""
+        """See `ResidualWeights.of`."""
         errors = [np.where(np.isfinite(t.error), t.error, t.typical) for t in targets]
         return [
             1 / np.maximum(e, self.least * t.typical) for e, t in zip(errors, targets, strict=True)

@@ -94,7 +94,7 @@ class LocalSearch:
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Return the best and the other local optima, without undetermined parameters."""
+        """Return the best local optimum and the others, without undetermined parameters."""
         began = time.perf_counter()
         fits = self.fits(regression)
         method = f"Gauss-Newton from {self.starts} starts"

@@ -167,22 +167,22 @@ SPARE = 2  # but only so often while they are not better than the best
 class Projected:
     """Projected branch and bound, which proves a lower bound on the objective.
 
-    The route proves that no parameters within the bounds have a weighted sum of squared residuals
-    below the estimate's `lower_bound`. The proof applies to the given residuals, with all numbers
-    exactly as they are stored. The bound accounts for the rounding errors of the enclosures and
-    bounds (`docs/projection.md`). It does not account for errors in the measurements from which the
-    residuals were computed.
+    The route proves that no parameter values within the bounds give a weighted sum of squared
+    residuals below the estimate's `lower_bound`. The proof applies to the given residuals, with all
+    numbers exactly as they are stored. The bound accounts for the rounding errors of the enclosures
+    and bounds (`docs/projection.md`). It does not account for errors in the measurements from which
+    the residuals were computed.
 
     gap         relative gap, (objective - lower bound) / objective, at which the search stops
     absolute    absolute gap, objective - lower bound, at which the search stops, as a fraction of
-                the sum of squares of the weighted targets. It is needed for exact data, for which
-                the relative gap is not defined
+                the sum of squares of the weighted targets. Exact data need this limit, because
+                their relative gap is not defined
     time_limit  time limit in seconds; when it is reached, or on Ctrl-C, the route returns the best
                 point and the best lower bound found so far
-    samples     maximum number of random points from which igpe chooses the starts; it computes the
-                best linear parameters at each point
-    starts      number of local searches from these points, but at most 1 + the number of nonlinear
-                parameters
+    samples     maximum number of random points from which igpe chooses the starts; at each point,
+                it computes the best values of the linear parameters
+    starts      number of local searches from these points; igpe runs at most one more than there
+                are nonlinear parameters
     seed        seed of the random points
     search      method of the local searches
     exchange    whether to replace parameters by new ones, for example k2/kc or Ea2 - dh, each of

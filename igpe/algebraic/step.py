@@ -164,7 +164,7 @@ class RouteSelection:
     quick   route for the nonlinear problems of all other candidates
     factor  local optima whose objective is at most `factor` times the smallest objective also
             become candidates; values above 10 are treated as 10. The value 2 corresponds to the
-            confidence region of 95 % for two parameters and about twelve independent values in the
+            95 % confidence region for two parameters and about twelve independent values in the
             smoothed slopes (Beale 1960: 1 + p / (n - p) F)
     most    maximum number of these additional candidates; igpe takes the optima with the smallest
             ratios of their objective to the smallest objective of the same algebraic problem

@@ -58,7 +58,7 @@ def profile(
 
 def report(
     result: Annotated[
-        Path, typer.Argument(help="Stored result: a JSON file that igpe estimate --json wrote.")
+        Path, typer.Argument(help="Stored result: the JSON file from `igpe estimate --json`.")
     ],
     page: Annotated[Path, typer.Argument(callback=page_file, help="HTML file to write.")],
     *,
@@ -123,7 +123,7 @@ def certify(
     certificate: Annotated[
         Path | None,
         typer.Option(
-            callback=replaceable, help="Write the certificate to this JSON file, for igpe verify."
+            callback=replaceable, help="Write the certificate to this JSON file, for `igpe verify`."
         ),
     ] = None,
     data: DataFile = None,
@@ -164,7 +164,7 @@ def certify(
 
 def verify(
     certificate: Annotated[
-        Path, typer.Argument(help="Certificate: a JSON file that igpe certify --certificate wrote.")
+        Path, typer.Argument(help="Certificate: the JSON file from `igpe certify --certificate`.")
     ],
     model: Model,
     *,

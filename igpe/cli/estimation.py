@@ -220,7 +220,7 @@ def _starts(
     starts = Box(box.names, lower, upper, box.logarithmic).sobol(count, seed)
     where = ", ".join(f"{n} in {ends}" for n, ends in loose.items())
     remark = (
-        "These unknowns lack a lower or upper bound, so igpe draws their starts from these ranges: "
+        "Some unknowns lack a lower or upper bound. igpe draws their starts from these ranges: "
         f"{where}. Choose another range with --between LOW HIGH."
     )
     return [box.mapping(x) for x in starts], [remark] * bool(loose)

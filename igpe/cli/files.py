@@ -45,7 +45,7 @@ def convert(
         Path | None,
         typer.Option(
             "--petab",
-            help="PEtab problem (YAML); igpe writes its parameter table with the estimates.",
+            help="PEtab problem (YAML) whose parameter table igpe writes with the estimates.",
         ),
     ] = None,
     force: Force = False,
@@ -92,8 +92,8 @@ def _problem_as_petab(source: Path, folder: Path, *, force: bool) -> Path:
     if source.suffix.lower() != ".py":
         raise ProblemError(
             f"'{folder}' has no file extension, so igpe treats it as a folder for PEtab files. "
-            f"igpe writes these only from a Python problem file, and '{source}' is not one. Give a "
-            "target that ends in .csv, .xlsx, .parquet, .tsv or .html."
+            f"igpe can write PEtab files only from a Python problem file, and '{source}' is not "
+            "one. Give a target that ends in .csv, .xlsx, .parquet, .tsv or .html."
         )
     return to_petab(load_problem(source), folder, force=force)
 
@@ -143,8 +143,8 @@ def _petab(source: Path, problem: Path | None) -> "pd.DataFrame":
     if _stored(source, "estimates", list) is None:
         raise DataError(
             f"'{source}' is the result of a PEtab problem. Name this problem: --petab "
-            "problem.yaml. igpe then writes its parameter table with the estimates as nominal "
-            "values."
+            "problem.yaml. igpe then writes the problem's parameter table, with the estimates as "
+            "nominal values."
         )
     return parameter_table(_result(source, ".tsv").estimates)
 

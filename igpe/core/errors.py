@@ -50,7 +50,7 @@ class SolverMissing(IgpeError):
 
 
 class EstimationFailed(IgpeError):
-    """No attempt returned usable parameters; `status` describes the last attempt."""
+    """No attempt returned usable parameter values; `status` describes the last attempt."""
 
     def __init__(self, message: str, status: Status) -> None:
         super().__init__(message)

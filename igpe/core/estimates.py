@@ -31,7 +31,7 @@ class Estimate(Shown):
     iterations   number of iterations; 0 if the method does not count them
     elsewhere    horizons of the other starts, whose estimates were not used
     reached      final objective of each start; infinite if the start gave no usable result. If
-                 weights depend on the model, the objective is computed with the first weights
+                 weights depend on the model, these objectives use the first weights
     """
 
     parameters: Mapping[str, float]
@@ -53,7 +53,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_iterations(self) -> float:
-        """Sum of the iterations of all starts, weighted by the lengths of their horizons.
+        """Number of iterations of all starts; each horizon counts in proportion to its length.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 if there are no
         horizons.
@@ -62,7 +62,8 @@ class Estimate(Shown):
 
     @property
     def equivalent_integrations(self) -> float:
-        """Number of integrations (with rejected steps), weighted as `equivalent_iterations`."""
+        """Number of integrations (also of rejected steps), weighted as in
+        `equivalent_iterations`."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)
 
@@ -102,14 +103,14 @@ class Iterate(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Horizon(Estimate):
-    """An estimate from the measurements up to some time.
+    """An estimate from the measurements up to a certain time (one step of `IncrementalShooting`).
 
-    until         experiment -> last time that counts
-    share         integrated time / that of all measurements
-    lower, upper  unknown -> bounds it was sought in, as they were at the end
-    integrations  of the model and its sensitivities
-    relaxations   how often bounds were widened
-    iterates      where multiple shooting stood after each iteration, if it was asked to record
+    until         experiment -> time of the last measurement used
+    share         length of this horizon as a fraction of the full horizon
+    lower, upper  unknown -> bounds of the search at its end
+    integrations  number of integrations of the model and its sensitivities
+    relaxations   number of times that bounds were widened
+    iterates      iterates of multiple shooting, if they were recorded
     """
 
     until: Mapping[str, float] = field(default_factory=dict)

@@ -62,7 +62,7 @@ CountOrNone: TypeAlias = Annotated[int | None, or_none(count_from(1))]
 
 
 class Checked(Suggesting):
-    """Base of dataclasses whose annotated rules are checked when an object is made."""
+    """Base of dataclasses that check their fields by annotated rules when an object is created."""
 
     def __post_init__(self) -> None:
         owner = type(self)

@@ -38,6 +38,8 @@ def write(path: str | Path, content: str | bytes, *, force: bool = False) -> Non
     if place.exists() and not place.is_file():  # a pipe, a terminal
         place.write_bytes(data)
         return
+    if not place.parent.is_dir():
+        raise DataError(f"The folder of '{path}' does not exist. Create it, or give another path.")
     require_writable(place, force=force, kind=_mark(data))
     if place.is_symlink():
         place = place.resolve()
@@ -70,7 +72,7 @@ def require_writable(path: Path, *, force: bool = False, kind: bytes | None = No
         there = _mark(start + file.read())
     if not there or kind not in (None, there):
         raise DataError(
-            f"The file '{path}' exists already. igpe replaces only files that it wrote itself, and "
+            f"The file '{path}' already exists. igpe replaces only files that it wrote itself, and "
             "only with a file of the same kind. Give another name, or remove the file first."
         )
 

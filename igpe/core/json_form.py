@@ -139,12 +139,14 @@ class Form(NamedTuple):
                 "it, or create it again."
             )
         if missing := sorted(set(self.entries) - set(stored)):
-            raise DataError(f"The stored {self.name} lacks {missing}; {self._remedy}, unchanged.")
+            raise DataError(
+                f"The stored {self.name} lacks {missing}; {self._remedy}, without changes."
+            )
         return stored
 
     @property
     def _remedy(self) -> str:
-        return f"give what {self.writer}.to_json wrote"
+        return f"give the text or file that {self.writer}.to_json wrote"
 
 
 def write_json(value: Any, path: str | Path | None) -> str:
@@ -177,11 +179,12 @@ class Columns(NamedTuple):
 
 
 class Stored(Suggesting):
-    """A dataclass that is kept as JSON: written by its fields, read by the types they declare.
+    """Base of dataclasses stored as JSON.
 
-    Give the name in a sentence and the number of the format: `class Plan(Stored, name="plan",
-    number=1)`. A field with a default may be missing in a file, as older versions did not write it.
-    What needs more than types overrides `entries` and `of_entries`.
+    The types of the fields determine how they are read. A subclass gives its name in messages and
+    the number of its format: `class Plan(Stored, name="plan", number=1)`. A field with a default
+    may be missing in a file, because older versions did not write it. A class whose fields need
+    more than their types overrides `entries` and `of_entries`.
     """
 
     _name: ClassVar[str]
@@ -193,25 +196,26 @@ class Stored(Suggesting):
             cls._name, cls._number = name, number
 
     def entries(self) -> dict[str, Any]:
-        """Entries that are stored in addition to name and format."""
+        """Return the entries that are stored in addition to the name and number of the format."""
         return _fields_of(self)
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> Self:
-        """Undo `entries`. Raises TypeError, ValueError or LookupError for what it cannot be."""
+        """Return the object that `entries` stored. Raises TypeError, ValueError or LookupError for
+        invalid entries."""
         return made(cls, stored)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all entries in types of JSON: NaN is None, infinity {"number": "Infinity"}."""
+        """Return all entries as JSON types: NaN as None, infinity as {"number": "Infinity"}."""
         return {**self.form().head(), **plain(self.entries())}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return JSON text; also write it to `path` if given."""
+        """Return the JSON text, and write it to `path` if a path is given."""
         return write_json(self.to_dict(), path)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` returned; raise DataError for anything else."""
+        """Return the object that `to_dict` stored; raise DataError if the dict is invalid."""
         form = cls.form()
         stored = form.checked(stored)
         try:
@@ -219,14 +223,14 @@ class Stored(Suggesting):
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise DataError(
                 f"The stored {form.name} is damaged ({type(error).__name__}: "
-                f"{str(error)[:LONGEST]}); {form._remedy}, unchanged."
+                f"{str(error)[:LONGEST]}); {form._remedy}, without changes."
             ) from None
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
-        """Read what `to_json` wrote, from its text or from the path of its file.
+        """Return the object that `to_json` stored, from the JSON text or from the path of the file.
 
-        raises DataError if there is no such file, or it holds nothing of this form
+        raises DataError if there is no such file, or if it does not contain such an object
         """
         return cls.from_dict(cls.form().read(source))
 

@@ -45,9 +45,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 class Shown(Suggesting):
-    """Base of results: tables above sentences, as text where printed and as HTML in notebooks.
+    """Base of results: they print tables and sentences, and show the same as HTML in notebooks.
 
-    A dataclass says `repr=False`, else it would be written by its fields.
+    Dataclasses need `repr=False`; otherwise `repr` would list the fields.
     """
 
     def _shown(self) -> tuple[Sequence[Rows], Sequence[str]]:

@@ -10,9 +10,9 @@ from igpe.core.progress import Tell
 
 
 class Status(enum.Enum):
-    """How a computation ended. The value is the sentence that the user reads."""
+    """How a computation ended. The value of each member is the sentence that the user reads."""
 
-    OPTIMAL_WITHIN_GAP = "The gap is closed: no better parameters exist within the bounds."
+    OPTIMAL_WITHIN_GAP = "The gap is closed: no better parameter values exist within the bounds."
     GLOBAL_BY_CONVEXITY = "The problem is linear in the parameters: its optimum is global."
     CONVERGED = "A local optimum was reached."
     STAGED = (
@@ -20,15 +20,17 @@ class Status(enum.Enum):
         "all stages together may be better."
     )
     BEST_OF_SEVERAL = "The best of several local optima was reached."
-    TIME_LIMIT = "The time limit was reached; the parameters are the best found so far."
-    ITERATION_LIMIT = "The iteration limit was reached; the parameters are the best found so far."
-    STALLED = "The search stopped here because the integration failed after every further step."
-    INTERRUPTED = "The computation was interrupted; the parameters are the best found so far."
+    TIME_LIMIT = "The time limit was reached; the parameter values are the best found so far."
+    ITERATION_LIMIT = (
+        "The iteration limit was reached; the parameter values are the best found so far."
+    )
+    STALLED = "The search stopped here because the integration failed at every further step."
+    INTERRUPTED = "The computation was interrupted; the parameter values are the best found so far."
     NOTHING_TO_DO = "No unknowns were left to estimate."
     # The parameters that come with these may not be used.
     UNDETERMINED = "The measurements do not determine these parameters."
     INTEGRATION_BROKE = "The model could not be integrated to the last measurement."
-    INFEASIBLE = "No parameters inside the bounds satisfy the model equations."
+    INFEASIBLE = "No parameter values within the bounds satisfy the model equations."
     NO_SOLVER = "The required solver is not installed."
     FAILED = "The solver stopped without a result."
     TIMED_OUT = "The time limit was reached; the computation was stopped without a result."
@@ -37,7 +39,7 @@ class Status(enum.Enum):
 
     @property
     def usable(self) -> bool:
-        """Return True if parameters with this status may be used."""
+        """Return True if the parameter values of an estimate with this status may be used."""
         return self not in _UNUSABLE
 
 

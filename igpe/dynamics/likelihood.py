@@ -128,7 +128,7 @@ def _require_numbers(problem: Problem) -> None:
         )
     if problem.correlation_estimated:
         raise ProblemError(
-            "The likelihood needs the values of the correlations of errors; give numbers: "
+            "The likelihood needs known correlations of errors; give numbers: "
             "igpe.losses.AR1(0.7), igpe.losses.Correlated({('A', 'B'): 0.5})."
         )
 

@@ -28,11 +28,12 @@ def simulate(
     *,
     integrator: Integrator = Sundials(),
 ) -> pd.DataFrame:
-    """Integrate every experiment at the given values of the unknowns.
+    """Simulate every experiment at the given values of the unknowns.
 
-    problem     the problem whose experiments are integrated
+    problem     the problem whose experiments are simulated
     parameters  unknown -> value, for every free unknown of the problem
-    times       times to report; by default 200 time points plus the measurement times
+    times       times at which values are reported; by default 200 time points plus the measurement
+                times
     integrator  integrator, including its tolerances
     returns     a table with the columns `experiment`, `time`, the states and the other measured
                 quantities; `.attrs["units"]` contains the units of the columns, where they are
@@ -131,7 +132,7 @@ def _times(times: npt.ArrayLike) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all():
         raise ProblemError(
-            f"The times are {times!r}; give one or more finite numbers. If the argument is "
-            "omitted, igpe spreads the times evenly over each experiment."
+            f"The times are {times!r}; give one or more finite numbers. If you omit them, igpe "
+            "spreads the times evenly over each experiment."
         )
     return grid

@@ -58,9 +58,9 @@ def require_consistent(
         pairs = zip(reduction.bound, values[0][:number], strict=True)
         raise ModelError(
             f"{run} of {[n for n, v in pairs if np.isnan(v)]} follow from "
-            f"{list(reduction.constraints)} and the start values of {free}, but these "
-            "equations have no root near the values of the model's variables. Correct the "
-            "start values, or initialise the variables near the root."
+            f"{list(reduction.constraints)} and the start values of {free}, but igpe found no "
+            "root of these equations near the values of the model's variables. Correct the start "
+            "values, or initialise the variables near the root."
         )
     for point, row in zip(points, values, strict=True):
         size, known = (
@@ -74,8 +74,8 @@ def require_consistent(
             is_moved = ca.depends_on(ca.vertcat(computed[name], given[name]), q)
             fixes = f" at {at}. These start values would also fix unknowns that are to be estimated"
             raise ModelError(
-                f"{run} contradict the equations {list(reduction.constraints)}: '{name}' is "
-                f"given as {value:.6g}, but the other start values determine it as "
+                f"{run} contradict the equations {list(reduction.constraints)}: the given value "
+                f"of '{name}' is {value:.6g}, but from the other start values it would be "
                 f"{known[name]:.6g}{fixes * is_moved}. Omit '{name}' from start to let igpe "
                 f"compute it, or correct the start values of {free}."
             )

@@ -102,7 +102,8 @@ class InitialValueProblem:
         """
         if last > self.until:
             raise ValueError(
-                f"Conditions on time are known up to {self.until:g}, not up to {last:g}."
+                f"The conditions on time were evaluated only up to {self.until:g}, not up to "
+                f"{last:g}."
             )
         inside = {float(t) for table in self.tables for t in table.times}
         return sorted(t for t in inside if self.t0 < t < last)
@@ -410,9 +411,9 @@ def _at_rest(
         return found
     raise Unsupported(
         f"Experiment '{experiment.name}' has a steady-state start, but its equations depend on "
-        "time or have implicit algebraic variables. igpe cannot compute a steady state for these. "
-        "Give the inputs before the start as numbers (steady={'feed': 0.0}), or omit `steady` "
-        "and estimate the start values (start={'A': igpe.Unknown(0, 5)})."
+        "time or have implicit algebraic variables. igpe cannot compute a steady state for such "
+        "equations. Give the inputs before the start as numbers (steady={'feed': 0.0}), or omit "
+        "`steady` and estimate the start values (start={'A': igpe.Unknown(0, 5)})."
     )
 
 
@@ -482,9 +483,9 @@ def _refuse_moving_times(jumps: list[Jump], states: tuple[str, ...], moving: Any
         for role, value in (("at", jump.at), ("delay", jump.delay)):
             if value is not None and ca.depends_on(ca.SX(value), moving):
                 raise ModelError(
-                    f"{role} of event {number} is {value}, which depends on time, inputs or the "
-                    f"states {list(states)}. Write it with parameters and numbers, or give a "
-                    "condition: when=lambda m, t: m.V[t] >= m.full."
+                    f"`{role}` of event {number} is {value}, which depends on time, on inputs or "
+                    f"on the states {list(states)}. Write it with parameters and numbers, or give "
+                    "a condition: when=lambda m, t: m.V[t] >= m.full."
                 )
 
 

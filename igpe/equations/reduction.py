@@ -278,9 +278,10 @@ class _Reduced:
         for jump in self.read.events:
             if tied := [s.states[i] for i in jump.after if i in hidden]:
                 raise ModelError(
-                    f"{self._place()}An event changes {tied}, which {[*self.constraints]} and "
-                    "their derivatives constrain. They cannot jump alone. Change other states in "
-                    "the event, or write the constraint as a balance."
+                    f"{self._place()}An event changes {tied}, but the equations "
+                    f"{[*self.constraints]} and their derivatives constrain these states. They "
+                    "cannot jump alone. Change other states in the event, or write the constraint "
+                    "as a balance."
                 )
         own = (
             j._replace(after={place[i]: v for i, v in j.after.items()}) for j in self.read.events

@@ -102,5 +102,5 @@ def require_at(series: Series, time: float) -> None:
     if time not in series:
         raise ModelError(
             f"The equation '{next(iter(series.values())).name}' does not exist at time {time:g}; "
-            "an equation must hold at all times (it may be skipped at the first time)."
+            "an equation must hold at all times (only the first time may be skipped)."
         )

@@ -54,8 +54,8 @@ class Reduction:
             else "which are now algebraic variables; igpe computes their start values"
         )
         return (
-            f"The equations have index {self.index}. Differentiated with respect to time: {rows}. "
-            f"{in_words(self.constraints)} {binds} {in_words(self.bound)}, {now}. "
+            f"The equations have index {self.index}. igpe differentiated these with respect to "
+            f"time: {rows}. {in_words(self.constraints)} {binds} {in_words(self.bound)}, {now}. "
             f"Free states: {in_words(self.free) or 'none'}."
         )
 

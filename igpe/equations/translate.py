@@ -74,8 +74,8 @@ class Translator(StreamBasedExpressionVisitor):  # type: ignore[misc]
             raise ModelError(
                 f"The equations use the free variable '{child.name}', which is not a state, an "
                 "algebraic variable, an input or a parameter at this time. List it in "
-                "`parameters`, fix it, or index it by time. An equation must not mix different "
-                "times."
+                "`parameters`, fix it, or index it by time. All variables of an equation must "
+                "refer to the same time."
             )
         number = value(child, exception=False)
         if number is None:

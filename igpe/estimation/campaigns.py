@@ -77,10 +77,11 @@ def _gathered(runs: Iterable[Run], unknowns: Sequence[str]) -> tuple[pd.DataFram
 class Comparison(Shown):
     """Results of several methods from the same starts.
 
-    runs      one row for each run; the columns are method, start (number of the start), status,
-              arrived (True if the run reached an optimum), objective, seconds, iterations,
-              equivalent_iterations and equivalent_integrations (over all horizons), found_by
-              (description of the method), note (reason for a missing estimate), and the unknowns
+    runs      one row for each run. The columns are `method`, `start` (number of the start),
+              `status`, `arrived` (True if the run reached an optimum), `objective`, `seconds`,
+              `iterations`, `equivalent_iterations` and `equivalent_integrations` (over all
+              horizons), `found_by` (description of the method), `note` (reason for a missing
+              estimate), and one column for each unknown
     best      best known objective
     complete  False if the run was interrupted
     rounding  largest difference between objectives that igpe treats as rounding error; relevant for
@@ -154,19 +155,20 @@ def compare(
     own fit.
 
     problem   the problem, the same for all methods
-    methods   a dict {name: estimator}, or a list of estimators, which then have the names of their
+    methods   a dict {name: estimator}, or a list of estimators, which igpe names after their
               classes
     starts    a list of starts, each with a value for every free unknown; or a number of starts,
               which are spread within the bounds by a seeded Sobol sequence
     seed      seed of the Sobol sequence
-    optimum   the best value of the objective known from other sources, with the same definition as
-              in these methods; the methods may find a better value
+    optimum   the best objective known from other sources, with the same definition as in `methods`;
+              these methods may find a better value
     executor, store, timeout   executor, store and time limit of the runs, as for `igpe.campaign`
     progress  a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns   the runs; if the call is interrupted (Ctrl-C), only the finished ones
-    raises    ProblemError if there is no method or no start, if a method is invalid, if a start
-              lacks an unknown, or if `starts` is a number but bounds are missing; Unsupported if a
-              method does not support the problem; other errors as in `igpe.campaign`
+    raises    ProblemError if there is no method or no start, if a method is invalid, if a start has
+              no value for an unknown, or if `starts` is a number but bounds are missing;
+              Unsupported if a method does not support the problem; other errors as in
+              `igpe.campaign`
     """
     named = _named(methods)
     require(is_number(optimum), "compare", "optimum", optimum, "a number")
@@ -226,10 +228,11 @@ ROUNDING = 1e-10  # of the objective at the first start: what integration errors
 class Campaign(Shown):
     """Results of one estimator from many starts.
 
-    table     one row for each finished start, with its number as index; the columns are status,
-              arrived (True if the run reached an optimum), objective, seconds, iterations,
-              equivalent_iterations and equivalent_integrations (over all horizons), found_by
-              (description of the method), note (reason for a missing estimate), and the unknowns
+    table     one row for each finished start, indexed by the number of the start. The columns are
+              `status`, `arrived` (True if the run reached an optimum), `objective`, `seconds`,
+              `iterations`, `equivalent_iterations` and `equivalent_integrations` (over all
+              horizons), `found_by` (description of the method), `note` (reason for a missing
+              estimate), and one column for each unknown
     starts    the starts, with their numbers as index and a column for each unknown
     complete  False if the campaign was interrupted or its executor stopped
     notes     remarks on worker failures
@@ -250,15 +253,16 @@ class Campaign(Shown):
     def best(self) -> Estimate:
         """The best optimum; if no run reached an optimum, the best end point.
 
-        raises EstimationFailed if no run has usable parameters
+        raises EstimationFailed if no run returned usable parameter values
         """
         usable = self.table[self.table["status"].map(lambda name: Status[name].usable)]
         rows = usable[usable["arrived"]] if usable["arrived"].any() else usable
         if not np.isfinite(rows["objective"]).any():
             last = self.table["status"].iloc[-1] if len(self.table) else Status.INTERRUPTED.name
             raise EstimationFailed(
-                f"None of {len(self.table)} starts gave usable parameters; `.table` contains the "
-                f"status and the note of each start. The last status: {Status[last].value}",
+                f"None of {len(self.table)} starts gave usable parameter values; `.table` "
+                "contains the status and the note of each start. The last status: "
+                f"{Status[last].value}",
                 Status[last],
             )
         chosen: Any = rows["objective"].idxmin()
@@ -315,7 +319,7 @@ def campaign(
     timeout: float | None = None,
     progress: Progress = None,
 ) -> Campaign:
-    """Estimate a problem from many starts, in parallel if requested, and keep every finished start.
+    """Estimate the unknowns from many starts, in parallel if requested; keep all finished starts.
 
     problem    the problem, the same for all starts; each process translates and compiles it once
     estimator  method that runs from each start
@@ -326,8 +330,8 @@ def campaign(
     executor   None: the starts run one after the other in this process; a number: they run in that
                many igpe processes; otherwise an executor of concurrent.futures, or
                `dask_client.get_executor()`
-    store      SQLite file to which igpe writes each start as soon as it is finished. igpe does not
-               repeat starts of the same problem and estimator that the file already contains
+    store      SQLite file to which igpe writes each start as soon as it is finished. If the file
+               already contains a start for the same problem and estimator, igpe does not repeat it
     timeout    time limit for each start, in seconds. igpe stops a start that takes longer and
                records it as TIMED_OUT; later calls repeat it only with a longer timeout. With a
                timeout, each start runs in a separate process
@@ -337,11 +341,11 @@ def campaign(
                prepare, or for an executor that accepts no work; DataError if `store` is not an igpe
                store; Unsupported if the estimator does not support the problem
 
-    If the process dies during a start, igpe tries this start three more times, and then records it
-    as WORKER_DIED. A start is recorded as RAISED if it ends with an unexpected error, or if its
-    worker cannot build the model although other workers can. With a store, later calls repeat such
-    starts if igpe, the estimator or one of your modules has changed. If a Dask cluster has no
-    worker for 30 s, processes on this machine do its work, and a note says so.
+    If a process dies during a start, igpe tries this start three more times, and then records it as
+    WORKER_DIED. A start is recorded as RAISED if it ends with an unexpected error, or if its worker
+    cannot build the model although other workers can. With a store, later calls repeat such starts
+    if igpe, the estimator or one of your modules has changed. If a Dask cluster has no worker for
+    30 s, processes on this machine do its work, and a note says so.
     """
     expected = "an estimator: igpe.SingleShooting()"
     require(is_estimator(estimator), "campaign", "estimator", estimator, expected)

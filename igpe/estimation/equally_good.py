@@ -23,8 +23,7 @@ from igpe.core.errors import IgpeError
 from igpe.core.estimates import Estimate, Horizon
 from igpe.core.status import Clock, Status
 from igpe.dynamics.likelihood import errors_at, objective_rise, tangent
-from igpe.dynamics.search.complement import BRIEFLY, chosen_search
-from igpe.dynamics.search.iterated_search import IteratedSearch
+from igpe.dynamics.search.complement import BRIEFLY, searches_everywhere
 from igpe.dynamics.search.other_optima import (
     INTERRUPTED,
     Sought,
@@ -322,7 +321,11 @@ def _searched_further(steps: Steps, settings: Settings) -> tuple[Steps, str]:
         return steps, ""
     if steps.best.at is not None and was_searched_everywhere(steps, settings):
         return _followed_along_valleys(steps, settings), SEARCHED_ALREADY
-    if steps.best.at is not None and problem.has_spectra and _searches_roughly(steps, settings):
+    if (
+        steps.best.at is not None
+        and problem.has_spectra
+        and searches_everywhere(steps.problem, settings.complement)
+    ):
         return steps, REFUTED
     search, found = replace(BRIEFLY, seed=settings.seed), None
     with suppress(IgpeError):
@@ -368,13 +371,14 @@ def _followed(steps: Steps, settings: Settings) -> Steps:
     if steps.best.at is None or is_large(problem) or not _can_search(steps):
         return steps
     residuals = Residuals(problem, settings.compiled)
-    residuals(box.vector(steps.best.estimate.parameters))
+    here = box.vector(steps.best.estimate.parameters)
+    residuals(here)
     was_searched = was_searched_everywhere(steps, settings)
     if residuals.work > (CHEAP if was_searched else COSTLY):
         return steps
     is_brief = was_searched or residuals.work >= CHEAP
     method = MultipleShooting(restarts=ONCE) if is_brief else MultipleShooting()
-    for start in (box.middle, box.vector(steps.best.estimate.parameters)):
+    for start in (here,) if was_searched else (box.middle, here):
         with suppress(IgpeError):
             met = method.estimate(problem, box.mapping(start))
             if met.status.usable:
@@ -414,11 +418,7 @@ def was_searched_everywhere(steps: Steps, settings: Settings) -> bool:
         or any(path.algebraic.parameters for path in steps.paths)
     ):
         return False
-    return _searches_roughly(steps, settings)
-
-
-def _searches_roughly(steps: Steps, settings: Settings) -> bool:
-    return isinstance(chosen_search(steps.problem, {}, settings.complement), IteratedSearch)
+    return searches_everywhere(steps.problem, settings.complement)
 
 
 def searched_for(problem: Problem) -> Problem:
@@ -457,7 +457,7 @@ def with_unasked_proof(steps: Steps, settings: Settings, result: Result, clock: 
         return result
     from igpe.proofs.prover import unasked  # noqa: PLC0415 - Numba is slow to load
 
-    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
+    with clock.step("certificate", "A proof that no parameter values within the bounds fit better"):
         proof = if_in_time(lambda: unasked.unasked(steps.problem, result.parameters))
     if proof is None:
         return replace(result, seconds=dict(clock.seconds))
@@ -484,7 +484,7 @@ def with_proof(steps: Steps, settings: Settings, result: Result, clock: Clock) -
     from igpe.proofs.prover.certify import certify  # noqa: PLC0415 - Numba is slow to load
 
     proof, why = None, ""
-    with clock.step("certificate", "A proof that no parameters within the bounds fit better"):
+    with clock.step("certificate", "A proof that no parameter values within the bounds fit better"):
         try:
             proof = certify(steps.problem, result).without_tree()
         except IgpeError as error:

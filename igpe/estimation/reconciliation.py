@@ -67,8 +67,8 @@ class GrossError:
 
     suspects  possible errors (`Suspect`), the most likely first; several if the balances cannot
               distinguish them
-    p         probability that measurements without gross errors appear to have an error at least as
-              clear as this one
+    p         probability that random errors alone produce a test statistic at least as large as
+              that of this gross error
     """
 
     suspects: tuple[Suspect, ...]
@@ -89,8 +89,8 @@ class Reconciliation(Shown):
             measurement that igpe would report with a probability of 90 % (NaN where no balance
             checks the measurement)
     gross_errors  the gross errors (`GrossError`), the clearest first
-    chi_squared, degrees, p  test of all balances
-    rest    p-value of this test without the measurements that have gross errors
+    chi_squared, degrees, p  statistic, degrees of freedom and p-value of the test of all balances
+    rest    p-value of the test of all balances without the measurements that have gross errors
     level   maximum probability that igpe reports a gross error although there is none
     experiments  the experiments without the measurements that have gross errors
     notes   remarks on quantities that are not checked, and on balances that do not close
@@ -129,16 +129,16 @@ def reconcile(
     """Reconcile measurements with balances, and find gross errors.
 
     experiments  one or several experiments with standard deviations, or a problem. If a problem is
-                 given without balances and formulas, igpe uses the sums of states that its model
+                 given without balances or formulas, igpe uses the sums of states that its model
                  conserves
     balances   equations between quantities that hold at each time; their names are optional:
                {"carbon": "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that
                is unknown but constant within each experiment; "= 0" or another number means a known
                total
     formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. igpe adds a balance for each
-               element. Include all species that contain the element. Their values must be amounts,
-               or molar concentrations at constant volume
-    unmeasured  quantities that balances or formulas contain but that are not measured
+               element. Include all species that contain the element. The values of these species
+               must be amounts, or molar concentrations at constant volume
+    unmeasured  quantities that are not measured but occur in balances or formulas
     soft       name of a balance, or element -> standard deviation of this balance, if it holds only
                approximately
     level      maximum probability that igpe reports a gross error although there is none
@@ -246,9 +246,9 @@ class _Tables:
         kept, wrong = independent(found)
         if wrong:
             raise ProblemError(
-                f"The balances {[own[b].name for b in wrong]} contradict others: the same sum has "
-                "two different totals. Correct one of them, or give it a standard deviation with "
-                "soft={...}."
+                f"The balances {[own[b].name for b in wrong]} contradict other balances: the same "
+                "sum of quantities has two different values. Correct one of these balances, or "
+                "give it a standard deviation with soft={...}."
             )
         return found._replace(
             matrix=found.matrix[kept], total=found.total[kept], soft=found.soft[kept]
@@ -323,24 +323,23 @@ class _Tables:
         seen = table[table["measured"].notna()]
         names = [n for n in self.names if n in set(seen["name"])]
         said = {
-            "igpe cannot check {}: no balance contains these measurements.": [
+            "igpe cannot check {}, because no balance contains these measurements.": [
                 n for n in names if n not in inside
             ],
-            "igpe cannot check {}: the balances contain too many unknown values.": [
+            "igpe cannot check {}, because the balances contain too many unknown values.": [
                 n for n in names if n in inside - able["value"]
             ],
-            "igpe cannot detect a constant offset in {}: it would change no balance.": [
+            "igpe cannot detect a constant offset in {}, because no balance would change.": [
                 n for n in names if n in able["value"] - able["offset"]
             ],
-            "igpe cannot detect a wrong constant factor in {}: it would change no balance.": [
-                n for n in names if n in able["value"] - able["factor"]
-            ],
+            "igpe cannot detect a wrong constant factor in {}, because it would not change any "
+            "balance.": [n for n in names if n in able["value"] - able["factor"]],
         }
         yield from (text.format(listed(own)) for text, own in said.items() if own)
         if lost := int(seen["reconciled"].isna().sum()):
             yield (
-                f"{lost} of the measurements with gross errors have no reconciled value: no other "
-                "measurement determines them."
+                f"No reconciled value exists for {lost} of the measurements with gross errors, "
+                "because no other measurement determines it."
             )
 
 

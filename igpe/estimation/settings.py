@@ -24,15 +24,16 @@ from igpe.smoothing.spline_curve import Interpolation
 
 @dataclass(frozen=True)
 class Settings(Suggesting):
-    """Methods of the five steps.
+    """Methods for the five steps.
 
-    ladder       smoothers of step 1; the first is the smoother of the paper, and the others give
+    ladder       smoothers for step 1; the first is the smoother of the paper, and the others give
                  further candidates
     weights      weights of the residuals in step 3
-    routes       methods of step 3 for algebraic problems
-    complement   search of step 4 for the unknowns that step 3 cannot estimate. If step 3 estimates
-                 none and 8 or more unknowns are free, `IteratedSearch()` replaces the default
-    correction   estimator of step 5, which corrects all unknowns at once. If the default does not
+    routes       methods for the algebraic problems in step 3
+    complement   search in step 4 for the unknowns that step 3 cannot estimate. If step 3 estimates
+                 no unknown and at least 8 unknowns are free, `IteratedSearch()` replaces the
+                 default
+    correction   estimator for step 5, which corrects all unknowns at once. If the default does not
                  support the problem (robust losses, estimated standard deviations), shooting
                  replaces it
     integrator   integrator that simulates the final fit; the default uses compiled code if the
@@ -82,10 +83,10 @@ class Settings(Suggesting):
         return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 
     def require_solvers(self) -> None:
-        """Check that the chosen outside solvers are installed.
+        """Check that the chosen external solvers are installed.
 
-        The solvers of the default settings may be missing: igpe uses them only if its own methods
-        are not sufficient.
+        The solvers of the default settings may be missing, because igpe uses them only if its own
+        methods are not sufficient.
         raises SolverMissing with the installation command
         """
         usual = set(map(repr, _solvers(Settings())))

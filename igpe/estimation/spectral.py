@@ -155,8 +155,8 @@ def _negative(residuals: Residuals, sets: Sequence[FloatArray]) -> Iterator[str]
             ]
             if below:
                 yield (
-                    f"Set {k + 1} needs negative pure spectra (minimum relative to the "
-                    f"maximum): {', '.join(below)}."
+                    f"With the values of set {k + 1}, some pure spectra are negative (minimum "
+                    f"relative to the maximum): {', '.join(below)}."
                 )
 
 

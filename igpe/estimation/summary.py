@@ -56,13 +56,11 @@ from igpe.structure.identifiability.solutions import Alternatives
 from igpe.structure.report import either, sentence
 from igpe.structure.spectral import analyse_any
 from igpe.structure.structure import Structure
-from igpe.uncertainty.adequacy import with_findings
+from igpe.uncertainty.adequacy import NOT_INTEGRATED, with_findings
 
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
-NOT_COMPARED = (
-    "Because of the interrupt, the errors were not compared with the verdicts of igpe.check."
-)
+NOT_COMPARED = "After the interrupt, errors were not compared with the verdicts of igpe.check."
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -70,8 +68,8 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
-        f"{count} more local optima of step 3 are nearly as good as its best optimum, but igpe did "
-        "not correct them. To correct more, increase RouteSelection(most=...)."
+        f"igpe did not correct {count} more local {'optimum' if count == 1 else 'optima'} of step "
+        "3 that came close to the best one. To correct more, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 
@@ -120,7 +118,7 @@ def rank_notes(
             those(open_, Identifiable.YES),
             "structurally identifiable (igpe.check), but the Jacobian at the optimum is rank "
             "deficient: to first order, these measurements do not determine them. More or other "
-            "measurements of the same quantities may do so.",
+            "measurements of the same quantities may determine them.",
         ),
         (
             those(open_, Identifiable.NO),
@@ -186,7 +184,7 @@ def _fewer(one: Alternatives, box: Box, sets: Sequence[FloatArray]) -> str:
     alike = f" The following are the same for all these {several}values: "
     alike = f"{alike}{', '.join(one.functions)}." * bool(one.functions)
     return (
-        f"{listed(one.unknowns)}: perfect measurements leave up to {one.number} {several}values "
+        f"{listed(one.unknowns)}: up to {one.number} {several}values explain perfect measurements "
         "(igpe.check), including complex values and values outside the bounds. This result "
         f"contains {len(kept)} of these; the search found no others within the bounds.{alike}"
     )
@@ -562,9 +560,9 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         each = (f"{n} {spread * s:.2g} {problem.unit(n)}".strip() for n, s in sizes.items())
         assumed = assumed_sizes(problem, rows[: problem.size])
         how = ", so igpe weights each quantity by the size of its own residuals"
-        few = f"igpe assumed the size of {listed(assumed)}: too few measurements. " * bool(assumed)
+        few = f"For {listed(assumed)}, igpe assumed a value (too few data). " * bool(assumed)
         if len(assumed) == len(sizes):
-            how, few = ", with too few measurements to estimate them; igpe assumed these", ""
+            how, few = "; measurements are too few to estimate them, so igpe assumed these", ""
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."
@@ -572,11 +570,12 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
 
 
 def _actions(steps: Steps) -> tuple[str, ...]:
-    """What the user should look at: implausible numbers, weights, and what nothing depends on."""
+    """What the user should look at: implausible numbers, failures, what nothing depends on."""
     problem, structure = steps.problem, steps.structure
     lost = [n for n in structure.names(Access.UNREACHABLE) if n in problem.fixed]
     return (
-        *structure.warnings,
+        *(*structure.warnings, *problem.grid_remarks),
+        *(n for n in steps.best.notes if n.startswith(NOT_INTEGRATED)),
         *(
             f"No measured quantity depends on {n}, which was held fixed. Measure "
             f"{either(structure[n].measure)} as well, or fix it."

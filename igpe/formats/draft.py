@@ -79,7 +79,7 @@ EQUATIONS_MODEL = '''
 def model(times):
     """The equations. Replace these placeholders with your own right-hand sides.
 
-    They form each quantity at a constant rate and remove it in proportion to its amount:
+    In the placeholders, each quantity forms at a constant rate and decays in proportion to itself:
 
         d{first}/dt = {first}_made - {first}_lost * {first}
     """

@@ -287,8 +287,8 @@ def _fewer_rows(
     if mixture.varying or few >= len(c):
         return None
     if mixture.data.shape[1] <= few:  # narrow data: their decomposition costs less than forming Q
-        whole: FloatArray = np.asarray(np.linalg.qr(np.hstack([every, mixture.data]), mode="r"))
-        r, data, rest = whole[:few, :few], whole[:few, few:], whole[few:, few:]
+        both: FloatArray = np.asarray(np.linalg.qr(np.hstack([every, mixture.data]), mode="r"))
+        r, data, rest = both[:few, :few], both[:few, few:], both[few:, few:]
     else:
         q, r = np.linalg.qr(every)
         data = q.T @ mixture.data

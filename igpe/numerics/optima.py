@@ -9,6 +9,7 @@ Where no residuals are at hand, values or objectives alone are compared.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -203,12 +204,13 @@ def _valley(landscape: Landscape, worse: Fit, better: Fit, held: int) -> bool:
     assert worse.at is not None
     share = min(RISE, RISES / max(len(worse.at.residual), 1))
     level = worse.cost + share * abs(worse.cost) + landscape.rounding
+    search = replace(SEARCH, enough=level)
     x = worse.x
     for value in np.linspace(worse.x[held], better.x[held], STOPS + 1)[1:]:
         x = np.where(np.arange(len(x)) == held, value, x)
         at = landscape.residual(x)
         if at is None or at.cost > level:
-            fit = profiled(landscape, x, [held])
+            fit = profiled(landscape, x, [held], search=search)
             if fit.cost > level:
                 return False
             x = fit.x

@@ -147,9 +147,9 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
     lost = [n for n, e in zip(names, np.sqrt(np.diag(errors)), strict=True) if e > LARGEST]
     if lost:
         raise ProblemError(
-            f"samples={samples} cannot be drawn: the standard errors of {lost} exceed their "
-            "reference sizes (by default their values; see `sizes`). Give a table of values that "
-            "these unknowns may have: samples=pd.DataFrame({...})."
+            f"samples={samples} cannot be drawn: the standard errors of {lost} are larger than "
+            "the reference sizes (`sizes`; by default the values of the unknowns). Give a table "
+            "of values that these unknowns may have: samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
     drawn = random.multivariate_normal(np.zeros(len(box)), errors, int(samples), method="cholesky")
@@ -215,7 +215,8 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
 def _refusal(posed: DesignProblem, each: list[Determined]) -> str:
     """Why there is no plan: what the best one leaves open, in the first scenario that does."""
     open_ = next(one for one in each if len(one.lost))
-    said = " ".join(_not_estimable(posed, open_)) or "Their effects cannot be distinguished."
+    said = " ".join(_not_estimable(posed, open_))
+    said = said or "The effects of some unknowns cannot be distinguished."
     kind = type(posed.criterion).__name__
     known = np.isfinite(np.diag(open_.covariance))
     others = [n for n, k in zip(posed.space.names, known, strict=True) if k]
@@ -293,8 +294,8 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
-        f"The error of '{n}' is relative to {size:.4g}, a hundredth of its range, because its "
-        f"value {posed.values[n]:.4g} is closer to 0. To set another size, pass "
+        f"The error of '{n}' is relative to {size:.4g}, a hundredth of the range of '{n}', "
+        f"because the value {posed.values[n]:.4g} is closer to 0. To set another size, pass "
         f"sizes={{{n!r}: ...}}."
         for n, size in near.items()
         if n in posed.plan.shared
@@ -330,12 +331,14 @@ def design(
     problem      model and previous experiments, whose information is included; or a
                  `ProblemWithoutData`; or a list of labelled experiments (Pyomo.DoE, parmest). The
                  `experiment_inputs` of labelled experiments are free within their bounds unless
-                 `free` sets them; their outputs are treated as measured if every output has a value
+                 `free` sets them; the outputs of these experiments are treated as measured if every
+                 output has a value
     parameters   point of linearisation: a result, an estimate, or a dict {unknown: value}; for
                  labelled experiments, the default is their nominal values
     free         free variables: state -> `Between` (its start value); input or operating parameter
                  -> `Between` (constant), `Levels` or `Ramps`
-    conditions   fixed conditions: state -> start value, input -> as in `Experiment(inputs=...)`
+    conditions   fixed conditions: state -> its start value, input -> its values as in
+                 `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
                  quantities; by default the first experiment
     times        `Sampling(...)`: times at which samples may be taken; numbers: times at which they

@@ -126,8 +126,8 @@ def read_design(
     require_mapping("conditions", conditions, "conditions={'T': 350.0}", ProblemError)
     if twice := [n for n in free if n in conditions]:
         raise ProblemError(
-            f"{twice} are in `free` and in `conditions`, but they cannot be both free and fixed. "
-            "Remove them from one of the two."
+            f"Both `free` and `conditions` contain {twice}, but a quantity cannot be both free "
+            "and fixed. Remove each from one of the two."
         )
     measured = isinstance(problem, Problem)
     full = problem if isinstance(problem, Problem) else _unmeasured(problem, free, conditions)
@@ -286,8 +286,9 @@ def _sizes(box: Box, values: Mapping[str, float], given: Mapping[str, float]) ->
     sizes = np.array([given.get(n, s) for n, s in zip(box.names, sizes, strict=True)], dtype=float)
     if zero := [n for n, s in zip(box.names, sizes, strict=True) if s == 0]:
         raise ProblemError(
-            f"{zero} are 0 and have no bounds, so their errors have no reference size. Give "
-            f"bounds, or the reference sizes of their errors: sizes={{{zero[0]!r}: 1.0}}."
+            f"The values of {zero} are 0, and there are no bounds, so the errors have no "
+            "reference size. Give bounds, or the reference sizes of the errors: "
+            f"sizes={{{zero[0]!r}: 1.0}}."
         )
     return sizes
 

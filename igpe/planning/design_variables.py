@@ -33,11 +33,12 @@ from igpe.problem.problem_checks import Bounds
 
 
 class DesignVariable(Checked):
-    """What may be chosen: a number, or one at each of some breaks of a profile.
+    """Base of free variables of a design: one number, or one number at each break of a profile.
 
-    fewest, late  how many breaks it needs; the break, from the end, that must be inside
-    shared  whether all experiments that are planned together have the same
-    levels  the numbers that are allowed; none: all between the bounds
+    fewest, late  minimum number of breaks; position (from the end) of the break that must lie
+                  inside
+    shared        whether all experiments that are planned together have the same numbers
+    levels        the allowed numbers; empty: all between the bounds
     """
 
     lower: float
@@ -67,15 +68,16 @@ class DesignVariable(Checked):
 
     @property
     def count(self) -> int:
-        """How many numbers there are to choose."""
+        """Number of values to choose."""
         return max(len(self.breaks), 1)
 
     def setting(self, numbers: Sequence[float] | FloatArray) -> float | Table:
-        """The number, or the profile, that chosen numbers make."""
+        """Return the value or the profile for the chosen numbers."""
         return float(numbers[0])
 
     def shapes(self, begin: float) -> list[Any]:
-        """One profile for each number: 1 at its own break, 0 at the others; a constant is 1."""
+        """Return one profile for each number: 1 at its own break, 0 at the others; constants are
+        1."""
         unit = np.eye(self.count)
         return [self.setting(row) for row in unit] if self.breaks else [step_input([begin], [1.0])]
 
@@ -231,7 +233,7 @@ class ProblemWithoutData:
     priors: Mapping[str, NormalPrior] = field(default_factory=dict)
 
     def problem(self, otherwise: Mapping[str, Any]) -> Problem:
-        """Return a problem with one experiment, whose measurements are zeros.
+        """Return a problem with one experiment, in which all measurements are 0.
 
         otherwise  default start values and inputs
         """
@@ -311,8 +313,9 @@ class ExistingExperiments:
         if linearised is None:
             broken = residuals.broken
             raise EstimationFailed(
-                "The existing experiments cannot be integrated with the given parameters, so their "
-                f"information is unknown. {broken.sentence if broken else ''}",
+                "The existing experiments cannot be integrated with the given parameter values, "
+                "so the information in these experiments is unknown. "
+                f"{broken.sentence if broken else ''}",
                 broken.status if broken else Status.INTEGRATION_BROKE,
             )
         scaled = linearised.jacobian * sizes

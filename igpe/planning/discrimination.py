@@ -41,15 +41,17 @@ class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
     experiments  the planned experiments, as in `Plan`;  bounds: setting -> its bounds
-    power        table with the index (right, rival): delta_before (current AICc of the rival minus
-                 AICc of the right model), expected (increase in the rival's sum of squares after
-                 the planned experiments and a new fit), power (probability that the rival's AICc is
-                 then worse by 10, so that it has no support)
+    power        table with the index (`right`, `rival`) and the columns `delta_before` (current
+                 AICc of the rival minus AICc of the right model), `expected` (expected increase in
+                 the rival's sum of squares after the planned experiments and a new fit), and
+                 `power` (probability that the rival's AICc is then worse by 10, so that the rival
+                 has no support)
     criterion    the requested criterion
     efficiency   proved lower bound on the criterion of the chosen samples, relative to that of
                  the best choice with the same settings; NaN if there is no proof
-    courses      table of the predictions: rival, experiment, name, time, predicted, error
-                 (standard error of the prediction), sigma (of a measurement), on a fine grid
+    courses      table of the predictions on a fine grid, with the columns `rival`, `experiment`,
+                 `name`, `time`, `predicted`, `error` (standard error of the prediction) and `sigma`
+                 (of a measurement)
     sigma_known, deviations, units, seed, notes  as in `Plan`
     """
 
@@ -301,5 +303,5 @@ def _notes(power: pd.DataFrame) -> list[str]:
         ]
     return [
         *notes,
-        "The plan linearises the rivals at their estimates, and assumes that one of them is right.",
+        "igpe linearised the rivals at their estimates, and assumed that one of them is right.",
     ]

@@ -55,7 +55,7 @@ class Criterion(Protocol):
 
 @dataclass(frozen=True)
 class _OfInterest:
-    """of  unknowns of interest (a text is one name); the others count as nuisance (Ds, As, ...)."""
+    """of  unknowns of interest (or one name); all others are nuisance parameters (Ds, As, ...)."""
 
     of: tuple[str, ...] = ()
 

@@ -28,9 +28,10 @@ from igpe.results.plots.uncertainty import plot_plan
 class PlannedExperiment:
     """One planned experiment.
 
-    settings    name -> number that was chosen, as in `Plan.settings`
+    settings    name -> chosen value, as in `Plan.settings`
     start, inputs, start_time  as for `Experiment`
-    times       (n,) when to sample;  measured: what to measure in each sample
+    times       (n,) times of the samples; measured: names of the quantities to measure in each
+                sample
     """
 
     name: str
@@ -42,7 +43,7 @@ class PlannedExperiment:
     measured: tuple[str, ...]
 
     def entries(self) -> dict[str, Any]:
-        """The fields; functions of time by their name."""
+        """Return the fields; functions of time are stored by name."""
         held = {k: {n: _stored(v) for n, v in vars(self)[k].items()} for k in ("start", "inputs")}
         return vars(self) | held
 
@@ -50,9 +51,9 @@ class PlannedExperiment:
     def of_entries(
         cls, stored: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]]
     ) -> "PlannedExperiment":
-        """The experiment that `entries` stored.
+        """Return the experiment that `entries` stored.
 
-        functions  input -> its function of time, of which only the name is stored
+        functions  input -> its function of time (only the name of the function is stored)
         raises     DataError if one is missing
         """
         start, inputs = (
@@ -61,9 +62,9 @@ class PlannedExperiment:
         lost = {n: v for n, v in inputs.items() if isinstance(v, _Named) and n not in functions}
         if lost:
             raise DataError(
-                f"In '{stored['name']}' the inputs {sorted(lost)} are functions of time, of which "
-                f"only the names {sorted(lost.values())} are stored. Pass the functions again: "
-                f"Plan.from_json(..., functions={{{next(iter(lost))!r}: ...}})."
+                f"In '{stored['name']}' the inputs {sorted(lost)} are functions of time, and only "
+                f"the names of these functions are stored: {sorted(lost.values())}. Pass the "
+                f"functions again: Plan.from_json(..., functions={{{next(iter(lost))!r}: ...}})."
             )
         inputs = {n: functions[n] if isinstance(v, _Named) else v for n, v in inputs.items()}
         return made(cls, stored, {"start": start, "inputs": inputs})
@@ -98,9 +99,9 @@ def _setting(stored: Any) -> Any:
 
 
 class LaboratoryPlan:
-    """Planned experiments as settings, sheets and data: what plans of any purpose share.
+    """Base of plans: planned experiments with their settings and tables for the laboratory.
 
-    courses  has the columns experiment, name, time, predicted and sigma
+    courses  table with the columns `experiment`, `name`, `time`, `predicted` and `sigma`
     """
 
     experiments: tuple[PlannedExperiment, ...]
@@ -111,24 +112,25 @@ class LaboratoryPlan:
 
     @property
     def settings(self) -> pd.DataFrame:
-        """What to set: one row for each number, one column for each experiment, and the bounds."""
+        """Table of all settings and their bounds, with one column for each experiment."""
         table = pd.DataFrame({e.name: pd.Series(e.settings) for e in self.experiments})
         table["lower"] = [self.bounds[n][0] for n in table.index]
         table["upper"] = [self.bounds[n][1] for n in table.index]
         return table
 
     def table(self) -> pd.DataFrame:
-        """The sheet for the laboratory: experiment, time, and an empty column for each quantity."""
+        """Return a table for the laboratory, with an empty column for each measured quantity."""
         columns = [{"experiment": e.name, "time": e.times} for e in self.experiments]
         empty = [dict.fromkeys(e.measured, np.nan) for e in self.experiments]
         sheets = [pd.DataFrame(c | e) for c, e in zip(columns, empty, strict=True)]
         return pd.concat(sheets, ignore_index=True)
 
     def experiment(self, which: int | str, data: Data) -> Experiment:
-        """The experiment with what was measured, ready for `igpe.Problem`.
+        """Return a planned experiment with its measurements, for use in `igpe.Problem`.
 
-        which   its number, from 0, or its name
-        data    a table or its path with the columns of `table`; `experiment` may be missing
+        which   number of the experiment (starting from 0), or its name
+        data    a table, or its path, with the columns of `table`; the column `experiment` may be
+                missing
         raises  ProblemError if there is no such experiment, DataError if the table does not fit the
                 problem
         """
@@ -199,8 +201,9 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     experiments  the planned experiments
     bounds       free setting -> its bounds
-    errors       table indexed by unknown: value, unit, before and after (standard errors before and
-                 after the planned experiments), ratio (before divided by after)
+    errors       table indexed by unknown, with the columns `value`, `unit`, `before` and `after`
+                 (standard errors before and after the planned experiments), and `ratio` (`before`
+                 divided by `after`)
     covariance   (n, n) covariance of the unknowns in `errors`, after the planned experiments
     covariance_before  (n, n) covariance before these experiments; infinite in rows of undetermined
                        unknowns
@@ -209,7 +212,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     efficiency   proved lower bound on the information of the chosen samples, relative to that of
                  the best choice with the same settings; 1 if there was nothing to choose, NaN if
                  there is no proof
-    courses      table of the predictions on a fine grid: experiment, name, time, predicted, sigma
+    courses      table of the predictions on a fine grid, with the columns `experiment`, `name`,
+                 `time`, `predicted` and `sigma`
     sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,
                  and the planned experiments contain no standard deviations
     starts       exp(-Φ/2) of the local searches, best first
@@ -237,7 +241,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     units: Mapping[str, str] = field(default_factory=dict)
 
     def simulated(self, seed: int) -> pd.DataFrame:
-        """Return `table` with simulated measurements; model and parameters are assumed correct."""
+        """Return `table` with measurements simulated at the assumed parameter values."""
         return self._simulated(self.courses, seed)
 
     @property
@@ -249,11 +253,11 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
             f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
-            return f"{said} How close this choice of samples is to the best one is not proved."
+            return f"{said} It is not proved how close this choice of samples is to the best one."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
-            f"{said} With these settings no other allowed choice of samples is better"
-            f"{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
+            f"{said} With these settings, no other allowed choice of samples is "
+            f"better{'' if self.efficiency > PROVEN else more} (equivalence theorem)."
         )
 
     def plot(self, axes: Any = None) -> Plot:

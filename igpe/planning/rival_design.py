@@ -54,12 +54,12 @@ class RivalPair(NamedTuple):
 
 
 class Discriminating:
-    """Base of criteria that tell rivals apart."""
+    """Base of criteria for experiments that distinguish rival models."""
 
     meaning: str
 
     def pairs(self, probabilities: Mapping[str, float]) -> list[RivalPair]:
-        """The pairs that count, of rivals with these probabilities."""
+        """Return the pairs of rivals that the criterion compares, for these probabilities."""
         raise NotImplementedError
 
 
@@ -76,8 +76,8 @@ class HunterReiner(Discriminating):
 
 @dataclass(frozen=True)
 class BuzziFerraris(Discriminating):
-    """Sum of squared differences between the predictions, divided by the variances of measurements
-    and predictions.
+    """Sum of squared differences between the predictions, each divided by the sum of the variances
+    of the measurements and of the predictions.
     """
 
     meaning = "squared differences, divided by the variances of both predictions"

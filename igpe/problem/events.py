@@ -35,16 +35,17 @@ class Event(Suggesting):
               values of the states after the previous event
     measured  whether a measurement at the time of the event shows the states "before" or "after"
               the event
-    at_start  whether the event happens at the start of the experiment if `when` is already true
-              then
+    at_start  whether the event happens at the start of the experiment if `when` is already true at
+              that time
     before    whether the event can also happen before the experiment, while the model approaches
               its initial steady state. For such an event, `at_start` refers to the start of this
-              approach. At the start of the experiment, the event then happens only if inputs or
-              other events make `when` true
+              approach. At the start of the experiment, such an event happens only if an input or
+              another event makes `when` true at this time
     raises    DataError unless exactly one of `at` and `when` is given and at least one state
               changes
 
-    All states of an event jump at the same moment. The rules of the event use the values before it.
+    All states that an event changes jump at the same moment. The rules of the event use the values
+    just before the jump.
     """
 
     at: Amount | None = None
@@ -64,15 +65,15 @@ class Event(Suggesting):
             object.__setattr__(self, role, dict(given))
         self._check_trigger()
         if not self.add and not self.set:
-            raise DataError(f"An event changes no state. Name what jumps: {EXAMPLE}.")
+            raise DataError(f"This event does not change any state. Name what jumps: {EXAMPLE}.")
         if twice := sorted(self.add.keys() & self.set.keys()):
-            raise DataError(f"An event has {twice} in both add= and set=. Use one of the two.")
+            raise DataError(f"This event has {twice} in both add= and set=. Use one of the two.")
         self._check_amounts()
 
     def _check_trigger(self) -> None:
         if (self.at is None) == (self.when is None):
             both = "neither at= nor" if self.at is None else "both at= and"
-            raise DataError(f"An event has {both} when=. Give one of them: {EXAMPLE}.")
+            raise DataError(f"This event has {both} when=. Give exactly one of them: {EXAMPLE}.")
         if self.when is not None and not callable(self.when):
             raise DataError(
                 f"`when` is {shown(self.when)}; expected a rule that returns a comparison: "

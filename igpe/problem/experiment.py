@@ -115,7 +115,7 @@ class Unknown(Suggesting):
         if g is not None and not (is_finite(g) and self.lower <= g <= self.upper):
             raise DataError(
                 f"The guess {shown(g)} of an unknown start value lies outside its bounds "
-                f"[{self.lower:g}, {self.upper:g}]. Give a number inside them, or no guess."
+                f"[{self.lower:g}, {self.upper:g}]. Give a guess within the bounds, or omit it."
             )
 
 
@@ -152,19 +152,22 @@ class Experiment(Suggesting):
                 only spectra were measured
     start       state -> its start value: a number (known), the name of a parameter, `Unknown(lower,
                 upper)` (estimated), or `igpe.losses.NormalPrior(mean, deviation)` (known with this
-                error). Omit a state if the model gives its start value (by a fixed value or an
-                equation). The name of an indexed variable stands for all its members: give it a
-                number or a profile over the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or
-                {"c[:,A]": series}
+                standard deviation). Omit a state if the model gives its start value (by a fixed
+                value or an equation). A value given here replaces that of the model. The name of
+                an indexed variable stands for all its members: give it a number or a profile over
+                the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
                 is larger than the time between the first and the last measurement
     inputs      a list of inputs that are columns of `data`: ["T"]; or input -> its values. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
-                Series whose index holds the times, or a DataFrame with a column `time`. A
-                `NormalPrior` stands for a constant input whose value is known with an error; each
-                experiment has its own value. A column that is an input is not a measurement
+                Series whose index holds the times, or a DataFrame with a column `time`. Columns,
+                Series and DataFrames are linear between their times; for jumps, use
+                `igpe.step_input(...)`. Times of inputs are in the unit of the model's time, except
+                those of the table `data` itself, which igpe converts. A `NormalPrior` stands for a
+                constant input whose value is known with an error; each experiment has its own
+                value. A column that is an input is not a measurement
     events      a list of `Event` objects: doses, injections and other jumps of states, at known or
                 unknown times or when a condition becomes true; for example [igpe.Event(at=2.0,
                 add={"A": 10.0})]
@@ -176,12 +179,13 @@ class Experiment(Suggesting):
                 column -> one of these, an array with one number for each row, or the name of the
                 column that holds the standard deviations. Relative standard deviations refer to the
                 predictions of the model, never to the measurements. Other possibilities: with
-                `EstimatedSigma(name)`, the model computes the standard deviation, and its unknowns
-                are estimated with the others; `igpe.losses.LogNormal(deviation)` compares
-                logarithms; `igpe.losses.Censored(deviation, below=limit)` allows values below a
-                limit of detection. None: unknown; igpe weights several quantities by the sizes of
-                their residuals in all experiments (maximum likelihood). "equal": unknown but equal
-                for all columns
+                `EstimatedSigma(name)`, the model computes the standard deviation, and igpe
+                estimates the unknowns in it together with the others;
+                `igpe.losses.LogNormal(deviation)` compares logarithms;
+                `igpe.losses.Censored(deviation, below=limit)` allows values below a limit of
+                detection. None: unknown; if several quantities are measured, igpe weights each one
+                by the size of its residuals in all experiments (maximum likelihood). "equal":
+                unknown but equal for all columns
     correlation  correlation of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
                 quantities at the same time, or `igpe.losses.AR1(0.7)` between times of the same
                 quantity. If you omit the number, igpe estimates the correlation. Steps 1 and 3
@@ -236,10 +240,9 @@ class Experiment(Suggesting):
             "spectra": spectra,
             "correlation": correlation,
         }
-        self.name = name
+        self.name, self.spectra = name, spectra
         self.start: Mapping[str, Start] = MappingProxyType(_read_start(start))
         self.units: Mapping[str, str] = MappingProxyType(dict(units))
-        self.spectra = spectra
         times, chosen, self.measurements = read_measured(
             table, spectra, given, sigma, self._conditions
         )
@@ -256,6 +259,7 @@ class Experiment(Suggesting):
         self.uncertain_inputs = _uncertain(given)
         exact = {n: v for n, v in given.items() if n not in self.uncertain_inputs}
         self.inputs: Mapping[str, Input] = MappingProxyType(read_inputs(exact, table))
+        self._input_columns = {n: v for n, v in given.items() if isinstance(v, str)}
         self._conditions["inputs"] = {  # other data have other rows
             n: self.inputs.get(n, v) for n, v in given.items()
         }
@@ -280,6 +284,8 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """Return a copy of the experiment with other measurements.
 
+        data            a table or its path. Inputs that are columns of the present table come from
+                        the new table if it has these columns, and stay as they are otherwise
         one_of_several  whether the table has a column `experiment`; if so, igpe uses only the rows
                         with the name of this experiment
         sigma           standard deviations of the new measurements, as for `Experiment`; None:
@@ -288,8 +294,12 @@ class Experiment(Suggesting):
         columns = self._conditions["columns"]
         table = renamed(read_table(data), columns)
         rows = rows_of(table, self.name) if one_of_several else table
-        other = {"name": self.name} | ({} if sigma is None else {"sigma": sigma})
-        return experiment_of(rows, columns, {**self._conditions, **other})
+        own = {n: c for n, c in self._input_columns.items() if c in rows.columns}
+        inputs = self._conditions["inputs"] | own
+        other = {"name": self.name, "inputs": inputs} | ({} if sigma is None else {"sigma": sigma})
+        made = experiment_of(rows, columns, {**self._conditions, **other})
+        made._input_columns = self._input_columns
+        return made
 
     def with_columns(self, table: pd.DataFrame) -> "Experiment":
         """Return a copy of the experiment with another table and without spectra, for a model that
@@ -376,8 +386,8 @@ class Experiment(Suggesting):
         return self.measurements.names
 
     def only_reports(self, name: str) -> bool:
-        """Return True if a column has no measurements because it is a species of spectra or a
-        quantity that is only reported."""
+        """Return True if a column has no measurements: a species of spectra, or an output added by
+        `reporting`."""
         m = self.measurements
         return m.names.index(name) not in m.column
 
@@ -431,7 +441,7 @@ class Experiment(Suggesting):
 def read_experiments(
     data: Data, *, columns: Mapping[str, str] = MappingProxyType({}), **conditions: Any
 ) -> list[Experiment]:
-    """Return one `Experiment` for each value of the table's column `experiment`.
+    """Return one `Experiment` for each value in the table's column `experiment`.
 
     data        DataFrame or path, as for `Experiment`, with a column `experiment`
     columns     as for `Experiment`, for example {"Run": "experiment", "t / h": "time"}

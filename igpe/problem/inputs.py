@@ -5,7 +5,7 @@ never steps across a jump and every derivative stays exact.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,21 +23,28 @@ SAME = 4  # units in the last place: times as close are one
 
 @dataclass(frozen=True)
 class Table:
-    """An input known at some times.
+    """An input whose values are known at certain times.
 
     times   (n,), strictly increasing, in the unit of the model's time
     values  (n,), in the unit of the model's variable
     hold    False: linear between the times; True: each value is held until the next time
+    of_rows  whether the times are those of the experiment's own table, and in their unit
     """
 
     times: FloatArray
     values: FloatArray
     hold: bool = False
+    of_rows: bool = False
+
+    def at_times(self, factor: float, offset: float) -> "Table":
+        """Return the input with the times of the experiment's table in the model's unit."""
+        times = factor * self.times + offset
+        return replace(self, times=times, of_rows=False) if self.of_rows else self
 
     def segment(self, time: float) -> tuple[float, float]:
-        """Coefficients (a, b) of a + b t on the segment that begins at or before `time`.
+        """Return (a, b) of a + b t on the segment that begins at or before `time`.
 
-        Before the first and after the last time of the table the end value is held.
+        Before the first and after the last time of the table, the input keeps its end value.
         """
         k = int(np.searchsorted(self.times, time, side="right")) - 1
         if k < 0:
@@ -48,7 +55,8 @@ class Table:
         return float(self.values[k] - slope * self.times[k]), float(slope)
 
     def at(self, time: float, *, before: bool = False) -> float:
-        """Value at `time`; `before` takes the limit from the left where the input jumps."""
+        """Return the value at `time`; with `before`, the limit from the left where the input
+        jumps."""
         a, b = self.segment(np.nextafter(time, -np.inf) if before else time)
         return a + b * time
 
@@ -116,7 +124,7 @@ def _column(name: str, column: str, measured: pd.DataFrame) -> float | Table:
     over_time = over_time[~over_time.index.duplicated()]
     if len(over_time) and over_time.nunique() == 1:
         return float(over_time.iloc[0])
-    return _read_series(name, over_time)
+    return replace(_read_series(name, over_time), of_rows=True)
 
 
 def require_overlap(name: str, table: Table, begin: float, last: float) -> None:
@@ -154,9 +162,10 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
                 f"needs 'time' and '{name}'. Rename its columns, or give a Series over time: "
                 f"frame.set_index('t')['{name}']."
             )
-        return _read_series(name, value.set_index("time")[name if name in others else others[0]])
+        value = value.set_index("time")[name if name in others else others[0]]
+        return _of_rows(_read_series(name, value), measured)
     if isinstance(value, pd.Series):
-        return _read_series(name, _over_time(name, value, measured))
+        return _of_rows(_read_series(name, _over_time(name, value, measured)), measured)
     if isinstance(value, str) and measured is not None:
         return _column(name, value, measured)
     if isinstance(value, Table) or callable(value):
@@ -170,8 +179,14 @@ def _read(name: str, value: Any, measured: pd.DataFrame | None) -> Input:
             "over time, a DataFrame with a column 'time', or a function of time."
         ) from None
     if not np.isfinite(number):
-        raise DataError(f"Input '{name}' is {number}. Give it a finite value.")
+        raise DataError(f"Input '{name}' is {number}; expected a finite value.")
     return number
+
+
+def _of_rows(table: Table, measured: pd.DataFrame | None) -> Table:
+    """The input, marked if it has the times of the experiment's own table."""
+    times = () if measured is None else np.unique(numbers(measured, "time"))
+    return replace(table, of_rows=np.array_equal(table.times, times))
 
 
 def _over_time(
@@ -220,20 +235,21 @@ def _table(times: npt.ArrayLike, values: npt.ArrayLike, *, hold: bool) -> Table:
         t, v = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"An input table has entries that are not numbers ({error}). Remove or correct them."
+            f"This input table has entries that are not numbers ({error}). Remove or correct them."
         ) from None
     if t.ndim != 1 or t.shape != v.shape or len(t) == 0:
         raise DataError(
-            f"An input table has {t.size} times and {v.size} values. Give one value for each time."
+            f"The number of times in this input table is {t.size}, but the number of values is "
+            f"{v.size}. Give one value for each time."
         )
     if not np.isfinite([t, v]).all():
         raise DataError(
-            "An input table has NaN or infinite entries. Inputs must be known at all times: fill "
-            "the gaps."
+            "This input table has NaN or infinite entries. Inputs must be known at all times: "
+            "fill the gaps."
         )
     if len(falls := t[1:][np.diff(t) <= 0]):
         raise DataError(
-            f"The times of an input table do not increase at {falls[0]:g}. Sort them, and give "
+            f"The times of this input table do not increase at {falls[0]:g}. Sort them, and give "
             "each time once (use igpe.step_input for jumps)."
         )
     return Table(t, v, hold)

@@ -37,8 +37,8 @@ ROUNDING = 1e-9  # of an experiment's length: times so close are the same
 
 
 class Loss:
-    """Base class of losses. A loss says how much the residuals, divided by their standard
-    deviations, contribute to the objective.
+    """Base class of losses. A loss determines how much the residuals, divided by their
+    standard deviations, contribute to the objective.
 
     Up to a limit, a residual contributes its square. Beyond the limit, its contribution grows
     linearly (igpe/numerics/least_squares/base.py). A loss is a class with the attributes below and
@@ -46,8 +46,8 @@ class Loss:
 
     is_squares   whether residuals of any size contribute their squares, so that the objective is a
                  sum of squares
-    is_absolute  whether the objective is the sum of absolute residuals, approximated by small
-                 limits
+    is_absolute  whether the objective is the sum of absolute residuals, which igpe approximates
+                 by Huber losses with small limits
     criterion    name of the objective in results; empty for sums of squares
 
     If neither `is_squares` nor `is_absolute` is True, the limits of the loss are multiples of the
@@ -93,7 +93,7 @@ class L1(Loss):
     criterion = "Sum of absolute residuals"
 
     def limits(self, spread: float) -> tuple[float, ...]:
-        """Return decreasing limits. The approximation with the last limit changes an estimate by
+        """Return decreasing limits. With the last limit, the approximation changes an estimate by
         less than a hundredth of its standard error."""
         return (spread, 0.1 * spread, 0.01 * spread)
 
@@ -104,7 +104,7 @@ class Huber(Checked, Loss):
 
     If standard deviations are not given, igpe computes one for each quantity: the median of its
     absolute residuals divided by 0.67 (Huber & Ronchetti, Robust Statistics (2009), section 7.8).
-    igpe repeats this computation until the values converge. With `sigma="equal"`, `delta` has the
+    igpe repeats this computation until the values converge. With `sigma="equal"`, `delta` is in the
     unit of the measurements.
 
     raises ProblemError unless delta is a positive number
@@ -315,8 +315,8 @@ class Prior(Checked):
         return float(law.logpdf(there(x)) - np.log(inside))
 
     def bend(self, x: float) -> Bend:
-        """Return slope and curvature (`Bend`) with respect to the parameter itself, not its
-        logarithm."""
+        """Return slope and curvature (`Bend`) of -log density with respect to the parameter itself,
+        not its logarithm."""
         base, given = SCALES[self.scale], self.parameters
         by = 1 / (base * x) if base else 1.0
         slope, curvature = LAWS[self.law].bend(self._there(x), *given)

@@ -161,6 +161,11 @@ def read(model: Any, used: Set[str] = frozenset(), times: Set[float] = frozenset
             f"The builder returned a {type(model).__name__}; expected a Pyomo model. Is `return "
             "m` missing?"
         )
+    if isinstance(model, pyo.AbstractModel):
+        raise ModelError(
+            "The builder returned an AbstractModel; igpe needs a ConcreteModel. Return "
+            "model.create_instance() from the builder, or build a pyo.ConcreteModel()."
+        )
     # After discretisation pyomo.dae only changes the ctype of a DerivativeVar, not its class.
     derivatives = [v for v in model.component_objects() if isinstance(v, DerivativeVar)]
     time = _time(model, derivatives, times)

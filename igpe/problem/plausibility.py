@@ -1,4 +1,4 @@
-"""Warnings about implausible numbers and units in a model.
+"""Warnings about what a problem gives without effect, and about implausible numbers and units.
 
 Degrees Celsius or kJ in an Arrhenius factor make no sense: an exponential whose argument divides by
 a gas constant and a temperature shows in which units both must be, and the numbers that the problem
@@ -16,13 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyomo.core.expr import numeric_expr as expr
 from pyomo.core.expr.relational_expr import EqualityExpression
+from pyomo.core.expr.visitor import identify_mutable_parameters, identify_variables
 from pyomo.dae import DerivativeVar
 from pyomo.environ import units as pyomo_units
 from pyomo.environ import value
+from pyomo.repn import generate_standard_repn
 
+from igpe.core.arguments import is_finite
 from igpe.problem.experiment import Experiment
 from igpe.problem.inputs import Table, evaluate
-from igpe.problem.model import Instance
+from igpe.problem.model import Instance, ModelStarts
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import is_labelled
 from igpe.problem.units import unit_name
@@ -63,14 +66,52 @@ def warnings_about(problem: Problem) -> tuple[str, ...]:
             "equations; only igpe.Collocation uses this discretisation. Remove "
             "TransformationFactory('dae....') from the builder if you do not need it."
         )
-    for experiment, instance in zip(problem.experiments, problem.instances, strict=True):
+    runs = zip(problem.experiments, problem.instances, problem.starts, strict=True)
+    for experiment, instance, starts in runs:
         warnings = unit_warnings(instance) | warnings
+        warnings = _other_starts(experiment, starts) | _late(experiment) | warnings
         quantities = _Quantities(problem, experiment, instance)
         for series in (*instance.equations.values(), *instance.expressions.values()):
             for argument in _exponents(series[max(series)].expr):
                 for term in _terms(argument):
                     warnings = dict(quantities.warnings(term)) | warnings
     return tuple(warnings.values())
+
+
+def _other_starts(experiment: Experiment, own: ModelStarts) -> dict[str, str]:
+    """State -> warning, where the experiment and the model start it at different numbers."""
+    numbers = dict(own.fixed)
+    for state, constraint in own.conditions.items():
+        held = list(identify_variables(constraint.expr, include_fixed=True))
+        if len(held) == 1 and not list(identify_mutable_parameters(constraint.expr)):
+            repn = generate_standard_repn(constraint.body, compute_values=True)
+            if repn.is_linear() and repn.linear_coefs:
+                numbers[state] = (value(constraint.upper) - repn.constant) / repn.linear_coefs[0]
+    return {
+        f"{state}(t0)": f"Experiment '{experiment.name}' starts '{state}' at {given:g}, but the "
+        f"model at {numbers[state]:g}. igpe uses {given:g}. Remove one of the two."
+        for state, given in experiment.start.items()
+        if state in numbers and isinstance(given, float) and not math.isclose(given, numbers[state])
+    }
+
+
+def _late(experiment: Experiment) -> dict[str, str]:
+    """Warning about events at known times after the last measurement."""
+    last = float(experiment.times[-1])
+    late = [
+        (number, float(event.at))  # type: ignore[arg-type]
+        for number, event in enumerate(experiment.events, start=1)
+        if is_finite(event.at) and float(event.at) > last  # type: ignore[arg-type]
+    ]
+    if not late:
+        return {}
+    number, at = late[0]
+    more = f" Experiment '{experiment.name}' has {len(late)} such events." * (len(late) > 1)
+    return {
+        "events": f"Event {number} of experiment '{experiment.name}' is at {at:g}, after the last "
+        f"measurement (at {last:g}), and has no effect on the estimate. Times of events are in "
+        f"the unit of the model's time.{more}"
+    }
 
 
 def _exponents(expression: Any) -> Iterator[Any]:
@@ -172,8 +213,8 @@ class _Quantities:
             yield (
                 name,
                 f"'{name}' is at most {high:g}, so E / (R T) is at most {max(sizes):.2g} "
-                f"{with_constant}: the rate hardly depends on temperature. Give the energy in "
-                f"{gas[1]}, or R in the unit of the energy.",
+                f"{with_constant}. The rate would hardly depend on temperature. Give the energy "
+                f"in {gas[1]}, or R in the unit of the energy.",
             )
         elif smallest > STRONG:
             yield (

@@ -46,7 +46,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class HeldWeights(NamedTuple):
-    """What `Problem.weighted` was given, by its names."""
+    """The arguments of `Problem.weighted`, by name."""
 
     sigma: tuple[FloatArray, ...] | None
     relative: bool
@@ -82,7 +82,7 @@ class Problem(Suggesting):
     start values (`A(t0)@run2`) and time-varying unknowns (`w(2.5)@run2`).
 
     Additional constraints of the model (constraints without time, and inequalities over time) are
-    part of the problem. Collocation and MultipleShooting satisfy these constraints; other methods
+    part of the problem. Collocation and MultipleShooting enforce these constraints; other methods
     do not support them.
     """
 
@@ -179,17 +179,17 @@ class Problem(Suggesting):
 
     @property
     def has_spectra(self) -> bool:
-        """Return True if spectra were measured in any experiment."""
+        """Return True if spectra were measured in at least one experiment."""
         return any(e.spectra is not None for e in self.experiments)
 
     @property
     def has_signs(self) -> bool:
-        """Return True if pure spectra must be nonnegative in any experiment."""
+        """Return True if pure spectra must be nonnegative in at least one experiment."""
         return any(e.spectra is not None and e.spectra.nonnegative for e in self.experiments)
 
     @property
     def has_noise_level(self) -> bool:
-        """Return True if igpe estimates the noise level of the spectra in any experiment."""
+        """Return True if igpe estimates the noise level of spectra in at least one experiment."""
         return any(e.spectra is not None and e.spectra.sigma is None for e in self.experiments)
 
     def compressed(self) -> "Problem":
@@ -227,7 +227,7 @@ class Problem(Suggesting):
 
     @property
     def relative_sigma(self) -> dict[str, float]:
-        """Map each quantity to its relative standard deviation, if `weighted` fixed it."""
+        """Map each quantity to the relative standard deviation that `weighted` fixed for it."""
         runs = [e.measurements for e in self.experiments if e.has_relative_sigma]
         firsts = ((m, *np.unique(m.column, return_index=True)) for m in runs)
         return {
@@ -248,7 +248,7 @@ class Problem(Suggesting):
 
     @property
     def is_correlated(self) -> bool:
-        """Return True if the errors of any experiment are correlated."""
+        """Return True if the errors of at least one experiment are correlated."""
         return any(e.measurements.correlation is not None for e in self.experiments)
 
     @property
@@ -259,7 +259,7 @@ class Problem(Suggesting):
 
     @property
     def correlations(self) -> dict[str, float]:
-        """Map names to estimated correlations of errors, if `weighted` fixed them."""
+        """Map names to the estimated correlations of errors that `weighted` fixed."""
         held = self._weights.correlations if self._weights else ()
         return {n: v for c in held if c is not None for n, v in c.named.items()}
 
@@ -335,7 +335,7 @@ class Problem(Suggesting):
         return copy
 
     def in_logarithms(self, names: Iterable[str]) -> "Problem":
-        """Return a copy of the problem in which these unknowns are logarithmic, too."""
+        """Return a copy of the problem in which these unknowns are also `logarithmic`."""
         copy = self._copied()
         every = self.unknowns.logarithmic.union(names)
         copy.unknowns = replace(self.unknowns, logarithmic=every)
@@ -390,12 +390,23 @@ class Problem(Suggesting):
         return _made_again({**self._given, "space": space}, self.fixed, self._weights, ())
 
     @property
+    def grid_remarks(self) -> tuple[str, ...]:
+        """Remark that intervals exclude the error of the grid in space; empty without a grid."""
+        if not self._given["space"]:
+            return ()
+        return (
+            "The intervals do not include the error of the grid in space. Estimate it with "
+            "igpe.uncertainty.grid_error(problem, result).",
+        )
+
+    @property
     def held_weights(self) -> HeldWeights | None:
         """The arguments that were passed to `weighted`; None if it was not called."""
         return self._weights
 
     def reporting(self, names: Sequence[str]) -> "Problem":
-        """Return a copy with additional quantities that simulations report but nobody measured.
+        """Return a copy with additional quantities that simulations report but that are not
+        measured.
 
         names  names of time-dependent quantities of the model
         """
@@ -412,9 +423,10 @@ class Problem(Suggesting):
         return self._own(f"{state}(t0)", experiment)
 
     def pieces(self, name: str, experiment: Experiment) -> dict[str, float]:
-        """Map each unknown of a time-varying parameter in one experiment to its start time.
+        """Map each unknown of a time-varying parameter to the start time of its piece in one
+        experiment.
 
-        A break that equals a measured time except for rounding is set to this time.
+        If a break differs from a measured time only by rounding, igpe sets it to the measured time.
         """
         first, times = experiment.start_time, experiment.times
         nearest_starts = {}

@@ -12,7 +12,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from pyomo.core.expr.visitor import identify_variables
-from pyomo.environ import value
+from pyomo.environ import Param, value
 
 from igpe.core.arguments import require_mapping, shown
 from igpe.core.arrays import FloatArray
@@ -21,6 +21,7 @@ from igpe.core.errors import DataError, ModelError, ProblemError
 from igpe.core.names import closest, in_words, listed
 from igpe.problem.events import check_events
 from igpe.problem.experiment import Experiment, Unknown
+from igpe.problem.inputs import Table
 from igpe.problem.losses import Loss, NormalPrior, PiecewiseConstant, Prior
 from igpe.problem.measurements import Measurements
 from igpe.problem.members import in_logarithms
@@ -147,9 +148,8 @@ def with_logarithms(box: Box, names: Iterable[str]) -> Box:
     rows = zip(inside.names, inside.lower, inside.upper, strict=True)
     if loose := [n for n, low, high in rows if not (low > 0 and np.isfinite(high))]:
         raise ProblemError(
-            f"igpe searches {loose} on a logarithmic scale, which needs positive, finite bounds. "
-            "Pass such bounds: "
-            f"parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
+            f"igpe searches for {loose} on a logarithmic scale, which needs positive, finite "
+            f"bounds. Pass such bounds: parameters={{'{loose[0]}': (1e-5, 1e5), ...}}."
         )
     return replace(box, logarithmic=chosen)
 
@@ -194,6 +194,10 @@ def convert_units(experiment: Experiment, instance: Instance) -> Experiment:
         if name == "time":
             result.start_time = factor * experiment.start_time + offset
             result.spectra = result.spectra and result.spectra.at_times(factor, offset)
+            result.inputs = MappingProxyType({
+                n: v.at_times(factor, offset) if isinstance(v, Table) else v
+                for n, v in experiment.inputs.items()
+            })
         if name in models:
             if offset != 0:  # 5 % of it would be something else
                 raise DataError(
@@ -337,11 +341,15 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
             "time_varying=, or make it a scalar Var."
         )
     if name not in instance.scalars:
+        fixed = instance.model.component(name.partition("[")[0])
+        mend = ""
+        if fixed is not None and fixed.ctype is Param:  # a number in the equations
+            mend = f" '{name}' is a Param that cannot change; declare it with mutable=True."
         everywhere = " The models of all experiments need all parameters: declare this one, too."
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
-            f"{closest(name, instance.scalars)} Parameters must be Vars or mutable Params, without "
-            f"time.{everywhere * any(name in i.scalars for i in problem.instances)}"
+            f"{mend or closest(name, instance.scalars)} Parameters must be Vars or mutable "
+            f"Params, without time.{everywhere * any(name in i.scalars for i in problem.instances)}"
         )
     component = instance.scalars[name]
     if component.is_variable_type() and not component.is_continuous():

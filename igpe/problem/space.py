@@ -93,7 +93,7 @@ class FiniteDifference:
     intervals  number of intervals, of about equal length. igpe keeps the points that the model's
                ContinuousSet already has, and adds points between them
     scheme     formula for first derivatives. "backward" (for flow towards larger x): upwind, first
-               order and robust, but it smears fronts like a dispersion with the coefficient speed *
+               order and robust, but it smears fronts like dispersion with the coefficient speed *
                (interval length) / 2. "backward2": upwind with three points, second order; it may
                overshoot at fronts. "forward" and "forward2": the corresponding formulas for flow
                towards smaller x. "central": second order, for diffusion. Formulas for second

@@ -33,24 +33,24 @@ class Spectra(Suggesting):
 
     frame        a DataFrame with the times as index (or in a column `time`) and the wavelengths as
                  column names, or the path of a file with such a table (CSV, Excel, Parquet). The
-                 times have the unit of the experiment's times
+                 times must be in the unit of the experiment's times
     sigma        standard deviation of the measured values: one number, or one number for each
                  wavelength (a Series, or an array in the order of the columns); None: igpe
-                 estimates the noise level from the smallest singular values, those that the
-                 contributions do not account for
+                 estimates the noise level from the singular values that contain only noise
     species      names of the model's quantities that absorb; None: all states of the model
     pure         species -> its known spectrum: a Series by wavelength, which igpe interpolates
                  linearly, or an array with one number for each wavelength, in the order of the
                  columns
-    nonnegative  whether unknown spectra must be nonnegative. This excludes rate constants that
-                 require negative spectra. If the true spectra are zero at many wavelengths, the
-                 constraint biases the rate constants; the result reports the change
-    smooth       number of cubic B-splines, evenly spread over the wavelengths, that are combined
-                 linearly to form each unknown spectrum; 0: the spectrum is free at each wavelength.
-                 A number above 0 requires nonnegative=False
-    unwanted     contributions of no species: "constant" for one contribution that does not change
-                 with time, such as a baseline; or the number of contributions that vary in time.
-                 igpe needs to know nothing else about them. A number requires nonnegative=False
+    nonnegative  whether unknown spectra must be nonnegative. The constraint excludes rate constants
+                 that require negative spectra. If the true spectra are zero at many wavelengths,
+                 the constraint biases the rate constants; a note reports a significant change
+    smooth       number of cubic B-splines, evenly spread over the wavelengths; each unknown
+                 spectrum is a linear combination of them. 0: the spectrum is free at each
+                 wavelength. A number above 0 requires nonnegative=False
+    unwanted     contributions that are not from a species: "constant" for one contribution that
+                 does not change with time, such as a baseline; or the number of contributions that
+                 vary in time. igpe needs to know nothing else about them. A number requires
+                 nonnegative=False
     shared       True: the species have the same spectra in all experiments with shared=True; these
                  experiments must have the same wavelengths
     raises       DataError; the message states the cause and the remedy
@@ -115,8 +115,9 @@ class Spectra(Suggesting):
         if most < few + FEWEST:
             raise DataError(
                 f"igpe cannot estimate the noise level of {self.values.shape[0]} spectra at "
-                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs at "
-                f"least {few + FEWEST} of each. Give the noise level: igpe.Spectra(..., sigma=...)."
+                f"{self.values.shape[1]} wavelengths with {few} contributions: it needs at least "
+                f"{few + FEWEST} spectra and {few + FEWEST} wavelengths. Give the noise level: "
+                "igpe.Spectra(..., sigma=...)."
             )
         level = noise_level(self._singular, self.values.shape, few)
         return np.full(len(self.wavelengths), max(level, FLOOR * np.abs(self.values).max()))
@@ -139,8 +140,7 @@ class Spectra(Suggesting):
         return np.asarray(np.linalg.qr(splines / self.noise[:, None])[0])
 
     def with_species(self, species: Iterable[str]) -> "Spectra":
-        """Return a copy with these absorbing species if `species` is None; otherwise return the
-        spectra unchanged."""
+        """Return a copy with these absorbing species, unless `species` is already given."""
         if self.species is not None:
             return self
         result = self._changed(species=tuple(species))
@@ -158,8 +158,8 @@ class Spectra(Suggesting):
     def compressed(self) -> "Spectra":
         """Return the spectra projected onto their leading singular vectors, for use in searches.
 
-        The projection has one dimension for each contribution, one for each known spectrum, and one
-        more, instead of one for each wavelength.
+        Instead of one dimension for each wavelength, the projection has one for each contribution,
+        one for each known spectrum, and one more.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}
@@ -200,8 +200,9 @@ class Spectra(Suggesting):
         """Return a copy that contains only some of the wavelengths.
 
         ranges  pairs (first, last) of wavelengths, both included; without ranges: all wavelengths
-        count   number of wavelengths to keep; None: all. igpe keeps the most informative ones:
-                those with the highest leverage in the space of the leading singular vectors
+        count   number of wavelengths to keep; None: all. igpe keeps the most informative
+                wavelengths, those with the highest leverage in the space of the leading singular
+                vectors
         raises  DataError if too few wavelengths remain
         """
         w = self.wavelengths
@@ -346,9 +347,9 @@ class Spectra(Suggesting):
 class Rank:
     """Number of contributions in spectra; print it to see the result.
 
-    singular  singular values, of numbers in standard deviations where these are known
-    number    of contributions above the noise
-    noise     the level of the noise, in the unit of the numbers (or 1)
+    singular  singular values of the measured values (in standard deviations, if these are known)
+    number    number of contributions above the noise
+    noise     noise level, in the unit of the measured values (or 1)
     """
 
     def __init__(
@@ -364,7 +365,7 @@ class Rank:
         self._left, self._right = left, right
 
     def to_frame(self) -> pd.DataFrame:
-        """Each singular value, the largest that noise alone would give, and the verdict."""
+        """Return the singular values, the largest that noise alone would give, and verdicts."""
         few = min(len(self.singular), self.number + 5)
         limits = [self.noise * edge(self._shape, j) for j in range(few)]
         return pd.DataFrame({

@@ -26,7 +26,7 @@ def as_members(experiment: Experiment, instance: Instance) -> Experiment:
     if len(set(names.values())) < len(names):
         twice = sorted(n for n in names if [*names.values()].count(names[n]) > 1)
         raise DataError(
-            f"The columns {twice} are the same quantity of the model. Keep one of them."
+            f"The columns {twice} refer to the same quantity of the model. Keep one of them."
         )
     start = _starts(experiment.start, list(instance.states))
     if start == experiment.start and all(new == old for old, new in names.items()):

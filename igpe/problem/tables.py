@@ -123,7 +123,7 @@ class _Sheets:
         if self.row > LAST_ROW or self.column > LAST_COLUMN:
             raise DataError(
                 f"'{self.path}' has cells beyond row {LAST_ROW} or column {LAST_COLUMN}, the last "
-                "that a workbook can have."
+                "ones that a workbook can have."
             )
         self.rows = max(self.rows, self.last_row)
 

@@ -236,7 +236,7 @@ def _parameters(result: ResultData) -> tuple[str, Grade]:
     marks = {p.name: MARKS[p.remark] for p in free}
     plain = [p for p in free if not marks[p.name]]
     if plain and not any(math.isfinite(e) for p in plain for e in (p.standard_error, p.upper)):
-        why = "no more measurements than unknowns"
+        why = "at least as many unknowns as measurements"
         if result.measurements > len(free):
             why = "the model could not be integrated at the estimate"
         return f"{sets}errors unknown: {why}", "bad"

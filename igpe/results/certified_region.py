@@ -21,12 +21,13 @@ LIMITED, REACHED, UNDECIDED = "limited", "reaches its bound", "not decided"
 
 @dataclass(frozen=True)
 class SeparateRegion:
-    """One of the boxes outside which no parameters explain the measurements well enough.
+    """One box of a certified region: outside all boxes, no parameter values fit well enough.
 
-    lower, upper  (n,) of the box
-    parameters    (n,) the best point known in it;  objective: proven upper bound there
-    inside        points (n,) that are proved to belong to the region: the lowest and the highest
-                  value known of each unknown. Empty: no point of the box is proved to belong to it
+    lower, upper  (n,) corners of the box
+    parameters    (n,) the best known point of the box; objective: proven upper bound at this point
+    inside        points (n,) that are proved to belong to the region, with the lowest and highest
+                  known value of each unknown. Empty: no point of the box is proved to belong to the
+                  region
     """
 
     lower: tuple[float, ...]
@@ -37,7 +38,7 @@ class SeparateRegion:
 
     @property
     def inner(self) -> FloatArray:
-        """(2, n) lowest and highest value of each unknown that is proved; NaN where none is."""
+        """(2, n) lowest and highest proved value of each unknown; NaN if none is proved."""
         points = np.array(self.inside)
         if not points.size:
             return np.full((2, len(self.lower)), np.nan)
@@ -48,13 +49,13 @@ class SeparateRegion:
 class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynamic certificate 1"):
     """A likelihood region within the bounds, enclosed from outside and from inside.
 
-    The region consists of all parameters whose sum of squares is at most S_min + rise; S_min is the
-    minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and undecided
-    boxes, every sum of squares is at least `cut`. Inside `regions` and undecided boxes, every sum
-    of squares is at least `lower_bound`. The other fields are the same as in a
+    The region consists of all parameter values whose sum of squares is at most S_min + rise; S_min
+    is the minimum within the bounds. `cut` is larger than S_min + rise. Outside `regions` and
+    undecided boxes, every sum of squares is at least `cut`. Inside `regions` and undecided boxes,
+    every sum of squares is at least `lower_bound`. The other fields are the same as in a
     `DynamicCertificate`.
 
-    level         confidence level, 0.95
+    level         confidence level, for example 0.95
     simultaneous  True: the region is for all unknowns together; False: it is for each unknown
                   separately
     degrees       degrees of freedom of the residuals if standard deviations are unknown; else 0
@@ -79,9 +80,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         outer_lower, outer_upper  ends of an interval that provably contains the region
         inner_lower, inner_upper  smallest and largest value proved to belong to the region; NaN if
                                   there is no such value
-        below, above              whether the data limit the unknown on this side: "limited" if they
-                                  do, "reaches its bound" if they do not within the bounds, "not
-                                  decided" if neither is proved
+        below, above              whether the data constrain the unknown from below and from
+                                  above: "limited" if they do, "reaches its bound" if they
+                                  do not within the bounds, "not decided" if neither is proved
         """
         rows = []
         for k, one in enumerate(self.regions):
@@ -115,8 +116,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def intervals(self) -> pd.DataFrame:
         """One row for each unknown, over all regions: the four ends, and `identifiable`.
 
-        identifiable  True: the data provably limit the unknown on both sides within its bounds;
-                      False: it is proved that they do not; None: neither is proved
+        identifiable  True: the data provably constrain the unknown on both sides within its
+                      bounds; False: it is proved that they do not; None: neither is proved
         """
         frame, rows = self.to_frame(), {}
         for name, own in frame.groupby("name", sort=False):
@@ -135,7 +136,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def known(self) -> int:
-        """Number of regions that are proved to contain parameters of the likelihood region."""
+        """Number of `regions` that are proved to contain a point of the likelihood region."""
         return sum(bool(one.inside) for one in self.regions)
 
     @property
@@ -150,9 +151,9 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def _sentences(self, where: str) -> list[str]:
         about = (
             f"The {100 * self.level:g} % likelihood region "
-            f"({'all unknowns together' if self.simultaneous else 'each unknown by itself'}, "
-            f"sum of squares up to {self.objective + self.rise:.6g}, which is "
-            f"{self.objective:.6g} + {self.rise:.4g} by "
+            f"({'all unknowns together' if self.simultaneous else 'each unknown by itself'}, sum "
+            f"of squares up to {self.objective + self.rise:.6g}, which is {self.objective:.6g} + "
+            f"{self.rise:.4g} according to "
             f"{f'F with {self.degrees} degrees of freedom' if self.degrees else 'chi squared'})"
         )
         stopped = STOPPED.get(self.status, "").replace(", ", "; the proof was ", 1)
@@ -214,7 +215,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def inner_level(self) -> float:
-        """Parameters with at most this sum of squares provably belong to the region."""
+        """Sum of squares up to which parameter values provably belong to the region."""
         if not self.degrees:
             return self.lower_bound + self.rise * (1 - ROUNDED)
         return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))

@@ -22,9 +22,9 @@ class Chapter:
 
 @dataclass(frozen=True, repr=False)
 class Details:
-    """Everything known about a result apart from its verdict and its estimates.
+    """All information about a result except its verdict and its estimates.
 
-    chapters  in the order in which they are shown
+    chapters  sections, in the order in which they are shown
     """
 
     chapters: tuple[Chapter, ...]
@@ -100,7 +100,7 @@ def _others(result: ResultData) -> Iterator[Chapter]:
             "Sets of values",
             sentences=(
                 f"The first of {count} sets has the {word(result)} {result.objective:.6g}. The "
-                "others are below the threshold of the likelihood ratio.",
+                "others are so close to it that a likelihood ratio test does not reject them.",
                 f"{own} Other measurements, or narrower bounds, can distinguish the sets.",
                 "igpe.check(problem) reports how many sets would remain with perfect measurements.",
             ),
@@ -159,7 +159,10 @@ def fit(result: ResultData) -> Iterator[str]:
         spread = math.sqrt(result.variance)
         yield f"Standard deviation of a residual, estimated from the residuals: {spread:.3g}."
     elif not result.criterion:
-        yield "Standard errors are not available: there are no more measurements than unknowns."
+        yield (
+            "Standard errors are not available: there are at least as many unknowns as "
+            "measurements."
+        )
 
 
 def intervals(result: ResultData) -> Iterator[str]:

@@ -33,13 +33,14 @@ STORED_AS = {"parameters": "point", "gap_wanted": "gap", "multipliers": "u"}
 
 @dataclass(frozen=True)
 class Certificate(Suggesting):
-    """What step 3 proved about one algebraic problem.
+    """Result of step 3 for one algebraic problem, with the proved lower bound.
 
-    unknowns      it estimated, within these `bounds`;  undetermined: those its data do not tell
-    origin        smoothing and residuals it was posed with
-    slopes        states whose slopes it fits, in these `experiments`
+    unknowns      names of the estimated unknowns, with their `bounds`; undetermined: those that the
+                  data do not determine
+    origin        smoothing method and residuals of the problem
+    slopes        states whose slopes are fitted, in these `experiments`
     objective     weighted sum of squared slope residuals
-    lower_bound   of it, proven; -inf if nothing is
+    lower_bound   proven lower bound on the objective; -inf if nothing is proven
     """
 
     unknowns: tuple[str, ...]
@@ -60,7 +61,8 @@ class Certificate(Suggesting):
 
     @property
     def sentence(self) -> str:
-        """The problem, what is proved about it and how, and what the proof does not cover."""
+        """Description of the problem, of the proof and its method, and of what the proof does not
+        cover."""
         pairs = zip(self.unknowns, self.bounds, strict=True)
         sought = ", ".join(
             f"{', '.join(name for name, _ in same)} in [{low:g}, {high:g}]"
@@ -87,8 +89,9 @@ class Certificate(Suggesting):
             why = "the lower bound is still 0, so " * math.isfinite(self.lower_bound)
             return f"{least} is the smallest sum of squares reached ({by}); {why}nothing is proved"
         return (
-            f"no parameters within the bounds have a sum of squares below {self.lower_bound:.6g} "
-            f"({100 * self.gap:.2g} % below the best, {least}; method: {by}); {about}"
+            "no parameter values within the bounds have a sum of squares below "
+            f"{self.lower_bound:.6g} ({100 * self.gap:.2g} % below the best, {least}; method: "
+            f"{by}); {about}"
         )
 
 
@@ -120,7 +123,7 @@ FIELDS = [f.name for f in fields(TreeBox)]
 
 @dataclass(frozen=True, repr=False)
 class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic certificate 1"):
-    """A proven lower bound on the weighted sum of squares, for all parameters within the bounds.
+    """A proven lower bound on the weighted sum of squares within the bounds of the parameters.
 
     The bound holds for the differential equations themselves, because it includes the error of
     discretisation. Explicit allowances cover the rounding errors of double precision. Library
@@ -128,9 +131,10 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     place.
 
     unknowns      names of the n unknowns; lower, upper: their bounds (n,)
-    parameters    (n,) the best parameters found
+    parameters    (n,) the best parameter values found
     objective     proven upper bound on the sum of squares at `parameters`
-    lower_bound   lower bound on the sum of squares, proven for all parameters within the bounds
+    lower_bound   lower bound on the sum of squares, proven for all parameter values within the
+                  bounds
     cut           value that the sum of squares provably exceeds in every decided box; equals
                   `lower_bound` if all boxes are decided
     gap_wanted    requested relative gap
@@ -198,10 +202,13 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
                 f"{decided:.3g} % of the box is ruled out."
             )
         if self.lower_bound <= 0:
-            return f"The sum of squares is 0 up to rounding, so no parameters {where} fit better."
+            return (
+                f"The sum of squares is 0 up to rounding, so no parameter values {where} fit "
+                "better."
+            )
         left = "" if self.closed else f"; {100 * self.open_share:.3g} % of the box is undecided"
         return (
-            f"No parameters {where} have a sum of squares below {self.lower_bound:.8g} "
+            f"No parameter values {where} have a sum of squares below {self.lower_bound:.8g} "
             f"({100 * max(self.gap, 0.0):.2g} % below the best, {self.objective:.8g}): proved for "
             "the differential equations themselves, including the discretisation error "
             f"({counted(self.examined, 'box')}{stopped}){left}.{self._premise}"
@@ -221,7 +228,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         return [[("", "best", "from", "to"), *rows]], [self._stated("within these bounds")]
 
     def plot(self, axes: Any = None) -> Plot:
-        """Plot the boxes if there are two unknowns; otherwise the lower bound during the search."""
+        """Plot the boxes if there are two unknowns, and otherwise the bound during the search."""
         is_plane = len(self.unknowns) == 2  # noqa: PLR2004
         return (plot_boxes if is_plane else plot_bounds)(self, axes)
 

@@ -159,9 +159,9 @@ def residual(result: ResultData) -> Section:
 
 MAP = "Which equations determine which unknowns"
 READING = (
-    "Rows are equations. Columns are the unknown quantities in these equations, the measured "
-    "quantities and the model's parameters. igpe solves the framed blocks one after the other, "
-    "from the top. The last rows show which slopes and start values depend on which parameters."
+    "Rows are equations. Columns are the unknown quantities in the equations, the measured "
+    "quantities and the parameters. igpe solves the framed blocks one after the other, from the "
+    "top. The last rows show which slopes and start values depend on which parameters."
 )
 
 
@@ -248,10 +248,10 @@ def candidates(result: ResultData) -> Section:
 
 CURVES = "Curves through the measurements. Steps 2 and 3 take states and slopes from these curves."
 SLOPES = (
-    "If all states of an equation are smoothed, it predicts a slope without integration (step 2, "
-    "see Identifiability). Step 3 fits the unknowns of these equations to the slopes, with a proof "
-    "if possible. The sums and bounds below refer to the slopes, not to the fit to the "
-    "measurements."
+    "If all states in an equation are smoothed, the equation predicts a slope without integration "
+    "(step 2, see Identifiability). Step 3 fits the unknowns of these equations to the slopes, "
+    "with a proof if possible. The sums of squares and bounds below refer to the slopes, not to "
+    "the fit to the measurements."
 )
 DYNAMICS = (
     "Step 4 integrates the model over time and estimates the remaining unknowns. Step 5 corrects "

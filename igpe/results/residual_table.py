@@ -167,13 +167,13 @@ class Adequacy:
     """Verdict on the fit of the model, from all tests of the residuals together.
 
     verdict  "adequate": no lack of fit was detected; "lack of fit": p < 0.01; "cannot be judged"
-    p        probability of residuals at least as odd if the model is right and errors are normal
-             and independent, of all tests combined; NaN if nothing was tested. Simulated: below
-             0.01 it is an upper bound
-    reasons  sentences: which residuals are odd and how, or why nothing can be judged
-    tests    kind of test -> its own probability: "trend" (all series together), "series" (the
-             oddest one), "replicates" (their means against their scatter), "size" (chi squared and
-             smooth parts, where sigma is known)
+    p        combined p-value of all tests: probability of residuals at least as unusual if the
+             model is right and the errors are normal and independent; NaN if nothing was tested. It
+             is simulated: a value below 0.01 is an upper bound
+    reasons  sentences: which residuals are unusual and in what way, or why the fit cannot be judged
+    tests    kind of test -> its p-value: "trend" (all series together), "series" (the most unusual
+             series), "replicates" (their means compared with their scatter), "size" (chi squared
+             and smooth parts, if sigma is known)
     """
 
     verdict: str
@@ -188,7 +188,7 @@ class Adequacy:
 
     @property
     def sentence(self) -> str:
-        """The verdict, its probability and its reasons."""
+        """The verdict, its p-value and its reasons."""
         clear = "no clear lack" if self.p < DOUBTFUL else "no lack"
         verdict = {
             ADEQUATE: f"Fit adequate: {clear} of fit was detected",

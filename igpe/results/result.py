@@ -5,6 +5,7 @@ from datetime import date as day_of
 from pathlib import Path
 from typing import Any
 
+from igpe.core.errors import DataError
 from igpe.core.files import write
 from igpe.core.json_form import Stored
 from igpe.core.markup import tex
@@ -26,28 +27,29 @@ class Result(ResultData, Stored, name="result", number=1):
     contains the rest.
 
     estimates     one `Parameter` per unknown
-    objective     weighted sum of squared residuals plus the terms of priors, by accurate
+    objective     weighted sum of squared residuals plus the prior terms, computed by accurate
                   integration
     status        how step 5 ended
     covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
-    measurements  number of measurements; degrees: degrees of freedom, which is the number of
-                  measurements minus the number of unknowns that are not on a bound
+    measurements  number of measurements; degrees: degrees of freedom (number of measurements minus
+                  number of unknowns that are not on a bound)
     variance      estimated variance of a residual of weight 1; 1 if sigma was given
     probability   probability of a larger chi squared if the model is correct; NaN if sigma was not
                   given
     confidence    confidence level of the intervals
-    certificates  the proofs of step 3;  candidates: all variants that were tried, best first
-    structure     the report of step 2, as text
-    points        columns experiment, name, time, measured, fitted, residual, sigma (used in the
-                  fit), unit, leverage. Further columns, if they apply: relative_sigma, if sigma was
-                  unknown and several quantities were weighted by the sizes of their residuals;
-                  limit, the largest limit of detection of the quantity, if values below a limit
-                  were left out. If errors are correlated: whitened, the residual minus its
-                  prediction from the preceding residuals, divided by the remaining standard
-                  deviation; and conditional, the fraction of the standard deviation that remains
-    curves        columns experiment, name, time, fitted, smoothed and smoothed_error on a fine
-                  grid; if errors are known, also lower and upper, the ends of the linearised band
-                  of the fitted model
+    certificates  the proofs from step 3;  candidates: all variants that were tried, best first
+    structure     the report from step 2, as text
+    points        table with the columns `experiment`, `name`, `time`, `measured`, `fitted`,
+                  `residual`, `sigma` (used in the fit), `unit` and `leverage`. If sigma was unknown
+                  and several quantities were weighted by the sizes of their residuals, the column
+                  `relative_sigma` is added. If values below a limit of detection were left out, the
+                  column `limit` contains the largest limit of the quantity. If errors are
+                  correlated, the column `whitened` contains the residual minus its prediction from
+                  the preceding residuals, divided by the remaining standard deviation; the column
+                  `conditional` contains the fraction of the standard deviation that remains
+    curves        table on a fine grid, with the columns `experiment`, `name`, `time`, `fitted`,
+                  `smoothed` and `smoothed_error`; if errors are known, the columns `lower` and
+                  `upper` contain the ends of the linearised band of the fitted model
     seconds       wall time of each step;  versions: versions of the packages;  seed: seed of the
                   search
     notes         remarks, shown in `details`;  settings: description of how the steps were carried
@@ -57,13 +59,14 @@ class Result(ResultData, Stored, name="result", number=1):
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested
     adequacy      whether the model fits: a single verdict from all tests of the residuals; None in
                   results stored by older versions
-    other_optima  all other known optima, best first, whose objective is below the threshold of the
-                  likelihood ratio test (F test if sigma is unknown) at the level `confidence`
+    other_optima  all other known optima that the likelihood ratio test (F test if sigma is
+                  unknown) does not reject at the level `confidence`, best first
     criterion     name of the objective if it is not a sum of squares; otherwise empty
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
     sources       experiment -> name of its data file, and the SHA-256 checksum of this file
-    combined      unknowns that even perfect measurements determine only in combination
+    combined      unknowns that can be determined only in combination, even from perfect
+                  measurements
     unprovable    reason why `igpe.certify` does not support the problem; empty if it supports the
                   problem
     spectral      the fits of the spectra: pure spectra, residuals and scatter; `spectra` is the
@@ -78,7 +81,8 @@ class Result(ResultData, Stored, name="result", number=1):
 
     @property
     def details(self) -> Details:
-        """Errors, origins, other sets of values, proofs, remarks and times, in words."""
+        """Further tables and text: standard errors, other optima, fit, search, proofs, remarks,
+        time."""
         return details(self)
 
     def plot(self, axes: Any = None, *, residuals: bool = False, smoothed: bool = False) -> Plot:
@@ -88,7 +92,7 @@ class Result(ResultData, Stored, name="result", number=1):
         residuals  whether to draw the standardised residuals in a strip below each panel; `axes`
                    must then contain twice as many axes: first the axes of the panels, then the axes
                    of the strips
-        smoothed   whether to draw the smoothed measurements of step 1 as well
+        smoothed   whether to draw the smoothed measurements from step 1 as well
         """
         values = standard_residuals(self.points, self.variance)[0] if residuals else None
         how: dict[str, Any] = {
@@ -116,9 +120,13 @@ class Result(ResultData, Stored, name="result", number=1):
     ) -> str:
         """Return a self-contained HTML page, and write it to `path` if a path is given.
 
+        path          a file that ends in .html
         title         heading of the page
         author, date  printed below the title; the default date is today
+        raises        DataError for a path with another ending
         """
+        if path is not None and Path(path).suffix.lower() not in {".html", ".htm"}:
+            raise DataError(f"The report is a web page, but '{path}' does not end in .html.")
         day = day_of.today().isoformat() if date is None else date
         written = page(self, title, ", ".join(filter(None, (author, day))))
         if path is not None:
@@ -146,7 +154,7 @@ class Result(ResultData, Stored, name="result", number=1):
         write(path, workbook(sheets))
 
     def entries(self) -> dict[str, Any]:
-        """Return the fields, and quantities computed from them, for readers of the JSON."""
+        """Return the entries of the JSON: the fields, the parameter values and the verdict."""
         return super().entries() | {"parameters": self.parameters, "verdict": self.verdict}
 
     def __repr__(self) -> str:

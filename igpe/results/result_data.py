@@ -37,12 +37,14 @@ PROFILED = PROFILED.replace(r"come\ from", "(?:come from|are by)")  # as results
 
 @dataclass(frozen=True)
 class Parameter(Suggesting):
-    """One estimated unknown, in the model's unit.
+    """One estimated unknown, in the unit of the model.
 
-    standard_error  linearised; NaN on a bound, infinite where undetermined
-    lower, upper    linearised, inside the bounds; one-sided on a bound
-    bounds      where it was sought
-    found_by    how its value was first found, in words
+    standard_error  linearised standard error; NaN on a bound, infinite if the data do not determine
+                    the unknown
+    lower, upper    ends of the linearised interval, clipped to the bounds; one-sided if the unknown
+                    is on a bound
+    bounds      bounds of the search
+    found_by    description of the method that first found the value
     remark      empty, "on its lower bound", "on its upper bound" or "not determined by the data"
     """
 
@@ -59,11 +61,13 @@ class Parameter(Suggesting):
 
 @dataclass(frozen=True)
 class Combined:
-    """Unknowns for which perfect measurements determine only functions of them (`igpe.check`).
+    """Unknowns of which even perfect measurements determine only combinations (see `igpe.check`).
 
-    functions  what is determined: "k1*k2"; empty if nothing is, or if it has no simple form
-    nothing    whether nothing of them is
-    measure    sets of quantities; to measure one of the sets as well would determine all of them
+    functions  determined combinations, such as "k1*k2"; empty if there are none, or none with a
+               simple form
+    nothing    whether no combination of the unknowns is determined
+    measure    sets of quantities; measuring all quantities of one set in addition would determine
+               all these unknowns
     """
 
     unknowns: tuple[str, ...]
@@ -74,14 +78,15 @@ class Combined:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way through steps 3 to 5.
+    """One variant of steps 3 to 5.
 
-    origin       which smoothing and which residuals it came from
-    incremental  unknowns after step 4
-    corrected    unknowns after step 5
-    objective    weighted sum of squares after step 5; infinite if it failed
+    origin       smoothing method and residuals of this variant
+    incremental  estimates after step 4
+    corrected    estimates after step 5
+    objective    weighted sum of squares after step 5; infinite if step 5 failed
     status       how step 5 ended
-    reached      objectives at which the starts of step 4 ended, infinite where one gave nothing
+    reached      final objective of each start of step 4; infinite if the start gave no usable
+                 result
     """
 
     origin: str
@@ -96,8 +101,8 @@ class Candidate:
 class Optimum(Suggesting):
     """Another set of values that explains the data within the statistical threshold.
 
-    estimates   one `Parameter` per free unknown, with intervals around this optimum
-    objective   weighted sum of squared residuals there
+    estimates   one `Parameter` for each free unknown, with intervals around this optimum
+    objective   weighted sum of squared residuals at this optimum
     """
 
     estimates: tuple[Parameter, ...]
@@ -105,7 +110,7 @@ class Optimum(Suggesting):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Unknown -> value."""
+        """Map each unknown to its value."""
         return {p.name: p.value for p in self.estimates}
 
 
@@ -117,7 +122,7 @@ CURVES = Columns(("experiment", "name"), ("time", "fitted", "smoothed", "smoothe
 
 @dataclass(frozen=True)
 class ResultData:
-    """The data of a `Result`, which describes the fields, and tables made from them."""
+    """Fields of a `Result` (described there) and tables computed from these fields."""
 
     estimates: tuple[Parameter, ...]
     objective: float
@@ -154,9 +159,11 @@ class ResultData:
 
     @property
     def spectra(self) -> pd.DataFrame:
-        """Pure spectra of the species: by wavelength, columns (species, value or standard_error).
+        """Pure spectra: a table indexed by wavelength, columns (species, `value` or
+        `standard_error`).
 
-        Of several fits that share no spectra one below the other, by experiments and wavelength.
+        Several fits that share no spectra are stacked in one table, indexed by experiments and
+        wavelength.
         raises ProblemError for a result without spectra
         """
         if not self.spectral:
@@ -171,12 +178,12 @@ class ResultData:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Unknown -> estimate."""
+        """Map each unknown to its estimate."""
         return {p.name: p.value for p in self.estimates}
 
     @property
     def relative_sigma(self) -> dict[str, float]:
-        """Quantity -> its relative standard deviation, where the fit estimated several of them."""
+        """Map each quantity to its relative standard deviation, if the fit estimated several."""
         if "relative_sigma" not in self.points:
             return {}
         each = self.points.groupby("name", sort=False)["relative_sigma"].first().dropna()
@@ -184,31 +191,31 @@ class ResultData:
 
     @property
     def profiled(self) -> frozenset[str]:
-        """Unknowns whose intervals are by profile likelihood, as a note says."""
+        """Unknowns whose intervals come from profile likelihoods (a note lists them)."""
         said = (re.fullmatch(PROFILED, note) for note in self.notes)
         return frozenset(name for one in said if one for name in one[1].split(", "))
 
     @property
     def reduced_chi_squared(self) -> float:
-        """Weighted sum of squares over degrees of freedom; near 1 if sigma is right."""
+        """Weighted sum of squares divided by the degrees of freedom; near 1 if sigma is correct."""
         return self.objective / self.degrees if self.degrees > 0 else math.nan
 
     @property
     def correlation(self) -> pd.DataFrame:
-        """Correlation of the estimates; NaN where an error is not defined."""
+        """Correlation matrix of the estimates; NaN where a standard error is not defined."""
         names = [p.name for p in self.estimates]
         free = names[: len(self.covariance)]
         table = pd.DataFrame(correlation(self.covariance), index=free, columns=free)
         return table.reindex(index=names, columns=names)
 
     def to_frame(self) -> pd.DataFrame:
-        """The estimates as a table, indexed by name."""
+        """Return the estimates as a table, indexed by the names of the unknowns."""
         columns = [f.name for f in fields(Parameter)]
         table = pd.DataFrame([asdict(p) for p in self.estimates], columns=columns)
         return table.drop(columns="bounds").rename(columns={"value": "estimate"}).set_index("name")
 
     def fit(self) -> pd.DataFrame:
-        """Fit of each quantity of each experiment: count, sum of squares, RMS residual."""
+        """Return count, sum of squares and RMS residual for each quantity of each experiment."""
         weighted = self.points.assign(square=standardised(self.points) ** 2)
         table = weighted.groupby(["experiment", "name"], sort=False).agg(
             measurements=("measured", "size"),
@@ -218,11 +225,11 @@ class ResultData:
         return pd.DataFrame(table)
 
     def r_squared(self) -> "pd.Series[float]":
-        """Share of each quantity's weighted variation about its mean that the model explains.
+        """Return R^2: the fraction of each quantity's weighted variance that the model explains.
 
         1 - sum w (measured - fitted)^2 / sum w (measured - mean)^2 over all experiments, with
-        w = 1 / sigma^2 (relative where sigma is unknown). NaN for a quantity that does not vary,
-        and where the model could not be integrated at the estimate.
+        w = 1 / sigma^2 (relative if sigma is unknown). The value is NaN if the quantity does not
+        vary, or if the model could not be integrated at the estimate.
         """
         weight = pd.Series(1.0 / divisors(self.points) ** 2, index=self.points.index)
         shares = {}
@@ -236,27 +243,30 @@ class ResultData:
         return pd.Series(shares, dtype=float)
 
     def residual_tests(self) -> pd.DataFrame:
-        """Tests of whether residuals look like independent normal errors, with a sentence each.
+        """Test whether the residuals look like independent normal errors; return a table of the
+        tests.
 
-        Chi squared of all (if sigma is known); of each quantity in each experiment: runs of equal
-        sign, autocorrelation (Ljung and Box), normality (Shapiro and Wilk), the worst outlier.
-        Near a limit of detection (fitted less than 3 sigma above) nothing is tested.
+        There is one chi-squared test of all residuals (if sigma is known). For each quantity of
+        each experiment, there are tests for runs of equal sign, autocorrelation (Ljung and Box),
+        normality (Shapiro and Wilk) and the largest outlier. The tests leave out points near a
+        limit of detection (fitted value less than 3 sigma above the limit).
         """
         squares = math.nan if self.criterion else self.objective
         return residual_table(above_limits(self.points), squares, self.degrees)
 
     def outliers(self) -> pd.DataFrame:
-        """Rows of `points` whose studentised residual is too large (Bonferroni, p < 0.05).
+        """Return the rows of `points` with too large a studentised residual (Bonferroni, p < 0.05).
 
-        With a robust loss and unknown standard deviations, by the median size of the residuals.
+        If the loss is robust and standard deviations are unknown, the scale of the residuals is
+        computed from their median size.
         """
         return outliers(above_limits(self.points), self.degrees, robust=bool(self.criterion))
 
     def combinations(self) -> pd.DataFrame:
-        """Directions in the unknowns, the poorest determined first.
+        """Return combinations of the unknowns, the least accurate one first.
 
-        Each row: relative changes of the unknowns (of length 1), and the relative standard error
-        along them.
+        Each row contains the relative changes of the unknowns (a direction of length 1), and the
+        relative standard error along this direction.
         """
         free = self.estimates[: len(self.covariance)]
         found = combinations(np.array([p.value for p in free]), self.covariance)
@@ -264,10 +274,11 @@ class ResultData:
         return table.assign(standard_error=[c.error for c in found])
 
     def ellipse(self, one: str, other: str, confidence: float | None = None) -> pd.DataFrame:
-        """Joint linearised confidence region of two unknowns: points on its edge, closed.
+        """Return the edge of the linearised joint confidence region of two unknowns (a closed
+        curve).
 
         confidence  by default that of the intervals
-        raises      ProblemError for names that have no error
+        raises      ProblemError for names of unknowns without a standard error
         """
         spread = self.correlation.index[: len(self.covariance)]
         at = [list(spread).index(n) if n in spread else -1 for n in (one, other)]

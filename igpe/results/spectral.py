@@ -11,32 +11,36 @@ from igpe.core.markup import listed
 
 @dataclass(frozen=True)
 class SpectralFit:
-    """Spectra of one or several experiments that share the pure spectra of their species.
+    """Fit of the spectra of one or several experiments that share the pure spectra of their
+    species.
 
     experiments   names
-    species       names; behind those of the model "constant i" for unwanted constant contributions
+    species       names of the species, followed by "constant i" for unwanted constant contributions
     wavelengths   (m,)
     values        (n, m) pure spectra, absorbance per unit of the species' amount
-    errors        (n, m) standard errors, those of the estimated parameters included; NaN where a
-                  spectrum is known or held at 0, infinite where the amounts do not determine it
-    times         (N,) of all experiments, one after the other
+    errors        (n, m) standard errors of the pure spectra, including the effect of the estimated
+                  parameters; NaN where a spectrum is known or fixed at 0, infinite where the
+                  amounts do not determine it
+    times         (N,) times of all experiments, one experiment after the other
     owner         (N,) number of the experiment in `experiments`
-    residuals     (N, m) measured less fitted, in the unit of the measurements
-    unwanted      (N, v) course of unwanted contributions that vary in time
+    residuals     (N, m) measured minus fitted values, in the unit of the measurements
+    unwanted      (N, v) amounts of unwanted contributions that vary in time
     lack_of_fit   percent: 100 |residuals| / |measured|
-    noise         standard deviation of the instrument, by residuals outside of the space of the
-                  pure spectra; in units of the standard deviations with which it was fitted
+    noise         standard deviation of the instrument, estimated from the residuals outside the
+                  space of the pure spectra; in units of the standard deviations used in the fit
     deviations    (n,) standard deviation of the species' amounts about the model, beyond what the
                   instrument explains
-    probability   of so large residuals within the space of the pure spectra, if only the
-                  instrument scatters
-    is_scattered  whether that is so small that standard errors were taken from the scatter
-    rank          how many contributions the measurements hold above the noise
-    lost          names of the spectra that are not determined, as the amounts are dependent
-    cost          their share of the objective
-    eliminated    how many linear unknowns were eliminated, and are determined
-    squares       of each experiment, sum of squares of residuals: in the sigma that was given, else
-                  in the unit of the measurements
+    probability   probability of residuals at least as large within the space of the pure spectra if
+                  the noise of the instrument is the only error
+    is_scattered  whether `probability` is so small that the standard errors were computed from the
+                  scatter
+    rank          number of contributions above the noise
+    lost          names of spectra that are not determined because the amounts are linearly
+                  dependent
+    cost          contribution of the spectra to the objective
+    eliminated    number of eliminated linear unknowns that are determined
+    squares       sum of squared residuals of each experiment: in units of the given sigma, or
+                  otherwise in the unit of the measurements
     """
 
     experiments: tuple[str, ...]
@@ -66,7 +70,8 @@ class SpectralFit:
 
     @property
     def log_likelihood(self) -> float:
-        """At its maximum over the size of each experiment's errors; relative to given sigma."""
+        """Log-likelihood, maximised over the size of each experiment's errors (relative to a given
+        sigma)."""
         size = np.bincount(self.owner.astype(int)) * len(self.wavelengths)
         variance = np.maximum(self.squares, 1e-300) / size
         return float(-0.5 * (size * (np.log(2 * np.pi * variance) + 1)).sum())
@@ -79,12 +84,12 @@ class SpectralFit:
         return pd.DataFrame(both.T, index=index, columns=names)
 
     def variances(self) -> pd.Series:
-        """Standard deviations: of the instrument (relative to sigma), and of each species."""
+        """Standard deviations of the instrument (relative to sigma) and of each species."""
         names = ["instrument", *self.species[: len(self.deviations)]]
         return pd.Series([self.noise, *self.deviations], index=names, name="standard_deviation")
 
     def residual_frame(self, experiment: str | None = None) -> pd.DataFrame:
-        """Residuals of one experiment (by default the first): times by wavelengths."""
+        """Residuals of one experiment (by default the first): a table of times by wavelengths."""
         number = 0 if experiment is None else self.experiments.index(experiment)
         rows = self.owner == number
         index = pd.Index(self.times[rows], name="time")
@@ -99,9 +104,9 @@ class SpectralFit:
         ]
         if self.lost:
             lines.append(
-                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so "
-                "only combinations of their pure spectra are determined. A known "
-                "spectrum (pure={...}) or an experiment with another start would determine them."
+                f"The amounts of {listed(self.lost)} are linearly dependent at all times, so only "
+                "combinations of their pure spectra are determined. A known spectrum (pure={...}) "
+                "or an experiment with other start values would determine the spectra themselves."
             )
         if self.is_scattered:
             each = zip(self.species, self.deviations, strict=False)

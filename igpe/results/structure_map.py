@@ -55,17 +55,19 @@ class MapSource(NamedTuple):
 
 @dataclass(frozen=True)
 class StructureMap:
-    """Quantities that remain to be computed from the measurements, and the equations for them.
+    """Equations, and the quantities that remain to be computed from the measurements.
 
-    experiments  names of those whose equations look like this
-    equations    names of the rows;  unknowns: of the columns, in the picture's order
+    experiments  names of the experiments with these equations
+    equations    names of the rows; unknowns: names of the columns, in the order of the picture
     measured     states and variables that are known
     parameters   free unknowns of the problem in these experiments, without "@experiment"
-    reach        of each parameter: "algebraic", "smoothing", "dynamic" or "unreachable"
-    entries      (row, column) which equation contains which unknown
+    reach        how each parameter can be estimated: "algebraic", "smoothing", "dynamic" or
+                 "unreachable"
+    entries      (row, column) pairs: this equation contains this unknown
     known        (row, place among `measured`);  uses: (row, place among `parameters`)
     parts        from the top
-    blocks       of the block triangular form: what one equation after the other gives is 1 large
+    blocks       blocks of the block triangular form; equations that can be solved one by one form
+                 blocks of size 1
     sources      slopes that are predicted, with the parameters estimated from them; start values,
                  with the parameters in them, however these are reached
     """

@@ -139,19 +139,22 @@ BEHAVIOUR = ["right", "rival", "contained", "how"]
 
 @dataclass(frozen=True, repr=False)
 class Rivals(Shown):
-    """Rival models fitted to the same measurements, the best first.
+    """Rival models, fitted to the same measurements, the best first.
 
-    table      indexed by rival: unknowns (an estimated sigma counts), objective, AICc, BIC, delta
-               (AICc less the least), weight (Akaike's), within (the smallest rival that has all
-               its unknowns and more), p (of the likelihood ratio to it), lack_of_fit (p of all
-               tests of the residuals), left_out (root mean square error of prediction of each
-               experiment by a fit to the others: in standard deviations, or where these are
-               unknown as a share of the spread of each quantity), status (of the fit)
+    table      table indexed by rival, with the columns `unknowns` (their number, including an
+               estimated sigma), `objective`, `AICc`, `BIC`, `delta` (AICc minus the smallest AICc),
+               `weight` (Akaike weight), `within` (the smallest of the larger rivals that contain
+               all unknowns of this rival), `p` (p-value of the likelihood ratio test between these
+               two), `lack_of_fit` (p-value of all tests of the residuals), `left_out` (root mean
+               square error of predictions of each experiment from a fit to the others: in standard
+               deviations, or, if these are unknown, as a fraction of the spread of each quantity)
+               and `status` (of the fit)
     results    rival -> its `Result`, the best first
-    behaviour  right, rival (the rivals that the measurements do not tell apart), contained (whether
-               the rival gives all outputs that the right one can give), how ("algebra": proved, by
-               the outputs' Taylor coefficients; "fits": by fits at a few points)
-    failures   rival -> why it has no fit
+    behaviour  table of pairs that the measurements do not distinguish, with the columns `right`,
+               `rival`, `contained` (whether `rival` can produce all outputs that `right` can
+               produce) and `how` ("algebra": proved from Taylor coefficients of the outputs;
+               "fits": tested by fits at a few points)
+    failures   rival -> reason why it has no fit
     problems   rival -> its problem
     complete   False if the run was interrupted
     notes      remarks for the user
@@ -167,22 +170,23 @@ class Rivals(Shown):
 
     @property
     def best(self) -> Result:
-        """The fit of the best rival."""
+        """The result of the best rival."""
         return next(iter(self.results.values()))
 
     @property
     def contained(self) -> tuple[tuple[str, str], ...]:
-        """Pairs (right, rival) where the rival gives all outputs of the right one."""
+        """Pairs (right, rival) in which `rival` can produce all outputs of `right`."""
         return self._pairs(self.behaviour["contained"].astype(bool))
 
     @property
     def same(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of rivals with the same outputs, which no measurement of these can distinguish."""
+        """Pairs of rivals with the same outputs: no measurement of these outputs can distinguish
+        them."""
         return self._mutual(self.contained)
 
     @property
     def separable(self) -> tuple[tuple[str, str], ...]:
-        """Pairs that are proved to differ, whichever of the two is right."""
+        """Pairs of rivals whose outputs provably differ, whichever of the two is right."""
         return self._mutual(self._pairs(self.behaviour["how"] == "algebra"))
 
     def _pairs(self, rows: Any) -> tuple[tuple[str, str], ...]:
@@ -198,8 +202,9 @@ class Rivals(Shown):
     def indistinguishable(self) -> tuple[str, ...]:
         """Rivals that these measurements do not distinguish from the best one.
 
-        Their AICc is worse by less than 2; or they are the best one with further unknowns, which
-        the likelihood ratio does not exclude (p of 0.05 or more); or they have the same outputs.
+        A rival is in this list if its AICc is worse by less than 2; or if it extends the best rival
+        by further unknowns and the likelihood ratio test does not reject the extension (p of 0.05
+        or more); or if it has the same outputs as the best rival.
         """
         first = next(iter(self.results))
         same = {n for pair in self.same if first in pair for n in pair}
@@ -208,17 +213,18 @@ class Rivals(Shown):
 
     @property
     def deltas(self) -> dict[str, float]:
-        """Rival -> its AICc minus the smallest AICc."""
+        """Map each rival to its AICc minus the smallest AICc."""
         return {n: float(self.table["delta"][n]) for n in self.results}
 
     def design(self, *names: str, **settings: Any) -> RivalPlan:
         """Plan an experiment that distinguishes the rivals: `igpe.planning.discriminate`.
 
-        names     of the rivals; none: those with some support (AICc worse by at most 10), but at
-                  least the best two. Those that fit exactly as a better one does are left out: a
-                  further reaction whose rate is 0 predicts nothing else
+        names     names of the rivals; none: those with some support (AICc worse by at most 10), but
+                  at least the best two. igpe leaves out rivals with exactly the fit of a better
+                  rival, for example with a further reaction whose rate is 0, because their
+                  predictions are equal
         settings  free, conditions, times, measure, criterion, experiments, ...
-        raises    ProblemError for unknown names, and what `igpe.planning.discriminate` raises
+        raises    ProblemError for unknown names, and the errors of `igpe.planning.discriminate`
         """
         if lost := [n for n in names if n not in self.results]:
             raise ProblemError(
@@ -238,7 +244,7 @@ class Rivals(Shown):
         return discriminate(problems, self.results, **{"deltas": deltas, **settings})
 
     def plot(self, axes: Any = None, *, most: int = 5) -> Plot:
-        """Measurements with the fits of the best rivals, `most` of them.
+        """Plot the measurements with the fits of the best rivals (at most `most`).
 
         axes  matplotlib axes, one for each experiment and measured quantity; None: draw in a new
               figure
@@ -270,16 +276,16 @@ def rivals(
     """Fit rival models to the same measurements, without start values, and rank them.
 
     problems   name -> problem, all with the same measurements
-    settings, seed, certify  used for each fit, with the meaning that they have in `igpe.estimate`
+    settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
                       others; needs at least two experiments, and no local unknowns
-    behaviour  for rivals that the measurements do not distinguish: whether to check if other
+    behaviour  whether to check, for rivals that the measurements do not distinguish, if other
                measurements of the same quantities under the same conditions could distinguish them
     nested     smaller rival -> larger rival that contains it; None: igpe identifies such pairs
                from the names of the unknowns
-    executor, store, timeout   where fits are computed and stored, as for `igpe.campaign`; each
-                               rival is one task
-    progress   a function called with each message; True, False, None: as for `igpe.estimate`
+    executor, store, timeout   executor, store and time limit of the fits, as for `igpe.campaign`;
+                               each rival is one task
+    progress   a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns    the ranked rivals; if the call is interrupted (Ctrl-C), only those fitted so far
     raises     ProblemError for fewer than two problems, DataError if their measurements differ,
                EstimationFailed if no rival could be fitted, and the errors of `igpe.campaign`. If
@@ -449,7 +455,7 @@ def _lines(found: Rivals) -> Iterator[str]:
     for right, rival in found.separable:
         yield (
             f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "
-            "parameters): better measurements would distinguish them."
+            "parameter values): better measurements would distinguish them."
         )
     if all(r.adequacy is not None and r.adequacy.lacks for r in found.results.values()):
         yield "None of the rivals fits: each shows lack of fit. The right model is not among them."

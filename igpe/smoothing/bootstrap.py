@@ -22,7 +22,7 @@ class BootstrapErrors(Checked):
     """Any smoother, combined with standard errors from repeated smoothing (bootstrap).
 
     smoother  smoother that is applied repeatedly
-    samples   number of repetitions; 50 repetitions give errors to within about 10 %
+    samples   number of repetitions; 50 repetitions give standard errors accurate to about 10 %
     seed      seed of the simulated noise; the same seed gives the same errors
 
     If standard deviations are given, the simulated noise is normal. Otherwise it is drawn with
@@ -37,7 +37,8 @@ class BootstrapErrors(Checked):
 
     @property
     def description(self) -> str:
-        """Description of the smoothed data in reports; it includes that of the smoother."""
+        """Description of the smoothed data in reports, including the description of the
+        smoother."""
         return f"{description(self.smoother)} (errors by bootstrap)"
 
     def smooth(
@@ -48,7 +49,7 @@ class BootstrapErrors(Checked):
         sigma: FloatArray | None = None,
         exact: BoolArray | None = None,
     ) -> Smooth:
-        """As in `Smoother.smooth`."""
+        """See `Smoother.smooth`."""
         times, values = np.asarray(times, float), np.asarray(values, float)
         curve = self.smoother.smooth(times, values, sigma=sigma, exact=exact)
         fitted = curve.value(times)
@@ -86,11 +87,11 @@ class BootstrapCurve:
     repeated: tuple[Smooth, ...]
 
     def value(self, t: FloatArray) -> FloatArray:
-        """As in `Smooth`."""
+        """See `Smooth`."""
         return self.curve.value(t)
 
     def slope(self, t: FloatArray) -> FloatArray:
-        """As in `Smooth`."""
+        """See `Smooth`."""
         return self.curve.slope(t)
 
     def value_error(self, t: FloatArray) -> FloatArray:

@@ -147,7 +147,7 @@ class GcvSpline:
     1983). Time and memory are proportional to the number of measurements.
 
     With the boundary correction, the curve is an average of curves with penalties on the fourth and
-    the fifth derivative, unless a feature is sharp and GCV clearly prefers the natural spline. If
+    fifth derivatives, unless a feature is sharp and GCV clearly prefers the natural spline. If
     there are fewer than 8 distinct times, or a gap is longer than a quarter of the time range, the
     curve is the natural spline. With fewer than 4 distinct times, it is a line or a constant. The
     natural spline is exact for at most 3000 distinct times; for more times, it has 3000 knots. If
@@ -177,7 +177,7 @@ class GcvSpline:
         sigma: FloatArray | None = None,
         exact: BoolArray | None = None,
     ) -> Smooth:
-        """As in `Smoother.smooth`."""
+        """See `Smoother.smooth`."""
         data = prepare(times, values, sigma, exact)
         if data.times.size < FEWEST:
             return polynomial(data, min(data.times.size - 1, 1))

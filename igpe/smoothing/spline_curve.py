@@ -95,7 +95,10 @@ def polynomial(data: CurveData, degree: int) -> SplineCurve:
     root = POWERS[: degree + 1].T @ inverse
     sigma, notes = noise(data, data.values - powers @ c, degree + 1.0)
     shape, n = ("a constant", "a straight line", "a parabola")[degree], data.times.size
-    few = f"Only {n} distinct time(s): the curve is {shape}, which also determines its slopes."
+    few = (
+        f"Number of distinct times: {n}. The curve is therefore {shape}, and its slopes follow "
+        "from this shape."
+    )
     return SplineCurve(
         basis=CubicBasis(np.array([0.0, 1.0])),
         start=start,
@@ -119,9 +122,9 @@ class Interpolation:
     The errors of the curve are the errors of the measurements, propagated through the spline, which
     is linear in the measurements: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given
     standard deviations, sigma comes from the deviation of each measurement from the line between
-    its neighbours (Gasser, Sroka & Jennen-Steinmetz 1986) and from the scatter of replicates; this
-    estimate of sigma treats curvature as noise. With one, two or three distinct times, the curve is
-    a constant, a line or a parabola.
+    its neighbours (Gasser, Sroka & Jennen-Steinmetz 1986) and from the scatter of replicates;
+    curvature of the data increases this estimate of sigma. With one, two or three distinct times,
+    the curve is a constant, a line or a parabola.
     """
 
     @property
@@ -184,5 +187,8 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
     if freedom == 0:
         return 0.0, ()
     squares = float((misses**2 / expected)[counts].sum()) + data.scatter
-    note = "Without standard deviations, the errors of an interpolation treat curvature as noise."
+    note = (
+        "No standard deviations are given. igpe estimated them from the distance of each "
+        "measurement from the line through its neighbours, so curvature counts as noise."
+    )
     return float(np.sqrt(squares / freedom)), (note,)

@@ -209,7 +209,7 @@ class Ipopt:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """IPOPT's options."""
+        """Options that are passed to IPOPT."""
         return {"tol": self.tolerance, "max_iter": self.max_iterations, **dict(self.options)}
 
     def available(self) -> bool:

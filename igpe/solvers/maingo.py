@@ -30,8 +30,8 @@ NAMED = 5  # variables in a message
 SILENT = {"loggingDestination": 0, "BAB_verbosity": 0, "LBP_verbosity": 0, "UBP_verbosity": 0}
 REFUSED = "MAiNGO does not support this model: {}"
 LACKING = (
-    "MAiNGO needs finite bounds, but {} have none, and no equation defines them explicitly. "
-    "Give these variables bounds."
+    "MAiNGO needs finite bounds. They are missing for {}, and no equation defines these variables "
+    "explicitly. Give these variables bounds."
 )
 STATUSES = {
     "GLOBALLY_OPTIMAL": Status.OPTIMAL_WITHIN_GAP,

@@ -68,7 +68,7 @@ def sentence(finding: Finding) -> str:
     if finding.verdict is Identifiable.UNDECIDED:
         return words
     if finding.values > 1:
-        return f"{words}; locally identifiable: up to {finding.values} values"
+        return f"{words}; locally identifiable, with up to {finding.values} values"
     return f"{words}; {'globally ' * (finding.values == 1)}{finding.verdict.value}"
 
 
@@ -170,7 +170,7 @@ def _certainty(exact: Identifiability) -> list[str]:
             "integrated sensitivities; they are not proved."
         )
     if undecided := exact.names(Identifiable.UNDECIDED):
-        why = "Integrations at the points tried do not determine them."
+        why = "Integrations at several points do not determine them."
         if not exact.numerical:
             why = (
                 f"Taylor series of {exact.orders} orders are not enough, and integration gives no "

@@ -147,21 +147,22 @@ def rows_of_slopes(pattern: Any, is_slope: Any) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Structure(Suggesting):
-    """What the structure of a problem says before any fitting. Print it.
+    """Result of the structural analysis of a problem, before any fit. Print it to see the report.
 
     findings    one for each free unknown, in the problem's order
     groups      the independent estimation problems of step 3
-    subsystems  of all experiments: smallest suitable ones, also those without closed expressions
+    subsystems  smallest suitable subsystems of all experiments, including those without closed
+                expressions
     surplus     equations that are not needed
-    reduced     of each experiment: its reduced system and symbols
-    slopes      of each experiment: measured quantity -> predicted slope, SX of the reduced system's
-                q, data, time and inputs
-    states      of each experiment: unmeasured state -> what it is, SX of the same, where algebra
-                gives it
+    reduced     reduced system of each experiment, with its symbols
+    slopes      for each experiment: measured quantity -> predicted slope, as SX of the reduced
+                system's q, data, time and inputs
+    states      for each experiment: unmeasured state -> its expression, as SX of the same symbols,
+                if algebra gives one
     exact       structural local identifiability of all unknowns together
     experiments names of the experiments
-    warnings    sentences about what is probably not meant as it is written
-    reductions  of experiments whose equations had a higher index: how it was reduced
+    warnings    sentences about possible mistakes in the problem
+    reductions  how a higher index was reduced, for experiments whose equations had one
     """
 
     findings: tuple[Finding, ...]
@@ -182,21 +183,22 @@ class Structure(Suggesting):
 
     @property
     def is_linear(self) -> bool:
-        """Whether slopes are linear in all unknowns: then one set of values explains them."""
+        """Return True if the slopes are linear in all unknowns, so that one set of values fits."""
         linear = {(Access.ALGEBRAIC, Dependence.LINEAR), (Access.SMOOTHING, None)}
         return all((finding.reach, finding.form) in linear for finding in self.findings)
 
     def names(self, reach: Access) -> tuple[str, ...]:
-        """Unknowns with that verdict."""
+        """Return the names of the unknowns with this verdict."""
         return tuple(f.unknown for f in self.findings if f.reach is reach)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per unknown."""
+        """Return a table with one row for each unknown."""
         return report.frame(self.findings)
 
     @cached_property
     def maps(self) -> tuple[StructureMap, ...]:
-        """Equations by what can be computed of them, once for equivalent experiments."""
+        """Maps of the equations and what can be computed from them; equivalent experiments share
+        one map."""
         reach = {f.unknown: f.reach.name.lower() for f in self.findings}
         names: dict[StructureMap, list[str]] = {}
         for one, slopes, name in zip(self.reduced, self.slopes, self.experiments, strict=True):
@@ -229,7 +231,8 @@ class Structure(Suggesting):
 
     @property
     def index_notes(self) -> tuple[str, ...]:
-        """How a higher index was reduced, in sentences; what experiments share is said once."""
+        """Sentences that describe how a higher index was reduced; experiments with equal reductions
+        share one."""
         return tuple(dict.fromkeys(map(str, self.reductions)))
 
 

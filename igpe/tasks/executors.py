@@ -33,12 +33,12 @@ UNKNOWN = 64  # workers of an executor that does not say how many it has
 AGAIN = 5.0  # s until a cluster is asked again how large it is
 PATIENCE = 30.0  # s without any worker until processes of this machine do the work of a cluster
 REROUTED = (
-    "The cluster has had no worker for {:.0f} s, so {} processes on this machine do its "
-    "work until workers return."
+    "The cluster has had no worker for {:.0f} s, so {} processes on this machine do the work "
+    "until workers return."
 )
 NOT_READY = (
-    "A worker of the executor could not prepare the problem, so processes on this machine run "
-    "its tasks."
+    "A worker of the executor could not prepare the problem, so processes on this machine run the "
+    "tasks instead."
 )
 GONE = (
     "The executor accepts no more work ({}). If there is a store, it contains the "

@@ -49,7 +49,8 @@ MOST = 3  # series that are named
 NOT_INTEGRATED = "The model could not be integrated at the estimate."
 ROUNDED = "The residuals are rounding errors."
 NOTHING_LEFT = (
-    "There are no more measurements than unknowns, so the residuals say nothing about the model."
+    "There are at least as many unknowns as measurements, so the residuals say nothing about the "
+    "model."
 )
 NO_OPTIMUM = (
     "A change in the unknowns would still lower the sum of squares: the search stopped early, "
@@ -165,7 +166,8 @@ def adequacy(
 ) -> Adequacy:
     """Judge a fit by its residuals.
 
-    points   columns experiment, name, time, measured, fitted, residual, sigma, by series and time
+    points   columns `experiment`, `name`, `time`, `measured`, `fitted`, `residual`, `sigma`, sorted
+             by series and time
     degrees  of freedom
     robust   whether another loss was minimised: residuals are judged as least squares next to that
              optimum would leave them
@@ -309,9 +311,9 @@ def _disagreement(keys: list[tuple[str, ...]], mean: FloatArray) -> Iterator[str
         if apart > clearest:
             over, under = (", ".join(keys[j][0] for j in own) for own in (above, below))
             clearest, words = apart, (
-                f"The experiments disagree: {name} is measured above the model in experiment "
-                f"{over} and below it in experiment {under}; a condition that differs between them "
-                "(temperature?) may be missing in the model."
+                f"The experiments disagree: the measurements of {name} lie above the model in "
+                f"experiment {over} and below it in experiment {under}; a condition that differs "
+                "between them (temperature?) may be missing in the model."
             )  # fmt: skip
     if words:
         yield words

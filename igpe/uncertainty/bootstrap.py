@@ -54,14 +54,15 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     """Estimates from simulated repetitions of the measurements.
 
     estimate      unknown -> value estimated from the measurements;  units: units of the unknowns
-    replications  table with one row for each refit, indexed by its number; columns: status,
-                  objective, the unknowns and, if there are few degrees of freedom, sigma_drawn: the
-                  drawn sigma as a multiple of the residuals' standard deviation
+    replications  table with one row for each refit, indexed by the number of the refit. The columns
+                  are `status`, `objective`, one for each unknown and, if there are few degrees of
+                  freedom, `sigma_drawn` (the drawn sigma as a multiple of the residuals' standard
+                  deviation)
     asked         number of replications requested;  complete: False if the run was interrupted
     kind          how errors were drawn;  seed: random seed of the errors
     confidence    confidence level of the intervals
     acceleration  unknown -> acceleration of its BCa interval
-    undetermined  unknowns that the measurements do not determine: refits do not change them
+    undetermined  unknowns that the measurements do not determine; the refits keep their values
     notes         remarks for the user
     """
 

@@ -35,7 +35,7 @@ from igpe.problem.problem import Problem
 SHARE = 1e-2  # of bounds or value: a first step where nothing tells one
 NO_ESTIMATE = "{'k1': 0.5}, or what igpe.estimate or the `estimate` of a method returns"
 NO_ERRORS = (
-    "There are no more measurements than unknowns, so the errors cannot be estimated. Give "
+    "There are at least as many unknowns as measurements, so the errors cannot be estimated. Give "
     "the experiments standard deviations: Experiment(sigma=...)."
 )
 
@@ -82,8 +82,9 @@ def with_numbers(problem: Problem, values: Mapping[str, float], estimate: Any = 
     held = weighted_at(problem, values)
     if held is None:
         raise EstimationFailed(
-            "The model could not be integrated at the estimate, so the standard deviations "
-            "that depend on it are unknown. Give an estimate at which the model can be integrated.",
+            "The model could not be integrated at the estimate, so the standard deviations that "
+            "depend on the model are unknown. Give an estimate at which the model can be "
+            "integrated.",
             Status.INTEGRATION_BROKE,
         )
     return held

@@ -40,7 +40,7 @@ class Region(Shown):
 
     names       names of the two unknowns;  estimate: their estimates;  units: their units
     edge        closed curve: a table with one column for each of the two unknowns, and the column
-                `end`. This is "" where the likelihood ratio limits the region, otherwise "bound
+                `end`: "" where the likelihood ratio determines the edge, and otherwise "bound
                 reached", "open" or "no solution beyond"
     linearised  the linearised region: points on the ellipse, one column for each unknown; empty if
                 a standard error is not defined
@@ -66,7 +66,7 @@ class Region(Shown):
         words = f"{100 * self.confidence:g} % joint region from the likelihood ratio."
         return [rows], [
             words,
-            *[f"The likelihood ratio does not limit all parts of the region's edge: {ends}."]
+            *[f"Parts of the region's edge are not determined by the likelihood ratio: {ends}."]
             * bool(ends),
         ]
 

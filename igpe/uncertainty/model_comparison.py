@@ -23,10 +23,11 @@ CHANCE = 0.05  # of a likelihood ratio
 class ModelComparison(Shown):
     """Comparison of rival models, the best first.
 
-    table  one row for each model; columns: unknowns (their number, including an unknown sigma),
-           objective, log_likelihood, AIC, AICc, BIC, delta (AICc minus the smallest AICc), weight
-           (Akaike weight), within (the smallest of the larger models that contain all its
-           unknowns), and p (p-value of the likelihood ratio test between these two models)
+    table  one row for each model, with the columns `unknowns` (their number, including an unknown
+           sigma), `objective`, `log_likelihood`, `AIC`, `AICc`, `BIC`, `delta` (AICc minus the
+           smallest AICc), `weight` (Akaike weight), `within` (the smallest of the larger
+           models that contain all unknowns of this model), and `p` (p-value of the
+           likelihood ratio test between these two models)
     notes  remarks for the user
     """
 
@@ -44,12 +45,12 @@ def compare_models(
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
     unknowns and n measurements; the weights are proportional to exp(-delta / 2). A likelihood ratio
-    test compares a nested model with the larger model: by chi squared if sigma is known, otherwise
-    by F.
+    test compares a nested model with the larger model: with the chi-squared distribution if sigma
+    is known, and otherwise with the F distribution.
 
-    results  name -> result; all results are of the same measurements
+    results  name -> result; all results must be fits to the same measurements
     nested   name of the smaller model -> name of the larger model that contains it; None: igpe
-             finds these pairs by the names of the unknowns
+             identifies such pairs from the names of the unknowns
     raises   DataError if the measurements differ or only some have standard deviations,
              ProblemError if there are fewer than two models, or if `nested` names a model that is
              not in `results`

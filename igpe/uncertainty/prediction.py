@@ -148,11 +148,11 @@ class PredictedTrajectory(NamedTuple):
 class Prediction(Shown, Stored, name="prediction", number=1):
     """Predictions of the model at the estimate, with their uncertainty.
 
-    table       columns experiment, name, time, value, standard_error, lower and upper (band of the
-                mean), band_lower and band_upper (band of a measurement; NaN for quantities that are
-                not measured), and unit. The errors are infinite if the measurements do not
-                determine the prediction
-    measured    columns experiment, name, time, measured
+    table       table with the columns `experiment`, `name`, `time`, `value`, `standard_error`,
+                `lower` and `upper` (band of the mean), `band_lower` and `band_upper` (band of a
+                measurement; NaN for quantities that are not measured), and `unit`. The standard
+                errors are infinite if the measurements do not determine the prediction
+    measured    table with the columns `experiment`, `name`, `time` and `measured`
     confidence  confidence level of the pointwise bands (at each time separately)
     kind        name of the method
     time_unit   unit of the times; empty if unknown

@@ -63,14 +63,15 @@ from igpe.uncertainty.path import (
 class ParameterProfile:
     """The profile likelihood of one unknown.
 
-    name, unit          of the unknown
-    estimate            at the optimum
-    lower, upper        ends of the interval; a bound, or infinite, where the profile stays low
-    lower_end           why it ends there: "" (the likelihood ratio), "bound reached", "open" (flat:
-    upper_end           the measurements set no limit), "no solution beyond"
-    values              (k,) of the unknown, increasing
-    costs               (k,) least weighted sum of squares with the unknown held there
-    others              (k, n) all unknowns there, in the order of `Profiles.names`
+    name, unit          name and unit of the unknown
+    estimate            its value at the optimum
+    lower, upper        ends of the interval; a bound or infinite if the profile stays low
+    lower_end, upper_end  why the interval ends there: "" (the likelihood ratio), "bound reached",
+                        "open" (the profile is flat), "no solution beyond"
+    values              (k,) values of the unknown, increasing
+    costs               (k,) smallest weighted sum of squares with the unknown fixed at each value
+    others              (k, n) values of all unknowns at these points, in the order of
+                        `Profiles.names`
     """
 
     name: str
@@ -86,12 +87,12 @@ class ParameterProfile:
 
     @property
     def determined(self) -> bool:
-        """Whether the likelihood ratio ends the interval on both sides."""
+        """Return True if the likelihood ratio determines both ends of the interval."""
         return not (self.lower_end or self.upper_end)
 
     @property
     def remark(self) -> str:
-        """How it ends, in words; empty if on both sides by the likelihood ratio."""
+        """How the interval ends, as text; empty if the likelihood ratio determines both ends."""
         if self.lower_end == self.upper_end:
             return f"{self.lower_end} on both sides" if self.lower_end else ""
         sides = (("below", self.lower_end), ("above", self.upper_end))
@@ -103,10 +104,10 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names         names of all free unknowns
-    parameters    the optimum of the profiles;  objective: the sum of squares at this optimum; if
+    parameters    the values at the optimum; objective: the sum of squares at the optimum, or, if
                   standard deviations are estimated, -2 log-likelihood up to a constant
-    rise          increase in the objective at the ends of the intervals: from chi squared, or from
-                  F if sigma is unknown
+    rise          increase in the objective at the ends of the intervals, from the chi-squared
+                  distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
     profiles      one for each requested unknown
     linearised    unknown -> (lower, upper) from the covariance, for comparison
@@ -139,10 +140,10 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         )
 
     def range_of(self, name: str) -> tuple[float, float]:
-        """Return the smallest and largest value that an unknown has along all profiles.
+        """Return the smallest and largest values that an unknown takes on the profiles.
 
-        The interval of the unknown includes at least these values, even if the unknown itself has
-        no profile.
+        Only points whose objective has risen by at most `rise` count. The interval of the unknown
+        includes at least these values, even if the unknown itself has no profile.
         """
         place = self.names.index(name)
         allowed = self.objective + self.rise
@@ -203,7 +204,7 @@ def sentences(profiles: tuple[ParameterProfile, ...]) -> list[str]:
         broken = [side for side, end in sides.items() if end == End.BROKEN.value]
         if flat:
             lines.append(
-                f"{p.name} is not identifiable in practice: no value {' or '.join(flat)} its "
+                f"{p.name} is not identifiable in practice: no value {' or '.join(flat)} the "
                 "estimate makes the fit much worse."
             )
         if broken:
@@ -387,8 +388,8 @@ def profile(
                 `igpe.campaign`
 
     If a profile reaches a better optimum, all profiles restart there, and a note says so. The
-    interval of an unknown also includes the values that it takes on the profiles of other unknowns
-    where those points fit the measurements well enough.
+    interval of an unknown also includes its values at those points on the profiles of other
+    unknowns that fit the measurements well enough.
     """
     require_confidence("profile", confidence)
     requested, values = chosen(problem, names), values_of(problem, estimate)

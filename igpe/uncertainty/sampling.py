@@ -190,9 +190,10 @@ def sample(
 ) -> Samples:
     """Draw samples from the posterior.
 
-    The priors are normal where given, and otherwise uniform within the bounds. If sigma is unknown,
-    it is integrated out (see the docstring of this module). Unknowns without finite bounds have a
-    flat prior; if the data do not determine these unknowns, the posterior may not exist.
+    Unknowns have their normal priors where these are given, and otherwise uniform priors within the
+    bounds. If sigma is unknown, it is integrated out (see the docstring of this module). Unknowns
+    without finite bounds have a flat prior; if the data do not determine these unknowns, the
+    posterior may not exist.
 
     problem     the problem whose parameters were estimated
     estimate    a Result or Estimate of the problem, or a dict {unknown: value}; the walkers start

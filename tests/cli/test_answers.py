@@ -186,7 +186,7 @@ def test_what_cannot_be_converted(stored, tmp_path):
     there.write_text("precious")
     (tmp_path / "any.json").write_text('{"a": 1}')
     result = stored / "estimate.json"
-    refused(run("convert", result, there), "exists already", "--force")
+    refused(run("convert", result, there), "already exists", "--force")
     assert there.read_text() == "precious"
     refused(run("convert", csv, tmp_path / "a.html"), "not a stored result", "igpe estimate MODEL")
     refused(
@@ -208,4 +208,4 @@ def test_compare_works_without_bounds(tmp_path):
     path = ROOT / "models" / "bulirsch.py"
     done = run("compare", path, "--starts", 1, "--method", "SingleShooting", "--between", 0, 30)
     assert done.exit_code == 0, done.output
-    assert "so igpe draws their starts from" in done.stdout
+    assert "igpe draws their starts from" in done.stdout

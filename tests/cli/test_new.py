@@ -174,7 +174,7 @@ def test_names_that_would_break_the_file(folder):
 def test_a_file_is_never_overwritten_unless_told(folder):
     table().to_csv("my.csv", index=False)
     (folder / "model.py").write_text("precious")
-    refused(run("new", "model.py", "--data", "my.csv"), "'model.py' exists already", "--force")
+    refused(run("new", "model.py", "--data", "my.csv"), "'model.py' already exists", "--force")
     assert (folder / "model.py").read_text() == "precious"
     made("--data", "my.csv", "--force")
     assert "def problem():" in (folder / "model.py").read_text()

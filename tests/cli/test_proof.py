@@ -11,14 +11,14 @@ def proof(tmp_path_factory):
     path = tmp_path_factory.mktemp("proof") / "proof.json"
     done = run("certify", CHAIN, "--certificate", path, "--gap", 1e-4)
     assert done.exit_code == 0, done.output
-    assert "\nNo parameters within these bounds" in done.stdout
+    assert "\nNo parameter values within these bounds" in done.stdout
     return path
 
 
 def test_a_proof_is_verified(proof):
     done = run("verify", proof, CHAIN)
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("Verified: no parameters in the box")
+    assert done.stdout.startswith("Verified: no parameter values in the box")
 
 
 def test_a_proof_is_checked_with_arb(proof, tmp_path):
@@ -40,7 +40,7 @@ def test_a_spoilt_one_is_refuted(proof, tmp_path):
     path.write_text(json.dumps(spoilt))
     done = run("verify", path, CHAIN, "--json", tmp_path / "answer.json")
     assert done.exit_code == 1
-    assert done.stdout.startswith("Refuted: the sum of squares of the certificate's parameters is")
+    assert done.stdout.startswith("Refuted: with the certificate's parameter values, the sum")
     stored = json.loads((tmp_path / "answer.json").read_text())
     assert stored["verdict"] == "refuted"
     assert stored["regions"][0]["why"] in done.stdout

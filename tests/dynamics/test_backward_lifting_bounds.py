@@ -57,7 +57,10 @@ def test_an_optimum_on_the_bound_of_a_state_is_that_of_gauss_newton(bounds, inte
     assert back.objective == pytest.approx(gauss.objective, rel=1e-8)
     assert back.objective > 10 * free.objective
     assert back.parameters == pytest.approx(gauss.parameters, rel=1e-5)
-    assert "The bounds of A are active; the nodes satisfy them." in back.notes
+    assert (
+        "The bounds of A are active; the trajectories satisfy these bounds at the nodes."
+        in back.notes
+    )
     assert back.trail[-1].iterations < BackwardLifting().max_iterations
 
 
@@ -76,7 +79,7 @@ def test_an_optimum_on_the_bound_of_a_parameter(k, start):
     assert back.parameters["k"] == gauss.parameters["k"] == min(k, key=lambda v: abs(v - K))
     assert back.parameters["h"] == pytest.approx(gauss.parameters["h"], rel=1e-5)
     assert back.objective == pytest.approx(gauss.objective, rel=1e-9)
-    assert any("k ends on its bound" in note for note in back.notes)
+    assert any("k lies on its bound" in note for note in back.notes)
 
 
 def test_constraints_of_the_model_are_refused_by_name():
@@ -109,7 +112,7 @@ def test_at_a_time_limit_it_tells_the_best_so_far(monkeypatch, links, bounds):
         if found.status is not Status.TIME_LIMIT:
             break
         assert np.isfinite(found.objective)
-        told = f"The time limit of {limit:g} s ended the search; a longer limit may find better"
+        told = f"The time limit of {limit:g} s ended the search; a longer search may find better"
         explained = found.objective <= Restarts().explained(2 * len(T))
         assert explained is not any(note.startswith(told) for note in found.notes)
         matched = [h for h in found.trail if h.method.startswith("exact matching")]

@@ -67,7 +67,7 @@ def test_an_optimum_that_integration_refutes_is_finished_by_shooting(monkeypatch
     monkeypatch.setattr(Collocation, "estimate_each", coarse)
     result = igpe.estimate(problem)
     assert result.objective == pytest.approx(right.objective, rel=1e-8)
-    assert any("Single shooting finished" in n for n in result.notes)
+    assert any("Single shooting completed" in n for n in result.notes)
 
 
 def test_where_nothing_improves_the_values_of_step_4_are_the_result(monkeypatch):

@@ -316,7 +316,7 @@ REFUSED = {
     "no trigger": (lambda: Event(add={"A": 1}), DataError, "neither at= nor when="),
     "two triggers": (lambda: Event(at=1, when=max, add={"A": 1}), DataError, "both at= and when="),
     "a number as condition": (lambda: Event(when=2.0, add={"A": 1}), DataError, "write at=2.0"),
-    "nothing jumps": (lambda: Event(at=1.0), DataError, "changes no state"),
+    "nothing jumps": (lambda: Event(at=1.0), DataError, "does not change any state"),
     "twice": (lambda: Event(at=1, add={"A": 1}, set={"A": 1}), DataError, "in both add= and set="),
     "no number": (lambda: Event(at=1, add={"A": [1]}), DataError, r"`add` of 'A' is \[1\]"),
     "negative delay": (lambda: Event(at=1, delay=-1, add={"A": 1}), DataError, "0 or more"),
@@ -333,7 +333,7 @@ REFUSED = {
     "a time of states": (
         lambda: posed([Event(at=lambda m, t: m.A[t], add={"A": 1})]),
         ModelError,
-        "at of event 1 is A",
+        "`at` of event 1 is A",
     ),
     "not a comparison": (
         lambda: posed([Event(when=lambda m, t: m.A[t], add={"A": 1})]),
@@ -377,7 +377,7 @@ def test_other_methods_refuse(name):
 
 def test_delays_after_a_condition_are_for_one_interval_only():
     event = Event(when=lambda m, t: m.A[t] <= 0.5, delay=1.0, add={"A": 1.0})
-    with pytest.raises(Unsupported, match="across its intervals"):
+    with pytest.raises(Unsupported, match="reach into the next interval"):
         igpe.MultipleShooting().estimate(posed([event]), TRUTH)
 
 

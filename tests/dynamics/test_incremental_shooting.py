@@ -176,7 +176,7 @@ def test_a_bound_and_what_is_not_determined_are_told():
     found = IncrementalShooting().estimate(
         lotka.problem(seed=67, bounds=(0.0, 0.99)), {n: 0.5 for n in lotka.TRUTH}
     )
-    assert any("ends on its bound 0.99" in note for note in found.notes)
+    assert any("lies on its bound 0.99" in note for note in found.notes)
     case = CASE["consecutive"]
     run = Experiment(case.data()[["time", "A"]], start=case.start, start_time=0.0, sigma=0.01)
     problem = Problem(case.builder, parameters=list(case.truth), experiments=run)

@@ -57,16 +57,22 @@ def test_returns_to_the_best_optimum_end_it():
     assert 25 <= count < 40  # patience alone would take 310
 
 
-def test_ends_with_one_objective_count_as_one_optimum():
-    problem = CASE["consecutive"].problem(noise=0.05)
-    at = [Linearised(np.array([np.sqrt(cost)]), np.ones((1, 2))) for cost in (12, 10.001, 10)]
+@pytest.mark.parametrize(
+    ("costs", "is_likelihood", "kept"),
+    [((12, 10.001, 10), False, [2, 0]), ((-251.0, -251.7, -252.1), True, [2, 0])],
+)
+def test_ends_with_one_objective_count_as_one_optimum(costs, is_likelihood, kept):
+    """Squares by a thousandth, likelihoods by a half."""
+    box = CASE["consecutive"].problem().box
+    problem = SimpleNamespace(box=box, sigma_estimated=is_likelihood)
+    at = [Linearised(np.zeros(1), np.ones((1, 2)), offset=cost) for cost in costs]
     fits = iter([Fit(np.full(2, k), one, Status.CONVERGED, 1) for k, one in enumerate(at)])
     rough = SimpleNamespace(problem=problem, residuals=None, fit=lambda _: next(fits))
     search = _Search(IteratedSearch(), rough)
     for _ in at:
-        search._search(problem.box.middle)
-    assert [fit.x[0] for fit in search.pool] == [2, 0]
-    assert search.reached == pytest.approx([12, 10.001, 10])
+        search._search(box.middle)
+    assert [fit.x[0] for fit in search.pool] == kept
+    assert search.reached == pytest.approx(costs)
 
 
 def test_half_of_the_unknowns_is_redrawn_or_fewer():

@@ -358,11 +358,11 @@ EMPTY = {"nA": 0.0, "nB": 0.0}
 REFUSED = {
     "contradicting positions": (
         lambda: swinging({"x": 0.6, "y": -0.7, "u": 0.0, "v": 0.0}),
-        "'rod' | 'y' | given as -0.7 | -0.8 | Omit 'y' from start",
+        "'rod' | 'y' | is -0.7 | -0.8 | Omit 'y' from start",
     ),
     "contradicting velocities": (
         lambda: swinging({"x": 0.6, "y": -0.8, "u": 1.0, "v": 0.0}),
-        "'rod' | 'v' | given as 0 | 0.75",
+        "'rod' | 'v' | is 0 | 0.75",
     ),
     "starts that fix an unknown": (
         lambda: swinging({"x": 0.6, "y": -0.8, "u": 0.0, "v": 0.0}, ()),

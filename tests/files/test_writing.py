@@ -59,9 +59,9 @@ def test_files_of_others_stay(there: str | bytes, kind: str, tmp_path: Path) -> 
     """Whatever is written; with force it is replaced."""
     content = there if isinstance(there, bytes) else there.encode()
     (tmp_path / "out").write_bytes(content)
-    with pytest.raises(igpe.errors.DataError, match="exists already"):
+    with pytest.raises(igpe.errors.DataError, match="already exists"):
         write(tmp_path / "out", OWN[kind].format(1))
-    with pytest.raises(igpe.errors.DataError, match="exists already"):
+    with pytest.raises(igpe.errors.DataError, match="already exists"):
         require_writable(tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == content
     write(tmp_path / "out", OWN[kind].format(1), force=True)
@@ -76,7 +76,7 @@ def test_links(tmp_path: Path) -> None:
     assert not (tmp_path / "there.py").exists()
     (tmp_path / "user.py").write_text("user = 1\n")
     (tmp_path / "link").symlink_to(tmp_path / "user.py")
-    with pytest.raises(igpe.errors.DataError, match="exists already"):
+    with pytest.raises(igpe.errors.DataError, match="already exists"):
         write(tmp_path / "link", PAGE.format(1))
     (tmp_path / "user.py").write_text(PAGE.format(1))
     write(tmp_path / "link", PAGE.format(2))
@@ -156,7 +156,7 @@ def test_commands_refuse_before_the_work(option: str, name: str, tmp_path: Path)
     before = (tmp_path / name).read_bytes()
     done = _igpe(tmp_path, "check", "model.py", option, name)
     assert done.returncode == 2
-    assert "exists already" in done.stderr
+    assert "already exists" in done.stderr
     assert (tmp_path / name).read_bytes() == before
 
 
@@ -208,3 +208,11 @@ def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
                 child.kill()
         text = place.read_text() if place.exists() else ""
         assert not text or (len(text) == len('{\n  "stored": "result",\n "x": ""}') + 200_000)
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path):
+    path = tmp_path / "missing" / "result.json"
+    with pytest.raises(
+        igpe.errors.DataError, match=r"folder of '.*missing/result.json' does not exist"
+    ):
+        write(path, "{}")

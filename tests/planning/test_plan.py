@@ -288,7 +288,7 @@ WRONG = [
     ({"criterion": P.DOptimal(of="k9")}, "Unknown names"),
     ({"criterion": "D"}, r"criterion is 'D'; .* igpe.planning.DOptimal\(\)"),
     ({"criterion": P.DOptimal}, "or another criterion"),
-    ({"conditions": {"A": 1.0}}, r"\['A'\] are in `free` and"),
+    ({"conditions": {"A": 1.0}}, r"contain \['A'\], but a quantity"),
     ({"sizes": {"k9": 1.0}}, "`sizes` has .'k9'."),
     ({"sizes": {"k1": -1.0}}, "Give a positive number"),
     ({"samples": pd.DataFrame({"k1": [9.0], "k2": [0.1]})}, "`samples` has k1 = 9, outside"),
@@ -353,7 +353,9 @@ def test_errors_are_relative_to_what_the_user_says():
     assert plan.after == pytest.approx(np.sqrt(np.mean(relative**2)))
     assert plan.notes == ()
     given = P.ProblemWithoutData(kinetics.line, ["a", "b", "free_a"], **LINE)
-    with pytest.raises(igpe.errors.ProblemError, match=r"'free_a'. are 0 .* sizes=.'free_a': 1.0"):
+    with pytest.raises(
+        igpe.errors.ProblemError, match=r"values of .'free_a'. are 0, .*'free_a': 1.0"
+    ):
         igpe.design(given, {"a": 1.0, "b": 0.7, "free_a": 0.0}, times=[1.0], measure={"y": 0.1})
 
 

@@ -152,7 +152,7 @@ def test_one_point_is_a_constant_of_unknown_slope(smoother):
     assert smooth.value_error(at) == pytest.approx([0.1, 0.1])
     assert (smooth.slope(at) == 0.0).all()
     assert np.isinf(smooth.slope_error(at)).all()
-    assert "Only 1 distinct time" in smooth.notes[0]
+    assert "Number of distinct times: 1" in smooth.notes[0]
 
 
 def test_two_points_are_a_line(smoother):

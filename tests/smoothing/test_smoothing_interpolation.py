@@ -48,7 +48,7 @@ def test_noise_comes_from_local_differences():
     y = np.sin(t) + 0.03 * np.random.default_rng(6).standard_normal(400)
     smooth = Interpolation().smooth(t, y)
     assert smooth.sigma == pytest.approx(0.03, rel=0.1)
-    assert "curvature as noise" in smooth.notes[0]
+    assert "curvature counts as noise" in smooth.notes[0]
 
 
 def test_a_long_series_is_quick():

@@ -90,7 +90,7 @@ def test_integers_stay_integer() -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda m: m.x.setub(None), r"\['x'\] have none"),
+        (lambda m: m.x.setub(None), r"missing for \['x'\]"),
         (
             lambda m: m.add_component("odd", pyo.Constraint(expr=pyo.asinh(m.x) <= 1)),
             "does not support",

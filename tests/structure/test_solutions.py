@@ -287,7 +287,7 @@ def test_further_orders_are_asked_where_starts_are_special():
 
 def test_words():
     text = str(checked("chain, product, feed unknown"))
-    assert "locally identifiable: up to 2 values\n" in text
+    assert "locally identifiable, with up to 2 values\n" in text
     assert (
         "k1 and k2 have up to 2 sets of values that give the same measurements; the "
         "following are the same for all these sets of values: k1 + k2, k1*k2" in text

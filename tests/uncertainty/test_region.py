@@ -70,7 +70,7 @@ def test_what_makes_no_sense_is_refused(change, says):
 
 def test_without_degrees_of_freedom_there_is_none():
     rows = line().experiments[0].table().reset_index().iloc[:2]
-    with pytest.raises(ProblemError, match="no more measurements"):
+    with pytest.raises(ProblemError, match="as many unknowns as measurements"):
         region(line(None).with_data(rows), NEAR_LINE, ["k", "A(t0)"])
 
 

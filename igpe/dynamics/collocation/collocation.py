@@ -71,13 +71,15 @@ class CollocationFit(NamedTuple):
 
 @dataclass(frozen=True)
 class Collocation(Checked):
-    """Least squares on discretised equations; the mesh is refined until the optimum is stable.
+    """Least squares on the discretised equations; igpe refines the mesh until the optimum is
+    stable.
 
     solver           IPOPT with its settings
     points           number of Radau points in each element
-    tolerance        the refinement stops when no unknown changes by more than this between two
-                     meshes, relative to max(|value|, 1e-3 * width of the bounds). igpe does not
-                     refine a mesh whose own error estimate is below a tenth of the tolerance
+    tolerance        the refinement stops when, from one mesh to the next, no unknown changes by
+                     more than tolerance * max(|value|, 1e-3 * width of its bounds). igpe does not
+                     refine a mesh if its estimated discretisation error is below a tenth of the
+                     tolerance
     max_refinements  maximum number of meshes after the first
     time_limit       time limit in seconds for each call, or for each fit if weights depend on the
                      model; None: no limit
@@ -120,15 +122,15 @@ class Collocation(Checked):
     ) -> list[Estimate]:
         """Return one Estimate for each start, in the same order.
 
-        All starts use the same first mesh, which is built once. igpe refines the best estimate, and
-        other distinct estimates with an objective within 1e-3 (relative) of the best one; it
-        returns all others as computed on the first mesh. If a model has its own discretisation,
-        igpe uses this discretisation and does not refine it. After Ctrl-C, igpe returns the
-        finished solves with status INTERRUPTED; the other estimates have an infinite objective.
+        All starts use the same first mesh, which is built once. igpe refines the best estimate and
+        each distinct estimate whose objective exceeds the best one by at most 0.1 %. It returns
+        the other estimates as computed on the first mesh. If a model has its own discretisation,
+        igpe uses this discretisation and does not refine it. After Ctrl-C, every estimate has the
+        status INTERRUPTED; those that igpe had not yet computed have an infinite objective.
 
         profiles_of  for each start, the argument `profiles` of `estimate`; may be empty
-        raises       Unsupported if the loss is not least squares, or if unknowns that vary with
-                     time have breaks that are not among the model's own times
+        raises       Unsupported if the loss is not least squares, or if a time-varying unknown has
+                     a break that is not one of the model's own times
         """
         require_plain(problem, "Collocation", constraints_too=False, varying_too=False)
         require_smooth_and_normal(problem, "Collocation")

@@ -66,10 +66,10 @@ def _refuse_higher_index(problem: Problem) -> None:
     with suppress(ModelError):  # equations that cannot be read may be collocated all the same
         if any(system.reduction is not None for system in compiled(problem).systems):
             raise Unsupported(
-                "The model has a higher index. Its constraints, bounds that vary with time or "
-                "bounds on slopes require collocation of the original Pyomo equations, which "
-                "would lose accuracy. Remove these constraints and bounds, or use "
-                "igpe.MultipleShooting(), which enforces constraints."
+                "The model has a higher index, and it has constraints, bounds that vary with time "
+                "or bounds on slopes. To enforce them, igpe would have to collocate the original "
+                "Pyomo equations, which would be inaccurate. Remove these constraints and bounds, "
+                "or use igpe.MultipleShooting(), which enforces constraints."
             )
 
 

@@ -22,13 +22,13 @@ class Automatic(Integrator):
 
     - `Sundials` integrates equations with implicit algebraic variables.
     - `RungeKutta` integrates all other equations, if a C compiler is found and the equations are
-      short enough to compile. `RungeKutta` chooses between its explicit and its implicit pair
+      short enough to compile. `RungeKutta` chooses between its explicit and implicit pairs
       within each interval. If a trajectory reaches the step limit, `Sundials` integrates it again
       from its start; any other failure is final. Each run repeats these attempts independently of
       earlier runs, so the same values of the unknowns always give the same results.
     - If the equations are not compiled, `Sundials` integrates a single trajectory, and igpe
-      integrates several intervals together with NumPy; `slow` contains the reason. If an interval
-      fails with NumPy, `Sundials` integrates this interval.
+      integrates several intervals together with NumPy; `slow` contains the reason. If NumPy fails
+      on an interval, `Sundials` integrates this interval.
 
     slack    as for `RungeKutta`: factor by which errors in derivatives may exceed errors in states
     seconds  limit on the wall time of each method's attempt, in seconds
@@ -39,7 +39,8 @@ class Automatic(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Choose the integrator for the equations, the compilers and the number of intervals."""
+        """Choose the integrator that suits the equations, the available compiler and the number
+        of intervals."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         given = asdict(self)

@@ -350,17 +350,19 @@ STEPS = f"a whole number from 1 to {MOST_STEPS}"
 
 @dataclass(frozen=True)
 class Integrator(Checked, ABC):
-    """Solves initial value problems together with their variational equations.
+    """Base of integrators, which solve initial value problems with their variational equations.
 
-    A break-down is a status, never an exception, and says how far the integration came.
+    If an integration fails, the status says why and at what time; igpe raises no exception.
 
-    rtol       local error tolerance relative to the present value
-    atol       the same relative to the size of each state (`InitialValueProblem.scale`), for
-               states, algebraic variables and scaled sensitivities
-    max_steps  steps allowed between two outputs, or jumps of an input; more is a break-down
-    largest    times its size that a state may be
-    seconds    wall time allowed for one run
-    compiles   whether equations become machine code, where that can be
+    rtol       tolerance of the local error, relative to the current value
+    atol       tolerance of the local error, relative to the size of each state
+               (`InitialValueProblem.scale`); applies to states, algebraic variables and scaled
+               sensitivities
+    max_steps  maximum number of steps between two outputs or jumps of an input; the integration
+               fails if it needs more
+    largest    largest allowed value of a state, as a multiple of its size
+    seconds    limit on the wall time of one run, in seconds
+    compiles   whether the equations are compiled to machine code where possible
     """
 
     compiles: ClassVar[bool] = False
@@ -382,29 +384,30 @@ class Integrator(Checked, ABC):
     def simulation(
         self, ivp: InitialValueProblem, times: Sequence[float] | FloatArray, *, sensitivities: bool
     ) -> Simulation:
-        """Prepare a trajectory from ivp.t0 to each of `times` (increasing, none before t0)."""
+        """Prepare the simulation from ivp.t0 to all `times` (increasing, none before t0)."""
         grid = np.array(times, dtype=float)
         nodes = np.array([ivp.t0, max(ivp.t0, float(grid[-1]))])
         return Simulation(self.prepare(ivp, nodes, grid), sensitivities)
 
     def most(self, ivp: InitialValueProblem) -> FloatArray:
-        """(n_x,) how large states may be, in `InitialValueProblem.scale`."""
+        """Return the largest allowed sizes (n_x,) of the states, in units of
+        `InitialValueProblem.scale`."""
         with np.errstate(over="ignore"):
             return np.asarray(self.largest * (ivp.largest / ivp.scale), dtype=float)
 
     def out_of_steps(self, when: str) -> str:
-        """That the steps were used up."""
+        """Message for a trajectory that reached the step limit."""
         steps = allowed()
         if steps is not None:
             return f"The limit of {steps} steps for a trial was reached {when}."
         return f"The step limit of {self.max_steps} was reached {when}."
 
     def too_large(self, state: str, when: str) -> str:
-        """That a state grew beyond the limit."""
+        """Message for a state that exceeded the size limit."""
         return f"State {state} exceeded {self.largest:g} times its typical size {when}."
 
     def too_late(self, when: str) -> str:
-        """That the time was used up."""
+        """Message for an integration that reached the time limit."""
         return f"The time limit of {self.seconds:g} s was reached {when}."
 
 
@@ -413,9 +416,9 @@ def refused_implicit(method: Integrator, ivp: InitialValueProblem, pieces: Cut) 
     return Refused(
         ivp,
         pieces,
-        f"{type(method).__name__} cannot integrate equations with the implicit algebraic variables "
-        f"{list(ivp.implicit)}; use igpe.integrators.Sundials, or igpe.integrators.Automatic, "
-        "which chooses it.",
+        f"{type(method).__name__} cannot integrate equations with the implicit algebraic "
+        f"variables {list(ivp.implicit)}; use igpe.integrators.Sundials, or "
+        "igpe.integrators.Automatic, which then chooses Sundials.",
     )
 
 

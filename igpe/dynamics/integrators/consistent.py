@@ -12,6 +12,7 @@ import numpy as np
 
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import Augmented
+from igpe.dynamics.integrators.limits import BEYOND, INCONSISTENT, at
 from igpe.equations.initial_value import InitialValueProblem
 
 PLAIN_GUESSES = (1.0, 1e-2, 1e2, 0.0, -1.0)
@@ -25,7 +26,8 @@ class Consistent:
     """Solves the algebraic part of an augmented system."""
 
     def __init__(self, system: Augmented, ivp: InitialValueProblem) -> None:
-        self.n_y = ivp.y.numel()
+        self.n_y, self._ivp = ivp.y.numel(), ivp
+        self._beyond: FloatArray | None = None
         self.guess: FloatArray = np.zeros(system.z.numel())
         if self.n_y == 0:
             return
@@ -45,7 +47,7 @@ class Consistent:
         """(n_z,) consistent values near z where a piece begins, or None if none were found."""
         if self.n_y == 0:
             return z
-        known = np.concatenate([[0.0], x, p])
+        known, self._beyond = np.concatenate([[0.0], x, p]), None
         for guess in (z[: self.n_y], *self._starts):
             y = self._newton(guess, known)
             if y is None:
@@ -53,7 +55,20 @@ class Consistent:
             slack = SLACK * np.maximum(1.0, np.abs(y))
             if (y >= self.lower - slack).all() and (y <= self.upper + slack).all():
                 return self._with_sensitivities(y, len(z), known)
+            self._beyond = y
         return None
+
+    def reason(self, time: float) -> str:
+        """Why no consistent values were found at the last call."""
+        why = INCONSISTENT.format(at(time))
+        if self._beyond is None:
+            return why
+        y, low, high = (
+            v * self._ivp.implicit_scale for v in (self._beyond, self.lower, self.upper)
+        )
+        k = int(np.argmax(np.maximum(self.lower - self._beyond, self._beyond - self.upper)))
+        name = self._ivp.implicit[k]
+        return f"{why} {BEYOND.format(name, y[k], low[k], high[k])}"
 
     def rows(self, x: FloatArray, z: FloatArray, p: FloatArray) -> FloatArray:
         """(n_y,) largest slope of each equation at z, so that divided by it none is tiny."""
@@ -74,6 +89,7 @@ class Consistent:
         places = [np.where(both, lower + share * width, guess) for share, guess in spread]
         return [np.clip(guess, self.lower, self.upper) for guess in [*places, *plain]]
 
+    @np.errstate(over="ignore", invalid="ignore")  # squares of gaps, far from a root
     def _newton(self, y: FloatArray, known: FloatArray) -> FloatArray | None:
         """A root of g near y, by damped Newton steps; None if it is not reached."""
         g, slope = self._evaluate(y, known)

@@ -20,10 +20,14 @@ LARGEST = 1e30
 others: exp(-E/R/T) as a state of its own grows by 1e18 within a published reactor."""
 MOST_STEPS = 2**31 - 1  # what CVODES can count
 TOO_MANY = (
-    "At these values of the unknowns, a function of time oscillates too often for igpe to follow "
-    "it."
+    "At these values of the unknowns, a function of time has too many oscillations for igpe to "
+    "follow."
 )
 INCONSISTENT = "No consistent values of the algebraic variables were found {}."
+BEYOND = (
+    "The equations hold only outside the bounds of the model: {0} = {1:.6g} is not between {2:.6g} "
+    "and {3:.6g}. Widen the bounds of {0} if this value is possible."
+)
 NO_START = "The start values are not finite."
 
 _steps: ContextVar[int | None] = ContextVar("igpe_allowance", default=None)

@@ -187,12 +187,12 @@ def _sum(weights: FloatArray, k: list[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True)
 class LockStep(Integrator):
-    """Dormand and Prince's explicit pair in NumPy, each interval with steps of its own length.
+    """The explicit pair of Dormand and Prince in NumPy; each interval has its own step sizes.
 
-    For equations that are not stiff, without implicit algebraic variables; a stiff interval breaks
-    down. Slopes of all intervals are one call of CasADi.
+    The method is for equations that are not stiff and have no implicit algebraic variables; the
+    integration of a stiff interval fails. One call of CasADi computes the slopes of all intervals.
 
-    max_steps  steps allowed between two jumps of an input;  slack: as in `RungeKutta`
+    max_steps  maximum number of steps between two jumps of an input; slack: as in `RungeKutta`
     """
 
     stepper: ClassVar[type[Stepper]] = Stepper
@@ -200,7 +200,7 @@ class LockStep(Integrator):
     slack: Positive = 1.0
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Cut the intervals where inputs jump."""
+        """Split the intervals where inputs jump."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         pieces = cut(ivp, nodes, times)

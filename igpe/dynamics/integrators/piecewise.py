@@ -25,7 +25,7 @@ from igpe.dynamics.integrators.base import (
 )
 from igpe.dynamics.integrators.consistent import Consistent
 from igpe.dynamics.integrators.cut import Cut, Piece, cut
-from igpe.dynamics.integrators.limits import INCONSISTENT, NO_START, TOO_MANY, at
+from igpe.dynamics.integrators.limits import NO_START, TOO_MANY
 from igpe.dynamics.integrators.switched import switched
 from igpe.equations.initial_value import InitialValueProblem
 
@@ -49,9 +49,9 @@ Advance: TypeAlias = Callable[[float, Piece, FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True)
 class Piecewise(Integrator):
-    """An integrator of the augmented system, piece after piece and interval after interval.
+    """Base of integrators that integrate the augmented system one piece and interval at a time.
 
-    implicit  whether it integrates equations with implicit algebraic variables
+    implicit  whether the integrator supports implicit algebraic variables
     """
 
     implicit = False
@@ -61,7 +61,8 @@ class Piecewise(Integrator):
         """Return the function that integrates one piece of a system."""
 
     def prepare(self, ivp: InitialValueProblem, nodes: FloatArray, times: FloatArray) -> Intervals:
-        """Cut the intervals where inputs jump; systems are generated as they are used."""
+        """Split the intervals where inputs jump; code for each system is generated when it is first
+        used."""
         if ivp.switching is not None:
             return switched(self, ivp, nodes, times)
         pieces = cut(ivp, nodes, times)
@@ -179,7 +180,7 @@ class _System:
             p = np.concatenate([numbers, piece.inputs, divisor, [piece.begin, piece.span]])
             start = self.consistent(x, z, p)
             if start is None:
-                return done, steps, INCONSISTENT.format(at(piece.begin))
+                return done, steps, self.consistent.reason(piece.begin)
             if piece is parts[0] and is_start:
                 xs[0], zs[0], done = x, start, 1
             if len(piece.outputs) == 0:  # nothing but the start is reported

@@ -78,14 +78,14 @@ class Pair(enum.IntEnum):
 class RungeKutta(Integrator):
     """Runge-Kutta pairs in C, for equations without implicit algebraic variables.
 
-    The integrator rejects equations with such variables and equations with more than `LONGEST`
-    operations. If there is no C compiler, it rejects all equations (status NO_SOLVER). The result
-    of an interval depends only on its own start and on the unknowns q. igpe checks the size of the
-    states after each step, and the time limit and Ctrl-C every few hundred steps.
+    The integrator rejects equations with implicit algebraic variables, and equations with more than
+    `LONGEST` operations. Without a C compiler, it rejects all equations (status NO_SOLVER). The
+    result of an interval depends only on its own start and on the unknowns q. igpe checks the size
+    of the states after each step, and the time limit and Ctrl-C every few hundred steps.
 
-    slack      factor by which errors in derivatives may exceed errors in states: Gauss-Newton steps
-               need few digits, but without error control the derivatives of stiff equations are
-               wrong by orders of magnitude
+    slack      factor by which errors in derivatives may exceed errors in states. Gauss-Newton steps
+               do not need accurate derivatives, but without error control the derivatives of stiff
+               equations are wrong by orders of magnitude
     pair       BY_STIFFNESS starts every interval with the explicit pair and changes to the implicit
                pair if the longer steps of the latter reduce the work
     """
@@ -114,7 +114,10 @@ class RungeKutta(Integrator):
         some, slope, measured = _formulas(ivp)
         model, outputs = written(slope), written_told(measured)
         if (length := model.length + outputs.length) > LONGEST:
-            why = f"The equations are too long to compile: {length} operations, at most "
+            why = (
+                f"The equations are too long to compile: they have {length} operations, and the "
+                "limit is "
+            )
             return Refused(ivp, pieces, f"{why}{LONGEST}.")
         level = 2 if model.length < QUICK else 1
         driver, why = built(model.source, "igpe_intervals", level=level)

@@ -54,7 +54,7 @@ BORDER = (
 )
 
 
-CROSSES = "The model reaches no steady state, because a condition on states changes before that."
+CROSSES = "The model does not reach a steady state, because a condition on states changes first."
 
 
 class Rest(NamedTuple):

@@ -43,8 +43,9 @@ RESULTS = [ca.integrator_out().index(name) for name in ("xf", "zf")]
 class Sundials(Piecewise):
     """Variable-order BDF: CVODES for ordinary and IDAS for differential-algebraic equations.
 
-    igpe checks the limit on the size of states at outputs, and the time limit between outputs. If
-    there is a time limit, the integration restarts at each output and takes about twice as long.
+    igpe checks at each output whether the states are too large, and between outputs whether the
+    time limit has passed. If there is a time limit, the integration restarts at each output and
+    takes about twice as long.
     """
 
     implicit = True

@@ -524,8 +524,8 @@ class _Course:
         if any(found.rates[j] * (1 if self.true[j] else -1) < 0 for j in held):
             raise BrokenError(
                 f"A condition on states switches back immediately {at(self.t)} (sliding): each "
-                "branch leads back to the other. Add hysteresis, for example two igpe.Event that "
-                "set an additional state, or write a smooth transition."
+                "branch leads back to the other. Add hysteresis, for example two events "
+                "(igpe.Event) that set an additional state, or write a smooth transition."
             )
 
     def _holds(self, j: int, found: Rates, crossed: frozenset[int], *, jumped: bool) -> bool | None:

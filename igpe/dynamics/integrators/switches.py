@@ -8,13 +8,12 @@ import numpy as np
 from igpe.core.arrays import FloatArray
 from igpe.dynamics.integrators.augmented import augmented
 from igpe.dynamics.integrators.consistent import Consistent
-from igpe.dynamics.integrators.limits import INCONSISTENT, at
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.equations.switching import Switching
 
 DELAYED = (
-    "Multiple shooting cannot follow an event with `when` and a delay across its intervals. Use "
-    "igpe.SingleShooting or igpe.IncrementalShooting."
+    "Multiple shooting does not support an event with both `when` and a delay, because the delay "
+    "may reach into the next interval. Use igpe.SingleShooting or igpe.IncrementalShooting."
 )
 
 
@@ -95,7 +94,7 @@ class Implicit:
         p = np.concatenate([q, scale, u - b * t, b, rows, [t, 1.0]])
         root = self._consistent(x / self.ivp.scale, self._last, p)
         if root is None:
-            raise BrokenError(INCONSISTENT.format(at(t)))
+            raise BrokenError(self._consistent.reason(t))
         self._last = root
         return root * self.size
 

@@ -14,12 +14,11 @@ from igpe.core.status import Status
 from igpe.dynamics.collocation.collocation import Collocation
 from igpe.dynamics.integrators.sundials import Sundials
 from igpe.dynamics.search.engine import UNANSWERED, unanswered
-from igpe.dynamics.search.iterated_search import IteratedSearch
+from igpe.dynamics.search.iterated_search import ENOUGH, IteratedSearch
 from igpe.dynamics.search.multistart import MultiStart
 from igpe.dynamics.shooting.base import (
     ROUGHLY,
     Estimator,
-    is_large,
     is_plain,
     minimises_squares,
     objective_at,
@@ -28,6 +27,7 @@ from igpe.dynamics.shooting.multiple.multiple_shooting import MultipleShooting
 from igpe.dynamics.shooting.residuals import Residuals
 from igpe.dynamics.shooting.single_shooting import SingleShooting
 from igpe.equations.fingerprint import fingerprint
+from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, Work
@@ -35,6 +35,7 @@ from igpe.tasks.workers import Function, Item, Work
 SOON, TRIALS = 0.3, 16  # s and points of `roughly`
 FEW = 4  # starts where every one is a collocation problem of its own
 BRIEFLY = IteratedSearch(starts=40, most=80, patience=40)
+ROUGH = SingleShooting(ROUGHLY, GaussNewton(ENOUGH), hierarchical=False)
 SPECTRAL = replace(BRIEFLY, most=160, patience=80)  # docs/notes/dynamics.md
 MANY = 8  # unknowns: a random start hardly ever lies in the basin of the best optimum
 
@@ -115,10 +116,11 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
     """The search of the other unknowns than those `found`, for one that the settings give.
 
     A problem with constraints is searched from few starts by collocation, which keeps them, or by
-    multiple shooting where the loss is not least squares. The default integrates many states
-    roughly. `IteratedSearch` replaces it where step 3 estimated nothing and many unknowns are left,
-    as in most PEtab problems; and, with fewer starts, of spectra, whose objective has wells that
-    the best of random points miss: there nothing comes from algebra, and an evaluation is quick.
+    multiple shooting where the loss is not least squares. The default is rough, as step 5 goes on
+    from its ends. `IteratedSearch` replaces it where step 3 estimated nothing and many unknowns are
+    left, as in most PEtab problems; and, with fewer starts, of spectra, whose objective has wells
+    that the best of random points miss: there nothing comes from algebra, and an evaluation is
+    quick.
     """
     if not isinstance(search, MultiStart):
         return search
@@ -130,9 +132,12 @@ def chosen_search(problem: Problem, found: Mapping[str, float], search: Estimato
         return IteratedSearch(seed=search.seed)
     if is_default and not found and problem.has_spectra:
         return replace(SPECTRAL, seed=search.seed)
-    if is_default and is_large(problem):
-        return replace(search, local=SingleShooting(ROUGHLY))
-    return search
+    return replace(search, local=ROUGH) if is_default else search
+
+
+def searches_everywhere(problem: Problem, search: Estimator) -> bool:
+    """Return True if all unknowns, where step 3 estimated none, are left to `IteratedSearch`."""
+    return isinstance(chosen_search(problem, {}, search), IteratedSearch)
 
 
 def roughly(problem: Problem, found: Mapping[str, float]) -> Estimate:

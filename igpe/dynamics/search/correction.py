@@ -29,6 +29,8 @@ ITERATIONS = 100  # of IPOPT, which begins next to an optimum; most take a third
 AMD = (("mumps_pivot_order", 0),)
 """MUMPS's minimum degree: for 100 states twice as fast as the ordering that it would choose."""
 IN_INTERVALS = MultipleShooting(restarts=Restarts(count=0), finer=1)
+NEARBY = SingleShooting(hierarchical=False)
+"""Beside an optimum elimination gains nothing, and takes two to four times as long."""
 AGREEING = 2  # candidates that multiple shooting brings to one optimum: it corrects no further ones
 
 
@@ -46,7 +48,7 @@ def corrections(
         ends = _quick(problem, starts, guesses)
         if any(end.status.usable for end in ends):
             return ends
-    methods: list[Estimator] = [Collocation(), SingleShooting()]
+    methods: list[Estimator] = [Collocation(), NEARBY]
     if is_plain(problem):  # an accurate integration finishes it, and is the better judge
         ordering = AMD if is_large(problem) else ()
         solver = Ipopt(max_iterations=ITERATIONS, options=ordering)
@@ -70,7 +72,7 @@ def _quick(
     if not (is_plain(problem) and is_large(problem)):
         return []
     if not mostly_measured(problem):
-        return estimate_each(SingleShooting(), problem, starts, guesses)
+        return estimate_each(NEARBY, problem, starts, guesses)
     equations = compiled(problem)
     each = (equations.initial_value_problem(k) for k in range(len(problem.experiments)))
     if any(ivp.y.numel() for ivp in each) or not minimises_squares(problem):

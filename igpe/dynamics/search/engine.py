@@ -249,10 +249,10 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Restarts(Checked):
-    """Conditions for restarts of a search, and their start points.
+    """Conditions for restarts of a search, and the points from which it restarts.
 
     count     maximum number of further starts
-    chance    probability with which a correct fit is taken to be bad
+    chance    probability that a correct fit is judged to be bad
     agreeing  number of agreeing estimates after which the search ends, even if measurement errors
               do not explain the residuals; 2 if these errors are unknown or the integration is not
               accurate
@@ -265,7 +265,7 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Return the largest cost of `size` residuals that errors of known size explain."""
+        """Return the largest cost that errors of known size explain, for `size` residuals."""
         return float(chdtri(size, self.chance))
 
     def run(

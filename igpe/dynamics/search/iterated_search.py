@@ -54,7 +54,7 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 class IteratedSearch(Checked):
     """Low-accuracy searches from random starts, then from modified optima; then accurate searches.
 
-    local       the method of the accurate searches
+    local       the method of the accurate searches, which eliminate no unknowns
     starts      number of random starts at which the model can be integrated, from a seeded Sobol
                 sequence
     agreeing    the search ends when this number of random starts, and at least a tenth of all
@@ -65,7 +65,7 @@ class IteratedSearch(Checked):
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
-                corresponds to about 90 seconds of processor time
+                corresponds to about a minute of processor time
     pool        number of best optima that are modified
     finalists   number of accurate searches
     iterations  maximum number of iterations of a low-accuracy search; a search that starts at one
@@ -76,9 +76,9 @@ class IteratedSearch(Checked):
     local: SingleShooting = SingleShooting()
     starts: CountFrom1 = 40
     agreeing: CountFrom1 = 5
-    patience: Count = 300
+    patience: Count = 200
     most: Count = 2000
-    work: Count = 3_200_000_000
+    work: Count = 2_400_000_000
     pool: CountFrom1 = 8
     finalists: CountFrom1 = 3
     iterations: CountFrom1 = 60
@@ -106,7 +106,7 @@ class IteratedSearch(Checked):
 
     def _estimate(self, problem: Problem, start: Mapping[str, float]) -> Estimate:
         began = time.perf_counter()
-        exact = self.local.prepare(problem)
+        exact = replace(self.local, hierarchical=False).prepare(problem)
         if len(problem.box) == 0:
             return exact.estimate({})
         given = [problem.box.vector(start)] if start else []
@@ -129,7 +129,7 @@ class IteratedSearch(Checked):
         """Single shooting as exact as that, of all unknowns together.
 
         To eliminate scales and offsets takes longer than all else in rough searches, and their
-        ends are no better (docs/notes/search.md).
+        ends are no better (docs/notes/search.md). Nor does it gain anything beside an optimum.
         """
         integrator = Automatic(rtol, rtol / 100, max_steps=FEW_STEPS, slack=100.0)
         search = GaussNewton(ENOUGH, max_iterations=self.iterations)
@@ -178,7 +178,7 @@ class _Search:
     def __init__(self, method: IteratedSearch, rough: PreparedShooting) -> None:
         self.method, self.rough = method, rough
         self.pool: list[Fit] = []
-        self.most = ALIKE if rough.problem.sigma_estimated else np.inf
+        self.is_likelihood = rough.problem.sigma_estimated
         self.reached: list[float] = []
 
     def run(self, given: Sequence[FloatArray]) -> None:
@@ -231,10 +231,14 @@ class _Search:
 
     def _below(self, one: float, other: float) -> bool:
         """Whether a rough objective is better than another, and not the same."""
-        return one < other and not is_same_objective(one, other, most=self.most)
+        return one < other and not self._is_same(one, other)
 
     def _is_level(self, one: Fit, other: Fit) -> bool:
-        return is_same_objective(one.cost, other.cost, most=self.most)
+        return self._is_same(one.cost, other.cost)
+
+    def _is_same(self, one: float, other: float) -> bool:
+        """Whether two rough objectives are the same; of likelihoods the size says nothing."""
+        return abs(one - other) <= ALIKE if self.is_likelihood else is_same_objective(one, other)
 
     def _search(self, start: FloatArray) -> None:
         """Keep where it ends, if it is among the best; of ends of one objective, one is kept."""
@@ -290,7 +294,7 @@ def _concluded(
         if finals:
             return finals[0]
         middle = problem.box.mapping(problem.box.sobol(1, search.method.seed)[0])
-        method = f"none of {count} starts could be simulated"
+        method = f"igpe could not simulate the model from any of {count} starts"
         return Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
     usable = (e.objective for e in finals if e.status.usable)
     return replace(best, reached=(*search.reached, *usable))

@@ -39,7 +39,7 @@ FURTHER = 10  # times as many may an integration of a search from the best trial
 
 @dataclass(frozen=True)
 class MultiStart(Checked):
-    """A local method from several starts.
+    """A local method, run from several starts.
 
     local    method of the searches. Single shooting simulates all trials first and searches from
              the best; any other method searches from the first `starts` trials
@@ -65,7 +65,8 @@ class MultiStart(Checked):
     ) -> Estimate:
         """Return the best local optimum of all starts, including `start` (which may be empty).
 
-        executor, store, timeout   where searches run and are stored, as for `igpe.campaign`
+        executor, store, timeout   executor, store and time limit of the searches, as for
+                                   `igpe.campaign`
 
         After Ctrl-C igpe returns the best of the finished searches, with status INTERRUPTED. The
         trail of the estimate contains the horizons of the best search, if any, followed by the
@@ -130,7 +131,7 @@ class MultiStart(Checked):
         best = best_of(found, problem.box, f"{len(found)} starts", complete=complete)
         if best is None:  # why the first one has no usable parameters
             middle = problem.box.mapping(problem.box.sobol(1, self.seed)[0])
-            method = f"none of {self.trials} trials could be simulated"
+            method = f"igpe could not simulate the model at any of {self.trials} trial points"
             best = Estimate(middle, np.inf, Status.INTEGRATION_BROKE, method)
             answered = [e for e in found if e.status not in UNANSWERED]
             if answered:

@@ -53,24 +53,25 @@ LOOSE, WAYPOINTS = 8, 6  # the least determined unknowns, and points on the way 
 HELD = GaussNewton(tolerance=1e-2, max_iterations=8)  # while exchanged unknowns are held
 QUICK = GaussNewton(tolerance=1e-4, max_iterations=40)  # to judge where a search leads
 CLOSE = GaussNewton(tolerance=1e-9, max_iterations=300)  # along a curved valley
-HOPELESS = 2.0  # times the level: ends of quick searches beyond are not followed
+HOPELESS = 2.0  # times the level above it: ends of quick searches beyond are not followed
 MOST = 60  # optima
 NEW, KNOWN = -1, -2
 QUICKLY = Automatic(1e-8, 1e-10)
 GLANCING = Automatic(1e-4, 1e-6, slack=100.0)
 """Along lines through optima of many states, which only give starts: 0.4 of the time of 1e-6."""
 FEW_STEPS = 500  # a start that takes more between two outputs leads nowhere, unless the best does
-EVALUATIONS = 8000  # of the residuals; a search for 4 unknowns takes some 2000
-WORK = 3_000_000_000  # of all these (`Residuals.work`); about a minute of a processor
+EVALUATIONS = 5000  # of the residuals; a search for 4 unknowns takes some 2000
+WORK = 2_000_000_000  # of all these (`Residuals.work`); about 40 s of a processor
+COSTLY = 1_000_000  # work of an evaluation, from which they are rough
 ROUNDING = 1e-12  # of the data's own sum of squares: below it objectives are rounding
 
 
-INTERRUPTED = "The search for other sets of values that explain the data was interrupted."
+INTERRUPTED = "The search for other, equally good sets of values was interrupted."
 EXHAUSTED = (
-    "The search for other sets of values that explain the data stopped at its limit of "
-    f"{EVALUATIONS} evaluations, or at its limit of integration steps. More sets may exist."
+    f"The search for other, equally good sets of values stopped at its limit of {EVALUATIONS} "
+    "evaluations, or at its limit of integration steps. More sets may exist."
 )
-NOT_SEARCHED = "igpe did not search for other sets of values that explain the data equally well: {}"
+NOT_SEARCHED = "igpe did not search for other, equally good sets of values, because {}"
 TOO_SLOW = "the limit of integration steps was reached before the first new start."
 
 
@@ -146,16 +147,21 @@ def _prepared(problem: Problem, sought: Sought, work: float) -> "_Search":
     residuals = _integrated(problem, sought.best)
     residuals.most, residuals.most_work = EVALUATIONS, work
     landscape = Landscape(residuals, problem.box, rounding(problem), most_apart(problem))
-    return _Search(residuals, landscape, sought)
+    return _Search(residuals, landscape, sought, problem.size if problem.sigma_estimated else 0)
 
 
 def _integrated(problem: Problem, best: FloatArray) -> Residuals:
-    """Residuals with few steps, or as many as the integrations at the estimate (n,) need."""
-    quickly = ROUGHLY if is_large(problem) else QUICKLY
-    residuals = Residuals(problem, replace(quickly, max_steps=FEW_STEPS))
-    if not residuals.limit_steps(best):
-        residuals = Residuals(problem, quickly)
-        residuals.limit_steps(best)
+    """Residuals with few steps, or as many as the integrations at the estimate (n,) need.
+
+    They are rough where there are many states, or where one takes long.
+    """
+    for quickly in (ROUGHLY,) if is_large(problem) else (QUICKLY, ROUGHLY):
+        residuals = Residuals(problem, replace(quickly, max_steps=FEW_STEPS))
+        if not residuals.limit_steps(best):
+            residuals = Residuals(problem, quickly)
+            residuals.limit_steps(best)
+        if residuals.work <= COSTLY:
+            break
     return residuals
 
 
@@ -176,13 +182,17 @@ class _Search:
     """The search.
 
     lines     the objective along lines, which may be rougher
+    logarithms  how many squares the objective is the logarithm of, as a likelihood; else 0
     found     optima within the threshold, the one next to the estimate first
     improved  whether that one is better than the estimate
     searched  how many other starts were searched from
     """
 
-    def __init__(self, residuals: Residuals, landscape: Landscape, sought: Sought) -> None:
+    def __init__(
+        self, residuals: Residuals, landscape: Landscape, sought: Sought, logarithms: int = 0
+    ) -> None:
         self.residuals, self.landscape, self.sought = residuals, landscape, sought
+        self.logarithms = logarithms
         self.lines = landscape
         self.found: list[Fit] = []
         self.improved = False
@@ -251,7 +261,7 @@ class _Search:
     def _search(self, start: FloatArray) -> None:
         self.searched += 1
         fit = self._fitted(start, QUICK)
-        if fit.cost > HOPELESS * abs(self.level) + self.level or self._known(fit) == KNOWN:
+        if fit.cost > self.level + self._far or self._known(fit) == KNOWN:
             return
         fit = self._fitted(fit.x, CLOSE)
         known = self._known(fit)
@@ -263,6 +273,12 @@ class _Search:
             self.found[known] = fit
             self.improved = self.improved or known == 0
         self._lower_level(fit)
+
+    @property
+    def _far(self) -> float:
+        """How far above the level ends are hopeless."""
+        logarithm = self.logarithms * np.log1p(HOPELESS)
+        return float(logarithm if self.logarithms else HOPELESS * abs(self.level))
 
     def _search_along_lines(self) -> None:
         """Search from the wells of the best optimum, and of what is better, if that is met."""

@@ -243,10 +243,10 @@ def require_numbers(problem: Problem, method: str) -> None:
     """
     if problem.weights_follow_fit:
         raise Unsupported(
-            f"{method} can be prepared only for fixed standard deviations, but here they "
-            "depend on the fit (igpe.Noise, several quantities without standard deviations, or "
-            "estimated correlations); use the method's estimate(problem, start), or fix the "
-            "standard deviations with problem.weighted(sigma)."
+            f"{method} can be prepared only for fixed standard deviations, but those of this "
+            "problem depend on the fit (igpe.Noise, several quantities without standard "
+            "deviations, or estimated correlations). Call the method's estimate(problem, start) "
+            "instead, or fix the standard deviations with problem.weighted(sigma)."
         )
 
 
@@ -298,8 +298,8 @@ def require_bounds(problem: Problem, method: str) -> None:
     loose = [n for n, low, high in each if not is_finite(low, high)]
     if loose:
         raise ProblemError(
-            f"{method} needs finite bounds; {loose} have none. Give them: "
-            f"parameters={{'{loose[0]}': (0, 10)}}, or set them in the model's Var."
+            f"{method} needs finite bounds for all unknowns; they are missing for {loose}. Give "
+            f"them: parameters={{'{loose[0]}': (0, 10)}}, or set them in the model's Var."
         )
 
 
@@ -316,8 +316,8 @@ def require_start(start: Mapping[str, float], box: Box, method: str, number: str
     if missing:
         where = f" in start {number}" if number else ""
         raise ProblemError(
-            f"{method} needs a start value for each of {list(box.names)}, but {missing} have none"
-            f"{where}; give the missing values: start={{{missing[0]!r}: 1.0, ...}}."
+            f"{method} needs a start value for each of {list(box.names)}, but values are missing "
+            f"for {missing}{where}; give them: start={{{missing[0]!r}: 1.0, ...}}."
         )
     for name in box.names:
         if not is_finite(start[name]):
@@ -330,7 +330,7 @@ NOTICED = 0.1  # in standard deviations or units of chi squared: what matters to
 GUESS = 1e-2  # standard deviation where none is known, in root mean squares of the measurements
 
 
-EXCESS, AT_BOUND = "is larger than the measurement errors explain", "ends on its bound"  # remarks
+EXCESS, AT_BOUND = "is larger than the measurement errors explain", "lies on its bound"  # remarks
 
 
 def limited(fit: Fit) -> bool:
@@ -356,14 +356,14 @@ def remarks(fit: Fit, box: Box, gate: float) -> Iterator[str]:
     if limited(fit):
         yield (
             "The accuracy of the optimum is limited by the accuracy of the integration: the "
-            "predictions change noticeably with the last digits of the parameters. The sum of "
-            "squares and standard errors are unreliable; the parameters are as accurate as "
-            "floating-point numbers allow."
+            "predictions change noticeably with the last digits of the parameter values. The sum "
+            "of squares and standard errors are unreliable; the parameter values are as accurate "
+            "as floating-point numbers allow."
         )
     elif fit.cost > gate:
         yield (
-            f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}). The minimum or the model is "
-            "wrong, or the standard deviations are too small."
+            f"The sum of squares {fit.cost:.4g} {EXCESS} ({gate:.4g}). The search missed the "
+            "minimum, the model is wrong, or the standard deviations are too small."
         )
     held = on_bounds(fit.x, fit.at, box)
     for name, value in zip(np.array(box.names)[held], fit.x[held], strict=True):

@@ -63,7 +63,9 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
     x = box.vector(rough.parameters)
     at = residuals(x)
     if at is None:
-        return Refined(rough, None, ("The model could not be integrated at the estimate.",))
+        why = f" {residuals.broken.sentence}" if residuals.broken else ""
+        lost = f"The model could not be integrated at the estimate.{why}"
+        return Refined(rough, None, (lost,))
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
     if is_shot:
         fit = refitted_on_bounds(residuals, _fitted(residuals, x, at, box), box, SEARCH)
@@ -84,12 +86,12 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
             note = f"{difference} Look at the plot before you trust either value."
             return Refined(rough, at, (note,))
         end = replace(found, status=fit.status, method=f"single shooting after {rough.method}")
-        note = f"Single shooting finished the estimate, with an objective of {objective:.6g}."
+        note = f"Single shooting completed the estimation; the objective is now {objective:.6g}."
         return Refined(end, fit.at, (f"{difference} {note}",))
     if fit.at is None or fit.cost > at.cost + ROUNDING * abs(at.cost):
         return Refined(rough, at)
     if passed:
-        note = f"The bounds of {', '.join(passed)} are active; the estimate satisfies them."
+        note = f"The bounds of {', '.join(passed)} are active; the estimate satisfies these bounds."
         return Refined(rough, at, (note,))
     if rough.status is Status.ITERATION_LIMIT and fit.status is Status.CONVERGED:
         found = replace(found, status=fit.status)  # meshes were too coarse, the integrator is not
@@ -257,6 +259,6 @@ def by_shooting(
         f"{end.method} from the values of step 4",
         iterations=end.fit.steps,
     )
-    note = f"{end.method[:1].upper()}{end.method[1:]} finished the estimate."
+    note = f"{end.method[:1].upper()}{end.method[1:]} completed the estimation."
     note = AS_THEY_ARE if end.method == "no method" else note
     return k, Refined(estimate, end.fit.at, (f"{why} {note}",))

@@ -122,7 +122,7 @@ def unmeasured(problem: Problem) -> Unmeasured:
 
 
 FINISH = 2_000  # steps that an integration may take while the user waits for the answer
-NO_NUMBER = "A predicted quantity or its derivative is not a number, or its square is too large."
+NO_NUMBER = "A prediction or one of its derivatives is not a number, or is too large to be squared."
 
 
 class Broken(NamedTuple):

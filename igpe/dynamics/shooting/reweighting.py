@@ -265,8 +265,8 @@ class Weights:
                 count = int(np.sum(small & (h[mine] != m.value[mine])))
                 if count:
                     notes.append(
-                        f"The model is nearly 0 at {counted(count, 'measurement')} of "
-                        f"{name} in experiment {e.name}, where {model} gives no standard "
+                        f"The model predicts nearly 0 for {counted(count, 'measurement')} of "
+                        f"{name} in experiment {e.name}. There, {model} gives no standard "
                         "deviation; igpe used a tenth of the smallest measurement instead. "
                         f"{model.remedy}"
                     )
@@ -411,9 +411,9 @@ def _whose(problem: Problem, fits: Sequence[object]) -> str:
     right = "residuals" if problem.weights_unknown else "model's predictions"
     of, said = "smoothed measurements" if len(fits) == 1 else "previous fit", []
     if problem.sigma_follows:
-        said = [f"standard deviations follow the {of}, not the {right} at the estimate"]
+        said = [f"standard deviations depend on the {of}, not on the {right} at the estimate"]
     if problem.correlation_estimated:
-        later = "follow the previous fit, not the residuals at the estimate"
+        later = "depend on the previous fit, not on the residuals at the estimate"
         said += [f"correlations of errors {'are 0' if len(fits) == 1 else later}"]
     return f"{', and '.join(said)}."
 

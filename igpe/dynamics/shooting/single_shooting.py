@@ -42,7 +42,7 @@ class SingleShooting:
     """Least squares on the integrated model, from one start.
 
     The method is suitable for starts near the optimum. If the integration fails because of a bad
-    start, the status reports it; no exception is raised.
+    start, the status says so; no exception is raised.
 
     integrator  method that computes the model's trajectories and sensitivities
     search      the least-squares method

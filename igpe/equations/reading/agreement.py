@@ -406,8 +406,8 @@ def _sides(data: Any) -> tuple[Any, Any]:
 
 def _disagreement(name: str, where: Sequence[str], values: tuple[float, float]) -> ModelError:
     return ModelError(
-        f"igpe reads '{name}' differently from Pyomo: at {', '.join(where[:MOST])} Pyomo "
-        f"computes {values[0]:.10g}, and igpe {values[1]:.10g}. Write it with Pyomo's functions as "
-        "a rule indexed by time, and quantities that change with time as inputs: "
+        f"igpe reads '{name}' differently from Pyomo: at {', '.join(where[:MOST])} Pyomo computes "
+        f"{values[0]:.10g}, and igpe {values[1]:.10g}. Write it as a rule indexed by time, with "
+        "Pyomo's functions, and give quantities that change with time as inputs: "
         "Experiment(inputs=...)."
     )

@@ -227,7 +227,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
     names = (*system.symbols.states, *system.symbols.algebraics)
     spare = [system.equations[i] for i in found.over_rows]
     free = [names[j] for j in found.under_columns]
-    many = f"; too many equations: {listed(spare)} contain only known quantities or share unknowns"
+    many = f"; too many equations for the unknowns that they contain: {listed(spare)}"
     raise ModelError(
         "The equations do not determine the states and algebraic variables, even if they are "
         "differentiated repeatedly"

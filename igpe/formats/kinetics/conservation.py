@@ -20,7 +20,7 @@ Row = Sequence[Fraction]
 
 @dataclass(frozen=True)
 class Law:
-    """A weighted sum of species that no reaction changes; `coefficients`: species -> integer."""
+    """Conserved weighted sum of species; `coefficients`: species -> integer."""
 
     coefficients: Mapping[str, int]
 

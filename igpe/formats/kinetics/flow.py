@@ -19,8 +19,8 @@ AMOUNT, VOLUME = Dimension(amount=1), Dimension(volume=1)
 class MolarFeed:
     """A feed of one species, in amount per time.
 
-    flow     name of a time-dependent input; if the reactor has `algebraic` species, which need the
-             integral of the flow, name of a constant input
+    flow     name of a time-dependent input; if the reactor has `algebraic` species, the name of a
+             constant input, because these species need the integral of the flow
     species  name of the species that is fed
     """
 
@@ -44,8 +44,8 @@ class Stream:
 class MolarVolumes:
     """Ideal mixing: the algebraic equation V = sum of (amount * molar volume).
 
-    of      species -> molar volume, volume per amount; that of all other species is 0
-    inert   name of a constant input, for example the amount of solvent -> molar volume
+    of      species -> molar volume (volume per amount); the molar volume of all other species is 0
+    inert   constant input (for example, the amount of solvent) -> its molar volume
     """
 
     of: Mapping[str, float]
@@ -91,8 +91,8 @@ class Semibatch(Reactor):
             "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
             f"The streams {streams} fill the vessel, so the volume is a state. Omit `volume`, "
             "or feed amounts with MolarFeed.": streams and self.volume is not None,
-            f"algebraic={list(self.algebraic)} requires that only MolarFeeds with a constant flow "
-            f"change the conserved sums, but the reactor also has the streams {streams}.": streams
+            f"With algebraic={list(self.algebraic)}, the conserved sums may change only by "
+            f"MolarFeeds with a constant flow; the reactor also has the streams {streams}.": streams
             and self.algebraic,
             "The reactor has no volume; for `volume`, give a number, the name of an input, or "
             "MolarVolumes({'A': 0.11, ...}).": not streams and self.volume is None,

@@ -111,7 +111,7 @@ class Hill(RateLaw):
 
 
 class _Growth(RateLaw):
-    """growth*X*(a factor of S)*product of c/(K + c)*product of K/(K + c)."""
+    """Base of growth laws: growth*X*(a factor of S)*product of c/(K + c)*product of K/(K + c)."""
 
     listed: ClassVar = ("limits", "inhibitors")
     actors: ClassVar = ("substrate", "biomass")
@@ -145,8 +145,8 @@ class Monod(_Growth):
     growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is half of `growth`
     substrate, biomass  S and X; may be omitted if each is the only species on its side
-    limits, inhibitors  further species -> constant K. Growth needs each species in `limits`, such
-                        as oxygen, which contributes the factor c/(K + c). Each species in
+    limits, inhibitors  further species -> constant K. Growth needs each species in `limits` (for
+                        example oxygen); each contributes the factor c/(K + c). Each species in
                         `inhibitors` contributes the factor K/(K + c)
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
@@ -225,7 +225,7 @@ class Maintenance(RateLaw):
     demand     substrate that a unit of biomass consumes per unit of time
     biomass    X
     substrate  S; may be omitted if the left side has only one species
-    half       substrate concentration at which the rate is half of demand*X; with it, S stays
+    half       substrate concentration at which the rate is half of demand*X; this form keeps S
                positive. None: the rate is demand*X
 
     Source: Pirt, Proc. R. Soc. B 163 (1965) 224, eq. 3.

@@ -27,7 +27,7 @@ class Jacket:
     """A jacket with its own heat balance: dT_jacket/dt = flow*(inlet - T_jacket) + UA*(T -
     T_jacket)/capacity. `T_jacket` is a state.
 
-    capacity  heat capacity of the jacket's content, J/K; per reactor volume if `exchange` is also
+    capacity  heat capacity of the jacket's contents, J/K; per reactor volume if `exchange` is also
               per reactor volume
     flow      flow through the jacket divided by its volume, 1/time: name of a time-dependent input,
               or a number
@@ -58,8 +58,9 @@ class HeatBalance:
               `Semibatch`, UA per volume of the reactor
     jacket    temperature of the jacket, K: name of a time-dependent input, a number, or
               a `Jacket`
-    feed      temperature of the inflow, K: name of a time-dependent input, or a number. It
-              applies to a `Cstr` and to the `Stream`s of a `Semibatch`; a `MolarFeed` adds no heat
+    feed      temperature of the inflow, K: name of a time-dependent input, or a number. This
+              temperature applies to the feed of a `Cstr` and to the `Stream`s of a `Semibatch`; a
+              `MolarFeed` adds no heat
 
     Heat capacities do not change with composition or temperature.
 

@@ -53,7 +53,7 @@ class Equation:
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Species -> net amount that one turnover of the reaction produces; without catalysts."""
+        """Species (except catalysts) -> net amount that one turnover of the reaction produces."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 
@@ -66,7 +66,9 @@ def read_equation(text: str) -> Equation:
     raises ModelError if there is not one arrow, or a term that is no species
     """
     if not isinstance(text, str):
-        raise ModelError(f"A reaction is {shown(text)}; expected a string such as 'A + 2 B -> C'.")
+        raise ModelError(
+            f"A reaction is given as {shown(text)}; expected a string such as 'A + 2 B -> C'."
+        )
     arrows = _ARROW.findall(text)
     if len(arrows) != 1:
         raise ModelError(
@@ -107,14 +109,15 @@ Concentrations = Mapping[str, Any]
 
 
 class RateLaw:
-    """How fast a reaction goes: base of all rate laws.
+    """Base of all rate laws.
 
-    A law is a frozen dataclass of constants and names of species, and the formula `rate`.
+    A rate law is a frozen dataclass with constants, names of species, and a formula `rate`.
 
-    dimensions  field -> dimension of the constant it holds; one that holds None is left out
-    listed      fields of these that hold a mapping, species -> constant
-    actors      fields that name one species
-    role        the one of them that the law is about; by default the only species on the left
+    dimensions  field -> dimension of its constant; fields that are None are left out
+    listed      names of those fields that contain a mapping species -> constant
+    actors      fields that contain the name of one species
+    role        the field in `actors` with the main species of the law; by default this is the only
+                species on the left
     """
 
     dimensions: ClassVar[Mapping[str, Dimension]] = {}
@@ -147,7 +150,7 @@ class RateLaw:
 
     @property
     def modifiers(self) -> tuple[str, ...]:
-        """Species that act, whether they react or not."""
+        """Species that the rate law names, whether they react or not."""
         named = [getattr(self, name) for name in self.actors]
         listed = (s for n in self.dimensions if n in self.listed for s in getattr(self, n))
         return (*listed, *(name for name in named if name is not None))
@@ -159,7 +162,7 @@ class RateLaw:
             self._only(equation)
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """All constants of the law, with their dimensions for the equation."""
+        """All constants of the rate law, with their dimensions for this equation."""
         every: list[tuple[Constant, Dimension]] = []
         for name, dimension in self.dimensions.items():
             given = getattr(self, name)
@@ -168,7 +171,7 @@ class RateLaw:
         return every
 
     def parameters_of(self, equation: Equation) -> tuple[str, ...]:
-        """Names of the parameters in the constants, each once."""
+        """Names of the parameters among the constants, each listed once."""
         return names_in(self.constants(equation))
 
     def rate(self, m: Any, t: float, c: Concentrations, equation: Equation) -> Any:
@@ -202,8 +205,8 @@ class RateLaw:
         given: str | None = getattr(self, role)
         if given is None and len(side) != 1:
             raise ModelError(
-                f"{type(self).__name__} does not know which of the species {list(side)} is its "
-                f"{role}; name it: {role}='S'."
+                f"igpe cannot tell which of the species {list(side)} is the {role} in "
+                f"{type(self).__name__}; name it: {role}='S'."
             )
         return next(iter(side)) if given is None else given
 
@@ -241,9 +244,10 @@ class MassAction(RateLaw):
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
-                f"A {'reversible' if equation.reversible else 'one-way'} mass action reaction "
-                f"has {count} constants for the reverse direction. A reaction with <-> needs one "
-                "(backward=... or equilibrium=...); a reaction with -> needs none."
+                "A mass action reaction is "
+                f"{'reversible' if equation.reversible else 'irreversible'}, but the number of "
+                f"its constants for the reverse direction is {count}. A reaction with <-> needs "
+                "one (backward=... or equilibrium=...); a reaction with -> needs none."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:
@@ -367,7 +371,7 @@ class Reaction:
 
     text    equation, for example "A + 2 B -> C"; "<->" marks a reversible reaction
     rate    rate law; by default mass action with the constant k1 (k1f and k1r if the reaction is
-            reversible), where 1 is the number of the reaction in the list
+            reversible) for the first reaction in the list, k2 for the second, and so on
     yields  species -> its yield, a number or the name of a parameter, for species whose
             stoichiometry is not known. The rate of a species on the left is divided by its yield:
             "S -> X" with {"S": "Y"} consumes rate/Y of S (Y is biomass made per substrate

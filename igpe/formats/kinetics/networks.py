@@ -57,15 +57,14 @@ def networks(
         chosen[name] = reactor(some, bounds=part, bystanders=species, **settings)
         if len(chosen) > MOST:
             raise ModelError(
-                f"More than {MOST} networks consist of {at_least} to {at_most} of these "
+                f"More than {MOST} networks can be formed from {at_least} to {at_most} of these "
                 f"{len(every)} reactions. Decrease `at_most`, or list in `always` the reactions "
                 "that every network must contain."
             )
     if not chosen:
         raise ModelError(
-            f"No network of {at_least} to {at_most} of these reactions is connected and can "
-            f"start from {list(present)}. Allow more reactions, or list more species in "
-            "`present`."
+            f"No connected network of {at_least} to {at_most} of these reactions can start from "
+            f"{list(present)}. Allow more reactions, or list more species in `present`."
         )
     return chosen
 

@@ -106,7 +106,7 @@ class Deactivation:
         return self.reactions is None or number in self.reactions
 
     def slope(self, m: Any, t: float, c: Concentrations) -> Any:
-        """Slope of the activity."""
+        """Return the slope of the activity."""
         left = m.component(ACTIVITY)[t]
         if self.residual != 0.0:
             left = left - value(self.residual, m, t)
@@ -179,27 +179,29 @@ Bounds = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Reactor:
-    """Reactions in a vessel. `reactor(times)` is an ordinary pyomo.dae model.
+    """Base of reactors. `reactor(times)` returns an ordinary pyomo.dae model.
 
-    The model's names: `t`; the states of the kind of reactor, with slopes `dA` and equations
-    `balance_A`; concentrations `A`; rates `r1`, `r2`, ... (concentration per time); temperature
-    `T` (K) where a constant depends on it. All can be measured, inputs are given by the
-    experiment.
+    The model contains the time `t`, the states of this kind of reactor with their slopes (such as
+    `dA`) and equations (such as `balance_A`), concentrations (such as `A`), the rates `r1`, `r2`,
+    ... (concentration per time), and the temperature `T` (K) if a constant depends on it. All these
+    quantities can be measured; the experiment gives the inputs.
 
     reactions    strings ("A + B -> C"), or `Reaction` with a rate law
     bounds       parameter -> (lower, upper)
-    temperature  K, until an experiment gives the input `T`: a number, or a programme
+    temperature  temperature, K, used if the experiment does not give the input `T`
     algebraic    species computed by conservation laws instead of their own differential equation
-    units        of the quantities; None for none
+    units        units of the quantities; None: no units
     bystanders   further species, which no reaction changes
-    inputs       names of constants that the experiments give, as inputs over time (a partial
-                 pressure, say); they are no parameters
-    reference    reference temperature, K, of constants that have none of their own; `problem` and
-                 `centred` choose it amid the measurements
-    heat         `HeatBalance`: the temperature T is a state, and starts where the experiment says
-    catalyst     `Deactivation`: the state `activity` multiplies rates, and starts at 1 if fresh
-    raises       ModelError for what is no reaction, names used twice or in two units, laws that do
-                 not suffice
+    inputs       names of constants that the experiments give as inputs (for example, a partial
+                 pressure); these are not parameters
+    reference    reference temperature, K, of constants without their own; by default `problem` and
+                 `centred` choose it within the range of the measurements
+    heat         a `HeatBalance`, which makes the temperature T a state; the experiment gives its
+                 start value
+    catalyst     a `Deactivation`, whose state `activity` multiplies rates; it is 1 for a fresh
+                 catalyst
+    raises       ModelError for invalid reactions, names used twice or with two units, and rate laws
+                 that do not suit the reaction
     """
 
     reactions: Sequence[Reaction | str]
@@ -309,7 +311,7 @@ class Reactor:
 
     @cached_property
     def species(self) -> tuple[str, ...]:
-        """All species, in the order they are written; bystanders last."""
+        """All species, in the order in which they are written; bystanders come last."""
         reacting = (s for r in self.steps for s in r.species)
         return tuple(dict.fromkeys((*reacting, *self.bystanders)))
 
@@ -322,24 +324,26 @@ class Reactor:
 
     @cached_property
     def conservation(self) -> tuple[Law, ...]:
-        """Sums that no reaction changes: `print(*reactor.conservation)`."""
+        """Weighted sums of species that no reaction changes: `print(*reactor.conservation)`."""
         return conservation_laws(self.species, (e for r in self.steps for e in r.fixed))
 
     @property
     def is_thermal(self) -> bool:
-        """Whether a constant depends on temperature, or the temperature is given or a state."""
+        """Return True if a constant depends on temperature, or the temperature is given or a
+        state."""
         constants = (c for c, _ in self._constants)
         given = self.temperature is not None or self.heat is not None
         return given or any(isinstance(c, Thermal) for c in constants)
 
     def centred(self, experiments: Experiment | Iterable[Experiment]) -> Self:
-        """The same with the reference temperature amid those of the measurements.
+        """Return a copy with a reference temperature within the range of the measurements.
 
-        It is the inverse of the mean of 1/T over all measured times, to a kelvin, which makes a
-        constant and its energy least correlated where measurements count alike. T is what was
-        measured, else the input, else the start value.
+        The reference temperature is 1 divided by the mean of 1/T over all measured times, rounded
+        to 1 K. If all measurements have the same weight, this choice minimises the correlation
+        between a constant and its energy. T is the measured temperature if there is one, otherwise
+        the input, otherwise the start value.
 
-        raises ModelError if no experiment says a temperature
+        raises ModelError if no experiment contains a temperature
         """
         runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
         given = [t for run in runs for t in self._temperatures(run)]
@@ -353,11 +357,12 @@ class Reactor:
         return replace(self, reference=round(1 / float(np.mean([1 / t for t in given]))))
 
     def problem(self, experiments: Experiment | Iterable[Experiment], **options: Any) -> Problem:
-        """An `igpe.Problem` of this reactor, all its parameters unknown.
+        """Return an `igpe.Problem` for this reactor, in which all parameters are unknown.
 
-        Constants without a reference temperature are centred (see `centred`).
+        If constants have no reference temperature, `centred` chooses it.
 
-        options  further arguments of `igpe.Problem`; also parameters=[...] to estimate fewer
+        options  other arguments of `igpe.Problem`; use parameters=[...] to estimate only some
+                 parameters
         """
         runs = [experiments] if isinstance(experiments, Experiment) else list(experiments)
         reactor = self.centred(runs) if self._lacks_reference else self

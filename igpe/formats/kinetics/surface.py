@@ -100,9 +100,9 @@ class Dissolution(RateLaw):
 
 
 class _Surface(RateLaw):
-    """constant*(reactants - products/equilibrium)/(1 + sum of K*c)^sites.
+    """Base of surface laws: constant*(reactants - products/equilibrium)/(1 + sum of K*c)^sites.
 
-    An adsorbed reactant counts by K*c, one that comes from the fluid by c.
+    An adsorbed reactant contributes the factor K*c; a reactant from the fluid contributes c.
     """
 
     dimensions: ClassVar = {"adsorption": PER_CONCENTRATION}
@@ -139,7 +139,8 @@ class _Surface(RateLaw):
         raise NotImplementedError
 
     def constants(self, equation: Equation) -> list[tuple[Constant, Dimension]]:
-        """The constants; that of the reaction by the reactants that come from the fluid."""
+        """Constants with their dimensions; that of `constant` depends on the reactants that do not
+        adsorb."""
         fluid = sum(n for s, n in equation.left.items() if s not in self.adsorption)
         balance = sum(equation.right.values()) - sum(equation.left.values())
         own: list[tuple[Constant, Dimension]] = [(self.constant, concentration(1 - fluid, -1))]
@@ -180,8 +181,8 @@ class LangmuirHinshelwood(_Surface):
     sites         exponent; by default the number of adsorbed reactant molecules, where a molecule
                   that dissociates counts twice
     equilibrium   equilibrium constant of the overall reaction, if it is reversible; the driving
-                  force is then the product of the reactant concentrations minus the product of
-                  the product concentrations divided by `equilibrium`
+                  force is then (product of c of the reactants) - (product of c of the
+                  products)/equilibrium
 
     Source: Hougen and Watson, Ind. Eng. Chem. 35 (1943) 529.
     """
@@ -222,6 +223,6 @@ class EleyRideal(_Surface):
     def _check_sides(self, adsorbed: list[str], equation: Equation) -> None:
         if not 0 < len(adsorbed) < len(equation.left):
             raise ModelError(
-                "EleyRideal needs reactants that adsorb and others that do not; of its "
-                f"reactants {list(equation.left)}, {adsorbed} adsorb."
+                "EleyRideal needs reactants that adsorb and others that do not. The reactants are "
+                f"{list(equation.left)}; those that adsorb are {adsorbed}."
             )

@@ -48,9 +48,10 @@ PER_CONCENTRATION, MOLAR_ENERGY, KELVIN = (
 
 
 class Thermal:
-    """A constant that depends on temperature: base of all of them.
+    """Base of constants that depend on temperature.
 
-    dimensions  field -> dimension of the constant it holds; None: that of the whole
+    dimensions  field -> dimension of its constant; None: the same dimension as the rate constant
+                itself
     """
 
     dimensions: ClassVar[dict[str, Dimension | None]] = {}
@@ -69,7 +70,7 @@ class Thermal:
             )
 
     def parts(self, whole: Dimension) -> list[tuple["str | float", Dimension]]:
-        """Its names and numbers with their dimensions."""
+        """The parameters and numbers of the constant, with their dimensions."""
         return [(getattr(self, n), d or whole) for n, d in self.dimensions.items()]
 
     def at(self, m: Any, t: float) -> Any:
@@ -78,7 +79,7 @@ class Thermal:
 
     @property
     def needs_reference(self) -> bool:
-        """Whether the reactor must choose the reference temperature."""
+        """Return True if the reactor must choose the reference temperature."""
         return hasattr(self, "reference") and self.reference is None
 
 

@@ -120,10 +120,11 @@ def petab_errors(
     problem     a problem that `read_petab` returned;  found: an `Estimate`, or a dict
                 {unknown: value}
     confidence  confidence level of the intervals; method: the method that supplies the integrator
-    returns     one row for each unknown, indexed by parameterId: estimate and standard_error (of
-                the parameter itself), scale (lin, log or log10) and error_on_scale, lower and upper
-                (of the parameter itself), remark. The errors of an unknown are NaN if it is on a
-                bound, and infinite if the measurements do not determine it within its bounds
+    returns     one row for each unknown, indexed by `parameterId`. The columns are `estimate` and
+                `standard_error` (of the parameter itself), `scale` (lin, log or log10),
+                `error_on_scale`, `lower` and `upper` (of the parameter itself), and `remark`. The
+                errors of an unknown are NaN if the unknown is on a bound, and infinite if the
+                measurements do not determine it within its bounds
     raises      ProblemError if the problem was not read by `read_petab`, EstimationFailed if the
                 model cannot be integrated at the estimate or near it
     """
@@ -239,9 +240,9 @@ def write_petab_parameters(
     `read_petab` then reads the estimates as nominal values, exact to the last digit.
 
     found    a `Result`, an `Estimate`, or a dict {unknown: value}
-    errors   a table that `petab_errors` returned, written to separate columns: standardError (of
-             the parameter itself), standardErrorOnScale (of its logarithm if standardErrorScale is
-             log10 or log), lowerConfidence and upperConfidence (of the parameter itself)
+    errors   a table that `petab_errors` returned, written to separate columns: `standardError` (of
+             the parameter itself), `standardErrorOnScale` (of its logarithm if `standardErrorScale`
+             is log10 or log), `lowerConfidence` and `upperConfidence` (of the parameter itself)
     problem  the PEtab YAML file; path: the table to write (tab-separated)
     raises   ProblemError if the table lacks an unknown or the YAML file lists no table; DataError
              if `path` is a file that igpe did not write, or one of the problem's own
@@ -330,9 +331,9 @@ def petab_simulations(
 
     parameters  unknown -> value; by default the nominal values of the parameter table
     integrator  integrator for the simulation
-    returns     the measurement table, with a column `simulation` instead of `measurement`. It
-                contains the values of the observable itself, even if logarithms are compared, and
-                NaN where the model cannot be integrated
+    returns     the measurement table, with a column `simulation` instead of `measurement`. This
+                column contains the values of the observable itself, even if logarithms are
+                compared, and NaN where the model cannot be integrated
     raises      ProblemError if the problem was not read by `read_petab`
     """
     model = petab_model(problem)

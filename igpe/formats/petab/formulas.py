@@ -516,8 +516,8 @@ def require_few_calls(model: Any) -> None:
         operations = sizes[name] * (1 + inside)
         if operations > MOST_CALLS:
             raise ModelError(
-                f"The function '{name}' of the SBML model would expand to "
-                f"{operations:.0e} operations. Write the model with fewer function calls."
+                f"The function '{name}' of the SBML model would expand to {operations:.0e} "
+                "operations, too many for igpe. Write the model with fewer function calls."
             )
         return operations
 

@@ -59,9 +59,9 @@ def read_petab(path: str | Path) -> Problem:
     name. Each observable becomes a column, or several numbered columns (`obs`, `obs__2`) if its
     measurements differ in their observable or noise parameters. igpe compares logarithms if the
     observable has a logarithmic transformation or a log-normal distribution. Standard deviations
-    that depend on parameters become `igpe.EstimatedSigma`. For a parameter on a logarithmic scale,
-    igpe searches for the logarithm. Version 2 has no scales: there, igpe searches for the logarithm
-    of a positive parameter if its bounds span three decades or more.
+    that depend on parameters become `igpe.EstimatedSigma`. If a parameter has a
+    logarithmic scale, igpe searches on that scale. Version 2 has no scales: there, igpe searches on
+    a logarithmic scale if a parameter is positive and its bounds span three decades or more.
 
     path    path of the YAML file, which contains the paths of the tables and the model
     raises  DataError for invalid tables, ModelError for SBML features that igpe does not support,

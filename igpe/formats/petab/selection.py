@@ -49,9 +49,9 @@ class RivalModel:
 
 @dataclass(frozen=True)
 class ModelSelection:
-    """The candidates in the order in which they were estimated, and the best of them.
+    """The models in the order in which they were estimated, and the best of them.
 
-    criterion  by which: AIC, AICc, BIC, LH, LLH or NLLH
+    criterion  criterion of the comparison: AIC, AICc, BIC, LH, LLH or NLLH
     """
 
     best: RivalModel
@@ -60,7 +60,7 @@ class ModelSelection:
 
 
 def petab_select(path: str | Path, estimate: Callable[[Problem], Any]) -> ModelSelection:
-    """Estimate and compare the models that the method of a PEtab Select problem proposes.
+    """Estimate the models that the method of a PEtab Select problem proposes, and compare them.
 
     A model whose estimation fails is never ranked above another model.
 

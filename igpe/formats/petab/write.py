@@ -43,8 +43,8 @@ def to_petab(
     From these files, `read_petab` and other programs compute the negative log-likelihood of the
     problem as the objective. Unknown standard deviations become parameters, one for each quantity
     (`sd_A` for `A`). `igpe.estimate` maximises the same likelihood. In names, underscores replace
-    what SBML does not allow (`k1@run2` becomes `k1_run2`); the original names are kept as display
-    names.
+    the characters that SBML does not allow (`k1@run2` becomes `k1_run2`); the original names are
+    kept as display names.
 
     folder   folder for the files; igpe creates it if necessary
     result   result whose estimates become the nominal values; None: the nominal values are those in
@@ -307,11 +307,11 @@ class _Writer:
             return
         if not (is_one if jump.before else jump.at_start):
             raise Unsupported(
-                "PEtab cannot express an event with `when` of experiment "
-                f"'{phase.experiment.name}', which starts at steady state. If the condition is "
-                "true in the steady state, the event would happen at the start in PEtab, but not "
-                "in igpe. Give at_start=True; or give before=True and a condition that is the same "
-                "before and after the start."
+                f"Experiment '{phase.experiment.name}' starts at steady state and has an event "
+                "with `when`, which PEtab cannot express. If the condition is true in the steady "
+                "state, the event would happen at the start in PEtab, but not in igpe. Give "
+                "at_start=True; or give before=True and a condition that is the same before and "
+                "after the start."
             )
 
     def _event(self, phase: _Phase, jump: Any, priority: int) -> ModelEvent:

@@ -169,9 +169,9 @@ def concentration(
 def no_response_factor(area: Quantity) -> str:
     """What a model needs to be compared with peak areas, in a sentence."""
     return (
-        f"'{area.header}' is an area, which a model of concentrations does not contain. Either "
-        "add a response factor to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with "
-        f"the expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
+        f"'{area.header}' is an area, but the model computes concentrations. Either add a "
+        "response factor to the model as an unknown, m.f = pyo.Var(bounds=(0, 1e6)), with the "
+        f"expression m.{area.name} = pyo.Expression(m.t, rule=lambda m, t: m.f * m.A[t]); or "
         "convert the areas to concentrations with your calibration."
     )
 

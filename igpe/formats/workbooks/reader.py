@@ -237,8 +237,9 @@ def _long(
     value = (amounts or measured)[0] if amounts or len(measured) == 1 else None
     if value is None:
         raise Question(
-            f"'{block.grid.file.name}' has a row for each component in '{component.header}'. Its "
-            f"values may be in any of the columns {[c.header for c in measured]}.",
+            f"'{block.grid.file.name}' has one row for each component; the column "
+            f"'{component.header}' names the components. The values may be in any of the columns "
+            f"{[c.header for c in measured]}.",
             {
                 c.header: {"roles": {c.header: "measured", component.header: "component"}}
                 for c in measured

@@ -37,10 +37,10 @@ HEADS = ["header", "name", "role", "unit", "values", "count", "cells"]
 class Workbook:
     """The experiments of one or several files.
 
-    runs      one for each experiment;  time: the column of times, with its unit
-    measured  the quantities that the model is to explain;  inputs: what was set and changes
-    left_out  header -> why it is not used
-    warnings  sentences about values that are probably not meant, with their rows
+    runs      the data of each experiment;  time: the column of times, with its unit
+    measured  the measured quantities; inputs: quantities that were set and vary in time
+    left_out  header -> reason why the column is not used
+    warnings  sentences about values that are probably wrong, with their rows
     """
 
     runs: tuple[WorkbookRun, ...]
@@ -52,7 +52,7 @@ class Workbook:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files, each once."""
+        """The files, each listed once."""
         return tuple(dict.fromkeys(run.file for run in self.runs))
 
     @property
@@ -62,7 +62,8 @@ class Workbook:
 
     @property
     def sigma(self) -> dict[str, str]:
-        """Measured name -> column of its standard deviations in the tables of the runs."""
+        """Map each measured name to the column of its standard deviations in the tables of the
+        runs."""
         return {q.name: f"sd_{q.name}" for q in self.measured if q.deviation}
 
     @property
@@ -72,7 +73,8 @@ class Workbook:
         return sum(int(r.table.reindex(columns=names).notna().to_numpy().sum()) for r in self.runs)
 
     def table(self) -> pd.DataFrame:
-        """Reading of the workbook: a row for each column of each run, and for each condition."""
+        """Show how igpe read the workbook: one row for each column of each run, and for each
+        condition."""
         rows = []
         for run in self.runs:
             rows += [[run.name, *self._row(q, role, [run])] for q, role in self._columns([run])]
@@ -123,7 +125,7 @@ class Workbook:
         return f"{_fitted(rows)}\n\n{_fitted([heads, *runs])}"
 
     def conditions(self) -> pd.DataFrame:
-        """The conditions of the runs: a row for each run, a column for each condition."""
+        """The conditions of the runs: one row for each run, one column for each condition."""
         units = {n: c.unit for run in self.runs for n, c in run.conditions.items()}
         names = {n: f"{n} [{u}]" if u else n for n, u in units.items()}
         rows = [{names[n]: c.value for n, c in run.conditions.items()} for run in self.runs]
@@ -152,8 +154,8 @@ class Workbook:
     ) -> pd.DataFrame:
         """All measurements in one table: `time`, the file's headers, and `experiment` if several.
 
-        units   header or name -> unit that is wanted instead of the file's
-        keep    headers or names of the columns that are wanted; by default all
+        units   header or name -> unit to which the values are converted
+        keep    headers or names of the columns to return; by default all
         raises  DataError if a unit does not fit, or cells hold limits of detection
         """
         self._require_values(None)
@@ -186,22 +188,25 @@ class Workbook:
         censored: str | None = None,
         **conditions: Any,
     ) -> list[Experiment]:
-        """The runs as experiments.
+        """Return the runs as experiments.
 
-        With a model, quantities and conditions go by its names and come in its units; what it does
-        not have is left out. A conversion or a yield becomes a concentration if the start value of
-        its reactant is a number.
+        If a model is given, quantities and conditions have the names and units of the model, and
+        igpe leaves out those that the model does not contain. A conversion or a yield becomes a
+        concentration if the start value of its reactant is a number.
 
-        model       the builder that the problem gets
-        start       as for `Experiment`, or run -> such a mapping
-        names       header -> name in the model, where they differ
-        inputs      names of conditions and set quantities that the model needs; by default those
-                    that the model has
-        time_unit   of the model's time; by default that of a reactor, else that of the file
-        censored    "drop": cells such as "< 0.01" are left out. They are never replaced by a number
-        conditions  further arguments of `Experiment`; a mapping of all runs gives each its own
-        raises      DataError: cells with limits, a model without any of the quantities, conditions
-                    that differ between the runs when no model is given
+        model       the builder of the problem's model
+        start       start values as for `Experiment`, or run -> such a dict
+        names       header -> name in the model, if the two differ
+        inputs      names of conditions and set quantities to use as inputs; by default those that
+                    the model contains
+        time_unit   unit of the model's time; by default the unit of the reactor, or otherwise of
+                    the file
+        censored    "drop": igpe leaves out cells such as "< 0.01"; it never replaces them with
+                    numbers
+        conditions  other arguments of `Experiment`; a dict with the names of all runs gives each
+                    run its own value
+        raises      DataError for cells with limits, for a model that contains none of the
+                    quantities, or if conditions differ between the runs and no model is given
         """
         self._require_values(censored)
         known = ModelNames(model)

@@ -80,18 +80,26 @@ class _ActiveSet(NamedTuple):
     upper: FloatArray
 
     def solution(self, x: FloatArray) -> FloatArray:
-        """From x, which lies inside the bounds."""
+        """From x, which lies inside the bounds.
+
+        An unknown that was released in vain is not released again until others move: where
+        directions are undetermined, rounding would release it for ever.
+        """
         free = (x > self.lower) & (x < self.upper)
         tiny = SLOPE * float(np.linalg.norm(self.matrix) * np.linalg.norm(self.right))
+        released = np.zeros(len(x), dtype=bool)
         for _ in range(ROUNDS * len(x)):
+            before = x.copy()
             self._descend(x, free)
+            if (x != before).any():
+                released[:] = False
             slope = self.matrix.T @ (self.right - self.matrix @ x)  # of the decrease
             gain = np.where(x <= self.lower, slope, -slope)
-            gain[free | (self.lower >= self.upper)] = 0.0
+            gain[free | released | (self.lower >= self.upper)] = 0.0
             best = int(gain.argmax())
             if gain[best] <= tiny:
                 break
-            free[best] = True
+            free[best] = released[best] = True
         return x
 
     def _descend(self, x: FloatArray, free: BoolArray) -> None:

@@ -172,6 +172,7 @@ class GaussNewton(Checked):
 
     tolerance   stop when the promised decrease is below this fraction of the cost (plus `absolute`)
     absolute    decrease of the cost that never matters, e.g. 1e-6 in units of chi squared
+    enough      a cost at which the search stops, however much lower it could go
     radius      first size of the trust region, relative to the unknowns
     curvature   whether the search learns the second derivatives that Gauss-Newton leaves out
                 (`Curvature`). It always does where the cost is no sum of squares (`offset`):
@@ -180,6 +181,7 @@ class GaussNewton(Checked):
 
     tolerance: NotNegative = 1e-10
     absolute: NotNegative = 0.0
+    enough: float = -np.inf
     radius: Positive = 1.0
     max_iterations: Count = 100
     curvature: Flag = False
@@ -226,7 +228,7 @@ class GaussNewton(Checked):
                 model.learn(at, trial.x - x, trial.at)
             if trial.ratio > ACCEPT:
                 x, at, steps, broke = trial.x, trial.at, steps + 1, False
-            if radius < TINY:
+            if radius < TINY or at.cost <= self.enough:
                 status = Status.STALLED if broke else Status.CONVERGED
                 return Fit(x, at, status, iteration + bends, steps, promised)
         return Fit(x, at, Status.ITERATION_LIMIT, self.max_iterations + bends, steps, promised)

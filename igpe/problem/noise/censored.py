@@ -20,9 +20,9 @@ class Censored(Checked):
     """Normal errors of a quantity that has a limit of detection (left-censored measurements).
 
     A value below its limit adds -2 log Phi((limit - h) / deviation) to the objective. Here h is the
-    prediction of the model, and Phi(...) is the probability of such a value. Any other value adds
-    its squared residual (Tobin, Econometrica 26 (1958), 24). Values below a limit have no residual,
-    so `result.points`, plots, smoothed data and step 3 omit them.
+    prediction of the model, and Phi(...) is the probability of a value below the limit. Any other
+    value adds its squared residual (Tobin, Econometrica 26 (1958), 24). Values below a limit have
+    no residual, so `result.points`, plots, smoothed data and step 3 omit them.
 
     deviation  standard deviation of the measurements, in the unit of the column
     below      the limit of detection, in the same unit. Values that do not exceed the limit count

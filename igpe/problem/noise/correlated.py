@@ -147,7 +147,7 @@ class AR1(Checked, Correlation):
 
     @classmethod
     def free(cls, every: Sequence[tuple[Any, Layout]]) -> Free:
-        """Parametrise by the correlation over the median time between neighbouring measurements."""
+        """Parametrise by the correlation of errors that are one median time step apart."""
         apart = float(np.median(np.concatenate([layout.gaps for _, layout in every])))
         return Free(
             [(0.0, MOST)],

@@ -15,9 +15,9 @@ class EstimatedSigma:
 
         sum over measurements of ((h - y) / s)^2 + 2 log s,        s = s(t, q) > 0.
 
-    name    name of s in the model: a parameter, or a Var or Expression indexed by time; s has the
-            unit of the measured column. If s is an unknown constant, declare a separate Var with a
-            positive lower bound for it
+    name    name of s in the model: a parameter, or a Var or Expression indexed by time; s must be
+            in the unit of the measured column. If s is an unknown constant, declare a separate Var
+            for it, with a positive lower bound
     raises  DataError if the name is not a string or is empty
     """
 
@@ -30,7 +30,7 @@ class EstimatedSigma:
 
     @property
     def estimated(self) -> str:
-        """Name of the model's quantity that is the standard deviation."""
+        """Name of the quantity in the model that gives the standard deviation."""
         return self.name
 
     def __post_init__(self) -> None:

@@ -29,7 +29,8 @@ class Noise(NoiseModel):
 
     absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, igpe
               takes |h| as at least a tenth of the smallest nonzero measurement of the column (in
-              absolute value). A note lists the points at which this changes the standard deviation
+              absolute value). A note lists the points whose standard deviation this lower limit
+              changes
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both parts are 0 or more, at least one part is positive, and relative
               < 1
@@ -68,8 +69,7 @@ class Noise(NoiseModel):
 
     @property
     def remedy(self) -> str:
-        """Advice for the user if the measurements are 0, where the standard deviation is 0 as
-        well."""
+        """Advice for the user if measurements are 0 and the standard deviation would also be 0."""
         return f"Give an absolute part: igpe.Noise(absolute=..., relative={self.relative:g})."
 
     def least(self, values: FloatArray) -> float:

@@ -24,21 +24,22 @@ from igpe.problem.tables import numbers
 
 @dataclass(frozen=True)
 class NoiseModel(ABC):
-    """A standard deviation that is a formula of what the model predicts, for one quantity.
+    """Base of error models: the standard deviation of one quantity as a function of its prediction.
 
-    A new formula is a frozen dataclass in a file of its own beside this one; all else reads this
-    interface. Estimators fit with weights held, take them anew where the model now is, and fit
-    again until they stand still: generalised least squares (Carroll & Ruppert, Transformation and
-    Weighting in Regression (1988), chapter 2), first weights from smoothed data. That solves
-    sum (h - y) / sigma(h)^2 dh/dq = 0, right on average whatever the errors' distribution; maximum
-    likelihood would minimise sum ((h - y) / sigma(h))^2 + 2 log sigma(h) and also learn from the
-    size of residuals, which is a little more exact for normal errors of just this formula and wrong
-    for others. Weights from the measurements themselves would favour those that are too small by
-    chance.
+    A new error model is a frozen dataclass in a file of its own; the rest of igpe uses only this
+    interface. Estimators fit with fixed weights, compute new weights from the predictions, and
+    repeat this until the weights converge: generalised least squares (Carroll & Ruppert,
+    Transformation and Weighting in Regression (1988), chapter 2). The first weights come from
+    smoothed data. This procedure solves sum (h - y) / sigma(h)^2 dh/dq = 0, which is unbiased for
+    every distribution of the errors. Maximum likelihood would minimise sum ((h - y) / sigma(h))^2 +
+    2 log sigma(h). It would also use the size of the residuals, which is slightly more accurate if
+    the errors are normal and follow this formula, and biased otherwise. Weights computed from the
+    measurements would favour measurements that are too small by chance.
     """
 
     estimated: ClassVar[str] = ""
-    """The quantity of the model that is the standard deviation; none: it is this formula."""
+    """Name of the quantity in the model that gives the standard deviation; empty: this formula
+    does."""
 
     @abstractmethod
     def deviation(self, predicted: FloatArray) -> FloatArray:
@@ -59,7 +60,8 @@ class NoiseModel(ABC):
 
     @property
     def remedy(self) -> str:
-        """What to write where the formula gives no standard deviation, as at predictions of 0."""
+        """Advice for the user if the formula gives no standard deviation, for example at
+        predictions of 0."""
         return ""
 
     def least(self, values: FloatArray) -> float:
@@ -67,7 +69,7 @@ class NoiseModel(ABC):
         return 0.0
 
     def level(self, values: FloatArray) -> float:
-        """One standard deviation for a whole column, until predictions are known."""
+        """Return one standard deviation for the whole column, used until predictions are known."""
         known = values[np.isfinite(values)]
         return float(self.deviation(np.sqrt(np.mean(known**2)))) if known.size else 1.0
 
@@ -188,8 +190,8 @@ def sigma_of(table: pd.DataFrame, column: str, sigma: Sigma) -> FloatArray:
         level = given.level(table[column].to_numpy(dtype=float))
         if level == 0:
             raise DataError(
-                f"All measurements of '{column}' are 0; there {given} gives no standard deviation. "
-                f"{given.remedy}"
+                f"All measurements of '{column}' are 0, where {given} gives no standard "
+                f"deviation. {given.remedy}"
             )
         return np.full(n, level)
     if not isinstance(sigma, Mapping):

@@ -358,9 +358,9 @@ class ArbCheck:
         verb = "confirms" if self.is_objective_confirmed else "does not confirm"
         value = f" {self.objective}" if self.objective else ""
         return (
-            f"Arb {verb} the objective{value}. It confirms {self.confirmed} of "
-            f"{self.confirmed + self.undecided} leaves drawn at random from {self.leaves}; "
-            f"{self.undecided} remain undecided."
+            f"Arb {verb} the objective{value}. Of {self.leaves} leaves, igpe drew "
+            f"{self.confirmed + self.undecided} at random: Arb confirms {self.confirmed} and "
+            f"leaves {self.undecided} undecided."
         )
 
 
@@ -400,9 +400,12 @@ class ThirdCheck:
             flint.ctx.prec, flint.ctx.cap = old
         if value is not None and value > objective:
             shown = f"{value.str(DIGITS)} according to Arb; the certificate says {objective:.17g}"
-            refuted.append((point, f"the sum of squares of these parameters is {shown}"))
+            refuted.append((point, f"with these parameter values, the sum of squares is {shown}"))
         for leaf, better in (v for v in verdicts if not isinstance(v, bool)):
-            why = f"these parameters have a sum of squares below {leaf.level:.9g} according to Arb"
+            why = (
+                f"with these parameter values, the sum of squares is below {leaf.level:.9g} "
+                "according to Arb"
+            )
             refuted.append((better, why))
         return ArbCheck(
             objective="" if value is None else value.str(DIGITS),

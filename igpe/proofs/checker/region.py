@@ -120,7 +120,10 @@ class RegionClaim:
             why = f"there are {threshold.degrees} degrees of freedom, not {self.degrees:g}"
             yield low, high, why
         if not self.cut >= least:
-            why = f"sums of squares in the region reach {least:.9g}, but its cut is {self.cut:.9g}"
+            why = (
+                f"the sum of squares in the region reaches {least:.9g}, above the cut of the "
+                f"region, {self.cut:.9g}"
+            )
             yield low, high, why
         rise = threshold.rise(objective)
         if not abs(self.rise - rise) <= SMALL * rise:  # what is proved in a region follows from it
@@ -144,7 +147,8 @@ class RegionClaim:
                 yield (
                     p,
                     p,
-                    f"these parameters lie outside region {k + 1}, to which they are assigned",
+                    f"these parameter values lie outside region {k + 1}, to which they are "
+                    "assigned",
                 )
         for other in self.parts[:k]:
             if (np.maximum(part.low, other.low) <= np.minimum(part.high, other.high)).all():

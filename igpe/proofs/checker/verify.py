@@ -62,17 +62,18 @@ class UnprovedRegion:
 class Verified(Shown):
     """Result of `igpe.verify`.
 
-    verdict      VERIFIED: no parameters within the box have a sum of squares below `lower_bound`,
-                 and the sum of squares at the certificate's parameters lies in the interval
-                 `objective`; REFUTED: the tree does not cover the box, or some parameters
-                 contradict the certificate; NOT_CONFIRMED: neither was shown
+    verdict      VERIFIED: no parameter values within the box have a sum of squares below
+                 `lower_bound`, and the sum of squares at the certificate's parameter values lies in
+                 the interval `objective`; REFUTED: the tree does not cover the box, or some
+                 parameter values contradict the certificate; NOT_CONFIRMED: neither was shown
     lower_bound  as certified
-    objective    (lower, upper) enclosure of the sum of squares at the certificate's parameters
+    objective    (lower, upper) enclosure of the sum of squares at the certificate's parameter
+                 values
     regions      boxes where the bound is refuted or not confirmed
     volume       fraction of the box's volume that was not confirmed
     leaves       number of parts into which the certificate divides the box: leaves of the tree, and
                  slabs that contractions cut off
-    subdivided   number of these parts that the checker had to divide further; boxes: number of
+    subdivided   number of leaves and slabs that the checker had to divide further; boxes: number of
                  boxes over which the checker integrated the model
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
@@ -111,11 +112,11 @@ class Verified(Shown):
         if self.verdict is Verdict.VERIFIED:
             about = f"Verified: {self.region}. No" if self.region else "Verified: no"
             return (
-                f"{about} parameters in the box have a sum of squares below "
-                f"{self.lower_bound:.9g}; the sum of squares at the certificate's parameters is at "
-                f"most {self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} parts of the "
-                f"box were verified with outward rounding ({self.boxes} integrations, "
-                f"{self.seconds:.3g} s)."
+                f"{about} parameter values in the box have a sum of squares below "
+                f"{self.lower_bound:.9g}; the sum of squares at the certificate's parameter "
+                f"values is at most {self.objective[1]:.9g} (gap {self.gap:.2g}). {self.leaves} "
+                f"parts of the box were verified with outward rounding ({self.boxes} "
+                f"integrations, {self.seconds:.3g} s)."
             )
         first = self.regions[0]
         box = ", ".join(f"{n} in [{a:.6g}, {first.upper[n]:.6g}]" for n, a in first.lower.items())
@@ -374,13 +375,14 @@ def verify(
 
     certificate  a certificate from `igpe.certify`, its JSON text, or the path of its file
     problem      the problem for which the certificate was computed
-    seconds      time limit in seconds; igpe reports boxes that it has not checked by then as not
-                 confirmed
+    seconds      time limit in seconds; igpe reports a box as not confirmed if it has not checked
+                 the box by then
     effort       computational effort of the integration; it affects how many boxes are confirmed,
                  but not the correctness of the verdict
     with_        "arb": also check the objective to 30 digits, and a random sample of the leaves,
                  using Arb's arithmetic and the Pyomo model itself (`pip install 'igpe[arb]'`)
-    progress     a function called with each message; True, False, None: as for `igpe.estimate`
+    progress     a function that receives each message; or True, False or None, as for
+                 `igpe.estimate`
     raises       DataError if `certificate` is not a certificate, ProblemError if it belongs to
                  another problem, Unsupported if the problem has features that the checker does not
                  support, SolverMissing if python-flint is not installed
@@ -474,7 +476,7 @@ def _confirmed(
             outcome = confirm(given, claims[own], level, effort, rest)
         outcomes.append(outcome)
         if outcome.better is not None:
-            why = f"these parameters have a sum of squares below {level:.9g}"
+            why = f"with these parameter values, the sum of squares is below {level:.9g}"
             return outcomes, [tree.region(outcome.better, outcome.better, why)]
     return outcomes, []
 
@@ -505,12 +507,12 @@ def _region_faults(
     for (p, most), least, top in zip(claimed, low, high, strict=True):
         if least > most:
             why = (
-                f"the sum of squares of these parameters is {least:.9g}; the certificate says at "
-                f"most {most:.9g}"
+                f"with these parameter values, the sum of squares is {least:.9g}; the certificate "
+                f"says at most {most:.9g}"
             )
             wrong.append(tree.region(p, p, why))
         elif not top <= most:
-            why = f"the sum of squares of these parameters lies in [{least}, {top}]"
+            why = f"with these parameter values, the sum of squares lies in [{least}, {top}]"
             doubtful.append(tree.region(p, p, f"{why}, but must be at most {most:.9g}"))
     return wrong, doubtful
 
@@ -568,21 +570,21 @@ def _faults(
     if holes:
         return holes, []
     if not all(a <= x <= b for a, x, b in zip(tree.low, p, tree.high, strict=True)):
-        why = "the certificate's parameters lie outside its box"
+        why = "the certificate's parameter values lie outside its box"
     elif low > tree.objective:
         why = (
-            f"the sum of squares of the certificate's parameters is {low:.9g}; the certificate "
-            f"says at most {tree.objective:.9g}"
+            f"with the certificate's parameter values, the sum of squares is {low:.9g}; the "
+            f"certificate says at most {tree.objective:.9g}"
         )
     elif high < tree.lower_bound:
         why = (
-            "the certificate's parameters have a sum of squares below its bound "
-            f"{tree.lower_bound:.9g}"
+            "with the certificate's parameter values, the sum of squares is below the "
+            f"certificate's bound {tree.lower_bound:.9g}"
         )
     elif not (high <= tree.objective) and not timed_out:
         why = (
-            "the sum of squares of the certificate's parameters could only be shown to lie in "
-            f"[{low}, {high}]"
+            "with the certificate's parameter values, the sum of squares could only be shown to "
+            f"lie in [{low}, {high}]"
         )
         return [], [tree.region(p, p, why)]
     else:

@@ -162,7 +162,7 @@ def _prepared(task: SearchTask) -> Function:
 
 
 FEW = 5  # unknowns, for which cubic polynomials pay
-NOTHING_PROVED = "Interrupted before any proof. The best parameters so far: {}."
+NOTHING_PROVED = "Interrupted before any proof. The best parameter values so far: {}."
 EVERY = 1.0  # seconds between two sentences of progress
 
 
@@ -170,11 +170,11 @@ EVERY = 1.0  # seconds between two sentences of progress
 class BranchAndBound(Checked):
     """Branch and bound on the differential equations: the global optimum with a proven gap.
 
-    A box of parameters is discarded if the sum of squares provably exceeds (1 - gap) S everywhere
-    in the box, where S is the sum of squares of the incumbent. Taylor models in time and parameters
-    enclose the solutions; their remainders include the discretisation error (Lin & Stadtherr,
-    Industrial & Engineering Chemistry Research 45 (2006) 8373). These enclosures are intersected
-    with Mueller's bounds.
+    A box of parameter values is discarded if the sum of squares provably exceeds (1 - gap) S
+    everywhere in the box, where S is the sum of squares of the incumbent. Taylor models in time and
+    parameters enclose the solutions; their remainders include the discretisation error (Lin &
+    Stadtherr, Industrial & Engineering Chemistry Research 45 (2006) 8373). These enclosures are
+    intersected with Mueller's bounds.
 
     gap         the proof stops at this relative gap between the bound and the objective
     time_limit  limit on the wall time of the proof itself, in seconds; igpe keeps what is proved by
@@ -228,7 +228,7 @@ class BranchAndBound(Checked):
         if not len(problem.box):
             raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
-            tell("Looking for good parameters")
+            tell("Looking for good parameter values")
             parameters = MultiStart().estimate(problem, {}).parameters
         best = Incumbent(problem, dynamic, self.gap)
         tell("Preparing the proof (about a minute the first time on this machine)")
@@ -244,7 +244,7 @@ class BranchAndBound(Checked):
         if search is None:
             given = ", ".join(f"{n} = {v:.6g}" for n, v in parameters.items())
             raise KeyboardInterrupt(NOTHING_PROVED.format(given))
-        tell("Proving that no other parameters fit better")
+        tell("Proving that no other parameter values fit better")
         deadline = time.perf_counter() + self.time_limit
         report = progress_report(tell, search, partial(_bound, search, best))
         if executor is None:
@@ -293,7 +293,7 @@ def certify(
     progress: Progress = None,
     executor: Workers = None,
 ) -> DynamicCertificate:
-    """Prove that the best known parameters are optimal within the bounds, up to a relative gap.
+    """Prove that the best known parameter values are optimal within the bounds, up to a gap.
 
     The proved lower bound holds for the original problem: for the differential equations themselves
     (not for a discretisation), for the measurements with their weights and the priors, and for all
@@ -304,19 +304,20 @@ def certify(
                 None, igpe searches for the best values first
     gap         the proof stops at this relative gap between the lower bound and the best sum of
                 squares
-    time_limit  time limit of the proof in seconds, without compilation and the first estimate. At
-                the limit, or on Ctrl-C, igpe returns what it has proved so far
+    time_limit  time limit of the proof in seconds, not counting compilation and the first estimate.
+                At the limit, or on Ctrl-C, igpe returns what it has proved so far
     progress    a function that receives each message; or True, False or None, as for
                 `igpe.estimate`
     executor    None: the proof runs in this process; a number: it runs in that many processes;
-                otherwise an executor, as for `igpe.campaign`. The tree of boxes is the same for all
-                executors, but may differ for None. If the search ends early, unfinished boxes are
-                lost, and the tree may also differ between executors
-    raises      KeyboardInterrupt, which contains the parameters, if Ctrl-C comes before the first
-                bound; Unsupported for implicit algebraic variables, constraints, losses other than
-                least squares, estimated standard deviations and operations without an enclosure;
-                ProblemError if bounds are missing; EstimationFailed if igpe cannot enclose the
-                solution even at single parameter values; SolverMissing if Numba is not installed
+                otherwise an executor, as for `igpe.campaign`. All executors produce the same tree
+                of boxes; the tree for None may differ. If the search ends early, unfinished boxes
+                are lost, and the tree may also differ between executors
+    raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains
+                the parameter values); Unsupported for implicit algebraic variables, constraints,
+                losses other than least squares, estimated standard deviations and operations
+                without an enclosure; ProblemError if bounds are missing; EstimationFailed if igpe
+                cannot enclose the solution even at single parameter values; SolverMissing if Numba
+                is not installed
     """
     given = getattr(estimate, "parameters", estimate)
     if given is not None:

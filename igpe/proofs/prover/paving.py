@@ -38,7 +38,7 @@ class Paving(Shown, Suggesting):
     lower, upper  (k, 2) corners of the boxes
     kinds         "in": the box provably lies inside the region; "out": it provably lies outside;
                   "edge": neither is proved
-    best          (r, 2) the best parameters of each separate region
+    best          (r, 2) the best parameter values in each separate region
     ellipses      r arrays (m, 2): points on the edges of the linearised confidence regions
     """
 
@@ -150,7 +150,7 @@ def _require_same(region: CertifiedRegion, objective: float) -> None:
     """Refuse other data, or another model, by the sum of squares at the best parameters."""
     if not abs(objective - region.objective) <= ALIKE * region.objective:
         raise ProblemError(
-            "For this problem, the sum of squares at the region's best parameters is "
+            "For this problem, the sum of squares at the region's best parameter values is "
             f"{objective:.9g}; the region was certified with {region.objective:.9g}. Give the "
             "problem that was certified."
         )

@@ -254,7 +254,7 @@ class RegionProof:
         if not len(problem.box):
             raise ProblemError("All unknowns are fixed, so there is nothing to prove.")
         if parameters is None:
-            tell("Looking for good parameters")
+            tell("Looking for good parameter values")
             parameters = MultiStart().estimate(problem, {}).parameters
         tell("Preparing the proof (about a minute the first time on this machine)")
         best = Incumbent(problem, dynamic, self.precision)
@@ -343,8 +343,8 @@ class RegionProof:
 
 
 LOST = (
-    "The model and its derivatives could not be integrated at the best parameters. Give other "
-    "parameters, at which both remain finite."
+    "The model and its derivatives could not be integrated at the best parameter values. Give "
+    "other parameter values, at which both remain finite."
 )
 
 
@@ -354,9 +354,9 @@ def _require_errors(best: Incumbent) -> None:
     size = sum(float(((c.value * c.weight) ** 2).sum()) for c in schedules)
     if not best.problem.sigma_known and best.objective <= EXACT * size:
         raise ProblemError(
-            f"The sum of squares at the best parameters, {best.objective:.3g}, is 0 up to "
-            "rounding and does not determine the size of the errors. Give standard "
-            "deviations: Experiment(sigma=...)."
+            f"The sum of squares at the best parameter values, {best.objective:.3g}, is 0 up to "
+            "rounding and does not determine the size of the errors. Give standard deviations: "
+            "Experiment(sigma=...)."
         )
 
 
@@ -440,7 +440,7 @@ def certify_region(
     time_limit: float = 60.0,
     progress: Progress = None,
 ) -> CertifiedRegion:
-    """Enclose, with a proof, the region of all parameters that fit the data well enough.
+    """Enclose the region of all parameter values that fit the data well enough, with a proof.
 
     The region consists of all points (values of the parameters) whose sum of squares is at most
     S_min + `rise`, where S_min is the minimum within the bounds. The extent of the region along one
@@ -450,9 +450,9 @@ def certify_region(
     Bioinformatics 25 (2009) 1923).
 
     problem       the problem, with bounds for all unknowns
-    estimate      a Result, an Estimate, or a dict {unknown: value}: the best parameters known. If
-                  the search finds better parameters, it continues with those. If `estimate` is
-                  None, igpe searches for the best parameters first
+    estimate      a Result, an Estimate, or a dict {unknown: value}: the best known values. If the
+                  search finds better values, it continues with those. If `estimate` is None, igpe
+                  searches for the best values first
     level         confidence level, between 0 and 1
     precision     largest allowed difference between the outer and the inner end of an interval, as
                   a fraction of the width of the interval
@@ -460,7 +460,7 @@ def certify_region(
                   degree of freedom); True: it holds for all unknowns together. As in
                   `igpe.profile`, `rise` follows from the chi-squared distribution if standard
                   deviations are given, and otherwise from the F distribution
-    time_limit    time limit of the proof in seconds, without compilation. At the limit, or on
+    time_limit    time limit of the proof in seconds, not counting compilation. At the limit, or on
                   Ctrl-C, igpe returns what it has proved so far
     progress      a function that receives each message; or True, False or None, as for
                   `igpe.estimate`

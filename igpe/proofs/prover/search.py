@@ -324,8 +324,8 @@ class Incumbent:
         self.take(point, proved_objective(self.dynamic, point))
         if not np.isfinite(self.objective):
             raise EstimationFailed(
-                "igpe could not enclose the solution at the given parameters up to the last "
-                "measurement. Give other parameters, at which the solution remains finite.",
+                "igpe could not enclose the solution at the given parameter values up to the last "
+                "measurement. Give other parameter values, at which the solution remains finite.",
                 Status.INTEGRATION_BROKE,
             )
         return self.cut

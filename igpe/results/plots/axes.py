@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from igpe.core.errors import ProblemError
+from igpe.core.errors import DataError, ProblemError
 from igpe.core.files import write
 from igpe.core.markup import counted, label
 
@@ -63,10 +63,16 @@ class Plot:
     def save(self, path: str | Path) -> None:
         """Write the picture; the file extension selects the format: .png, .pdf or .svg.
 
-        raises  DataError if `path` is an existing file that igpe did not write, ValueError for a
-                path with another extension
+        raises  DataError if `path` is an existing file that igpe did not write, or has an extension
+                of no format that matplotlib writes
         """
-        write(path, self._drawn(Path(path).suffix.lower()[1:] or "png"))
+        kind = Path(path).suffix.lower()[1:] or "png"
+        if kind not in (known := self.figure.canvas.get_supported_filetypes()):
+            raise DataError(
+                f"'{path}' ends in .{kind}, which is not a format of pictures. Give a path that "
+                f"ends in one of {', '.join(f'.{k}' for k in sorted(known))}."
+            )
+        write(path, self._drawn(kind))
 
     def _drawn(self, kind: str) -> bytes:
         import matplotlib as mpl  # noqa: PLC0415 - slow to import, not needed without pictures

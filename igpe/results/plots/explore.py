@@ -36,7 +36,7 @@ POINTS = 72.0  # per inch: units of SVG
 def explore(
     problem: Problem, start: Mapping[str, float] | None = None, method: Estimator = SingleShooting()
 ) -> "Explorer":
-    """Show sliders for the unknowns and a plot of measurements and model, in a notebook.
+    """In a notebook, show sliders for the unknowns and a plot of measurements and model.
 
     problem  the problem, with its measurements
     start    unknown -> initial value of its slider; by default the middle of its bounds
@@ -56,10 +56,10 @@ def explore(
 
 
 class Explorer:
-    """Sliders and plot of `igpe.plots.explore`; a notebook shows them.
+    """Sliders and plot of `igpe.plots.explore`, shown in a notebook.
 
-    parameters  unknown -> value of its slider; `line` is the same as Python to keep
-    widget      of ipywidgets, with everything inside
+    parameters  unknown -> value of its slider; `line` contains these values as Python code
+    widget      ipywidgets object that contains the sliders and the plot
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Explorer:
 
     @property
     def parameters(self) -> dict[str, float]:
-        """Unknown -> value of its slider; as it was estimated, if the browser has rounded it."""
+        """Map each unknown to the value of its slider, without the rounding by the browser."""
         values = {name: float(slider.value) for name, slider in self.sliders.items()}
         for name, exact in self._exact.items():
             slider = self.sliders[name]
@@ -101,12 +101,12 @@ class Explorer:
 
     @property
     def line(self) -> str:
-        """Python that simulates the model at the sliders' values."""
+        """Python code that simulates the model at the sliders' values."""
         values = ", ".join(f"{n!r}: {v:.6g}" for n, v in self.parameters.items())
         return f"igpe.simulate(problem, {{{values}}})"
 
     def redraw(self, change: Any = None) -> None:
-        """Integrate at the sliders' values, and draw the model."""
+        """Simulate the model at the sliders' values, and redraw it."""
         if self._drawn == (values := self.parameters):
             return
         self._drawn = values
@@ -118,7 +118,7 @@ class Explorer:
             self._say(str(error))
 
     def estimate(self, button: Any = None) -> None:
-        """Run the method from the sliders' values, and set the sliders to what it reached."""
+        """Run the method from the sliders' values, and set the sliders to the estimates."""
         self.button.disabled = True
         try:
             reached = self.method.estimate(self.problem, self.parameters)

@@ -296,9 +296,10 @@ def plot_parity(result: ResultData, axes: Any = None) -> Plot:
 def plot_contributions(result: ResultData, axes: Any = None) -> Plot:
     """Plot the share of each quantity in the sum of squares and in the information.
 
-    There is one bar of each kind for each quantity of each experiment. The share in the information
-    is the share in the sum of all leverages: it shows how much these measurements contribute to
-    determining the unknowns. The plot omits this share if the leverages are unknown.
+    For each quantity of each experiment, the plot shows one bar for each of these two shares. The
+    share in the information is the quantity's share of the sum of all leverages: it shows how much
+    the measurements of this quantity contribute to determining the unknowns. The plot omits the
+    share in the information if the leverages are unknown.
 
     result  a result of `igpe.estimate`
     axes    matplotlib axes; None: draw in a new figure

@@ -207,7 +207,7 @@ MOST_SOLVING_ASKED_FOR = 1e6
 MOST_INTEGRATED = 300  # states times unknowns: integrations take about a second
 REASONS: dict[type[Exception], str] = {
     UnknownOperation: "the equations contain {}",
-    NoPoint: "no exact point was found for the implicit equations",
+    NoPoint: "no exact solution of the implicit equations was found",
     TooMany: "an input has too many pieces",
     Singular: "the equations are not defined at any of the start values tried",
 }
@@ -261,7 +261,7 @@ class Identifiability:
     why: str = ""
 
     def names(self, verdict: Identifiable) -> tuple[str, ...]:
-        """Unknowns with that verdict."""
+        """Return the names of the unknowns with this verdict."""
         return tuple(n for n, v in self.verdicts.items() if v is verdict)
 
 
@@ -357,7 +357,10 @@ def _exact(
     if own <= proved.keys():
         return result
     if result.generic:
-        return replace(result, why_not="the exact test found no point at the given start")
+        return replace(
+            result,
+            why_not="the exact test found no solution of the equations at the given start values",
+        )
 
     counted = solutions(
         experiments,

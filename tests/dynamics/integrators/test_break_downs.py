@@ -1,6 +1,7 @@
 """An integration that breaks down is a status, with its time and a sentence; it never invents."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from initial_values import every_method, one_state, robertson, simulation
 from pyomo import dae
 from zoo import ZOO
 
+import igpe
 from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.lock_step import LockStep
@@ -208,3 +210,28 @@ def test_a_break_down_before_the_first_output_reaches_only_the_start(method):
     assert (came.status, came.reached) == (Status.INTEGRATION_BROKE, 0.0)
     assert came.reason
     assert_nothing_after(came, 0)
+
+
+def titrated(times):
+    """A base is neutralised; its pH starts at 13, above the bound of the model."""
+    m = pyo.ConcreteModel()
+    m.t = dae.ContinuousSet(initialize=times)
+    m.base, m.pH, m.k = pyo.Var(m.t), pyo.Var(m.t, bounds=(1, 12)), pyo.Var(bounds=(0, 9))
+    m.dbase = dae.DerivativeVar(m.base)
+    m.used = pyo.Constraint(m.t, rule=lambda m, t: m.dbase[t] == -m.k)
+    m.charge = pyo.Constraint(
+        m.t, rule=lambda m, t: m.base[t] + 10 ** -m.pH[t] == 10 ** (m.pH[t] - 14)
+    )
+    return m
+
+
+def test_the_bound_that_excludes_the_only_consistent_value_is_named():
+    table = pd.DataFrame({"time": [0.0, 1.0, 2.0], "pH": 7.0})
+    run = igpe.Experiment(table, start={"base": 0.1}, sigma=0.1)
+    problem = igpe.Problem(titrated, parameters=["k"], experiments=run)
+    with pytest.raises(igpe.errors.EstimationFailed, match=r"pH = 13 is not between 1 and 12"):
+        igpe.simulate(problem, {"k": 0.05}, [0.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        result = igpe.estimate(problem, certify=False)
+    assert "pH = 13 is not between 1 and 12" in " ".join(str(result).split())

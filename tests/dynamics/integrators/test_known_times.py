@@ -153,7 +153,7 @@ def test_a_switch_is_exact(method, condition):
 
 def test_beyond_what_is_known_of_its_switches_a_problem_is_not_integrated():
     ivp = posed(lambda t, x, k: ca.if_else(t < 0.4, k, -x))
-    with pytest.raises(ValueError, match="known up to 1, not up to 2"):
+    with pytest.raises(ValueError, match="evaluated only up to 1, not up to 2"):
         ivp.breaks(2.0)
 
 
@@ -167,7 +167,7 @@ def test_unknowns_that_make_too_many_pulses_break_the_run_down(method):
     ivp = posed(lambda t, x, k, w: k * ca.exp(-((ca.sin(w * t) / 0.01) ** 2)), unknowns=("w",))
     came = method().simulation(ivp, TIMES, sensitivities=False).run(np.array([1.0, 1e9]))
     assert came.status is Status.INTEGRATION_BROKE
-    assert "too often" in came.reason
+    assert "too many oscillations" in came.reason
 
 
 def measuring(condition, times):

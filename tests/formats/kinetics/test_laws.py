@@ -250,7 +250,7 @@ REFUSED = {
         lambda: batch(kinetics.MichaelisMenten("v", "m", "A", equilibrium="K"), "A + B <-> C"),
         "one substrate and one product",
     ),
-    "biomass": (lambda: batch(kinetics.Monod("v", "m"), "A -> B + C"), "is its biomass"),
+    "biomass": (lambda: batch(kinetics.Monod("v", "m"), "A -> B + C"), "is the biomass"),
     "no species": (lambda: kinetics.Monod("v", "m", substrate=3), "name of a species"),
     "reference": (lambda: kinetics.PowerLaw("k", {"A": 1.0}, reference=0.0), "positive conc"),
 }

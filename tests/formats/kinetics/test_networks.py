@@ -40,7 +40,7 @@ def test_constants_keep_their_names_and_other_species_stay_constant():
         ({"at_most": 0}, "at_least=1 and at_most=0"),
         ({"at_most": 2, "present": ["X"]}, "`present` is"),
         ({"at_most": 2, "always": ["A -> X"]}, "`always` is"),
-        ({"at_most": 1, "present": ["C"]}, "No network"),
+        ({"at_most": 1, "present": ["C"]}, "No connected network"),
     ],
 )
 def test_what_makes_no_network_is_refused(settings, message):

@@ -233,11 +233,11 @@ REFUSED = {
     "no law": (lambda: batch("A -> B", "k"), "expected a rate law"),
     "back missing": (
         lambda: batch("A <-> B", kinetics.MassAction("k")),
-        "Reaction 1, 'A <-> B': A reversible mass action reaction",
+        "Reaction 1, 'A <-> B': A mass action reaction is reversible",
     ),
     "back too many": (
         lambda: batch("A -> B", kinetics.MassAction("k", "b")),
-        "A one-way mass action reaction",
+        "A mass action reaction is irreversible",
     ),
     "orders": (
         lambda: batch("A -> B", kinetics.MassAction("k", orders={"B": 1})),
@@ -245,7 +245,7 @@ REFUSED = {
     ),
     "substrate": (
         lambda: batch("A + B -> C", kinetics.MichaelisMenten("v", "k")),
-        "is its substrate; name it",
+        "is the substrate in MichaelisMenten; name it",
     ),
     "two ways": (lambda: batch("A <-> C", kinetics.Hill("v", "k", 2)), "is irreversible"),
     "constant": (lambda: kinetics.MassAction(None), "expected the name of a parameter"),

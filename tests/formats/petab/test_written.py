@@ -166,7 +166,7 @@ def test_implicit_algebraic_variables_are_refused(tmp_path):
 
 def test_files_that_are_there_stay(tmp_path):
     igpe.petab.to_petab(problems.late(), tmp_path)
-    with pytest.raises(igpe.errors.DataError, match="exists already"):
+    with pytest.raises(igpe.errors.DataError, match="already exists"):
         igpe.petab.to_petab(problems.late(), tmp_path)
     igpe.petab.to_petab(problems.late(), tmp_path, force=True)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
+from igpe.numerics.least_squares import bounded
 from igpe.numerics.least_squares.active import undetermined
 from igpe.numerics.least_squares.bounded import bounded_solution
 
@@ -99,3 +100,25 @@ def test_steps_far_from_all_measurements_overflow_nowhere(slope, right):
     x = bounded_solution(matrix, np.array([right, -right, right]), -np.ones(3), np.ones(3))
     assert (np.abs(x) <= 1).all()
     assert x[0] == 1.0 if right > 1 else np.allclose(x, 0, atol=1e-150)
+
+
+def test_undetermined_unknowns_at_bounds_are_not_released_for_ever(monkeypatch):
+    """Two directions of 22 unknowns, whose columns have sizes from 1e-10 to 100."""
+    count, least = 0, bounded._least
+
+    def counted(*arguments):
+        nonlocal count
+        count += 1
+        return least(*arguments)
+
+    monkeypatch.setattr(bounded, "_least", counted)
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        matrix = random.standard_normal((60, 2)) @ random.standard_normal((2, 22))
+        matrix *= 10 ** random.uniform(-10, 2, 22)
+        right = random.standard_normal(60)
+        lower, upper = (10 ** random.uniform(-8, 8, 22) * (random.random(22) < 0.8) for _ in "lu")
+        count = 0
+        x = bounded_solution(matrix, right, -lower, upper)
+        assert count < 60
+        assert ((-lower <= x) & (x <= upper)).all()

@@ -38,6 +38,12 @@ def test_rosenbrock_on_a_bound(search):
     assert fit.cost == pytest.approx(0.25, rel=1e-10)
 
 
+def test_a_search_stops_at_a_cost_that_is_enough():
+    fit = GaussNewton(enough=1.0).fit(rosenbrock, np.array([-1.2, 1.0]), box(2))
+    assert fit.status is Status.CONVERGED
+    assert 1e-6 < fit.cost <= 1.0
+
+
 def test_a_start_outside_begins_at_the_nearest_point_inside():
     seen = []
 

@@ -177,14 +177,14 @@ def test_the_level_falls_as_in_a_linear_problem_for_a_small_share():
 
 def test_where_whole_steps_circle_shorter_ones_descend():
     ricker = Closed(10.0, 1.2, noise=0.03)
-    few = GeneralisedGaussNewton(max_iterations=60)
+    method = GeneralisedGaussNewton(max_iterations=200)
     space, start = ricker.space(), ricker.start((3.0, 1.5, 0.2))
-    found = few.fit(ricker, start, space)
+    found = method.fit(ricker, start, space)
     assert found.status is Status.CONVERGED
     known = ricker.known(found.point.unknowns)
     assert found.at.cost == pytest.approx(known.fun, rel=1e-6)
     begin = space.clip(start)
-    ended = descend(ricker, (begin, ricker(begin)), space, few._rests, 200)
+    ended = descend(ricker, (begin, ricker(begin)), space, method._rests, 200)
     assert ended.rests
     assert ended.at.cost == pytest.approx(found.at.cost, rel=1e-9)
 

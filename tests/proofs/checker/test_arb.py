@@ -76,7 +76,9 @@ def test_a_true_certificate_is_confirmed() -> None:
     assert found.arb.is_objective_confirmed
     assert found.arb.confirmed == found.arb.leaves == 6
     assert "Arb confirms the objective [1.185844860085968" in str(found)
-    assert "It confirms 6 of 6 leaves drawn at random from 6; 0 remain undecided." in str(found)
+    assert "Of 6 leaves, igpe drew 6 at random: Arb confirms 6 and leaves 0 undecided." in str(
+        found
+    )
 
 
 def test_what_no_time_is_left_for_is_undecided() -> None:

@@ -105,4 +105,4 @@ def test_a_switch_at_another_time_is_another_problem(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(globals(), "measured", lambda _: data)
     found = igpe.verify(proof, problem("faster"))
     assert found.verdict is igpe.proofs.Verdict.REFUTED
-    assert "the sum of squares of the certificate's parameters is" in found.regions[0].why
+    assert "certificate's parameter values, the sum of squares is" in found.regions[0].why

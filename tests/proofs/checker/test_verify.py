@@ -81,13 +81,13 @@ CORRUPTIONS: list[tuple[dict[tuple[Any, ...], Any], str]] = [
     ({("tree", 2, "children"): []}, "contracted to 0 boxes"),
     ({("tree", 1, "lower", 1): 11.0}, "reversed"),
     ({("tree", 1, "children"): [4]}, "leaf, but has children"),
-    ({("lower_bound",): OBJECTIVE * (1 + 1e-6)}, "below its bound"),
-    ({("objective",): OBJECTIVE * (1 - 1e-7)}, "of the certificate's parameters is 1.1858448"),
+    ({("lower_bound",): OBJECTIVE * (1 + 1e-6)}, "below the certificate's bound"),
+    ({("objective",): OBJECTIVE * (1 - 1e-7)}, "the sum of squares is 1.1858448"),
     ({("point",): [11.0, 1.0]}, "lie outside its box"),
     # honest about its own sum of squares, and wrong that nothing is better
     (
         {("point",): [5.05, 1.0], ("objective",): 1e-3, ("lower_bound",): 1.5e-6},
-        "these parameters have a sum of squares below",
+        "with these parameter values, the sum of squares is below",
     ),
 ]
 

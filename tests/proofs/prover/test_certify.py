@@ -44,7 +44,7 @@ def test_published_optima_are_global(name: str, gap: float) -> None:
     assert found.objective == pytest.approx(case.OBJECTIVE, rel=1e-5)
     assert found.gap == pytest.approx(gap, rel=1e-6)
     assert not list(read_tree(found).faults())
-    assert "No parameters within these bounds" in str(found)
+    assert "No parameter values within these bounds" in str(found)
 
 
 def test_the_optimum_is_found_from_nothing() -> None:
@@ -195,7 +195,7 @@ def test_as_an_estimator() -> None:
         assert found.status is igpe.Status.OPTIMAL_WITHIN_GAP
         assert 0 < found.gap < 1.01e-3
         assert found.parameters == pytest.approx(case.OPTIMUM, rel=1e-3)
-        assert "No parameters with" in found.notes[0]
+        assert "No parameter values with" in found.notes[0]
 
 
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         igpe.certify(problem.fixing(best), {})
     with pytest.raises(igpe.errors.ProblemError, match="gap is 2; BranchAndBound needs"):
         igpe.certify(problem, best, gap=2)
-    with pytest.raises(igpe.errors.ProblemError, match="have none"):
+    with pytest.raises(igpe.errors.ProblemError, match="are missing for"):
         igpe.certify(problem, {"k1": 1.0})
     with pytest.raises(igpe.errors.Unsupported, match="explicit slopes"):
         igpe.certify(CASES["dimer"].problem(), CASES["dimer"].truth)
@@ -232,7 +232,7 @@ def test_estimate_appends_the_proof() -> None:
     assert result.proof.closed
     assert result.proof.lower_bound <= result.objective
     assert result.proof.sentence in result.details.sentences
-    assert "No parameters with" in result.report()
+    assert "No parameter values with" in result.report()
     assert igpe.Result.from_json(result.to_json()).proof == result.proof
     assert "certificate" in result.seconds
 

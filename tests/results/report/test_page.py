@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt
 from results import EVIL, KINDS, MAP, result
 
 import igpe
+from igpe.core.errors import DataError
 from igpe.results.plots.page_figures import DARK, LIGHT, gallery
 from igpe.results.report import CSS, SECTIONS, Section, page
 
@@ -230,6 +231,12 @@ def test_it_is_written_no_figure_is_left_open_and_no_style_changed(tmp_path):
     assert result().report(path) == path.read_text(encoding="utf-8")
     assert plt.get_fignums() == figures
     assert dict(mpl.rcParams) == before
+
+
+def test_it_is_not_written_under_the_ending_of_another_kind(tmp_path):
+    with pytest.raises(DataError, match=r"report.pdf' does not end in .html"):
+        result().report(tmp_path / "report.pdf")
+    assert not list(tmp_path.iterdir())
 
 
 def test_standard_deviations_that_are_known_scale_the_residuals():

@@ -103,8 +103,8 @@ def require_increasing(intervals: Sequence[float]) -> None:
     given = isinstance(intervals, tuple | list | np.ndarray) and len(intervals) > 0
     if not (given and is_finite(*intervals) and all(a < b for a, b in pairwise(intervals))):
         raise ProblemError(
-            f"The intervals {shown(intervals)} do not increase. Give finite, increasing end times "
-            "of the horizons: IncrementalShooting(intervals=(1.0, 5.0))."
+            f"`intervals` is {shown(intervals)}; expected the end times of the horizons, finite "
+            "and in increasing order: IncrementalShooting(intervals=(1.0, 5.0))."
         )
 
 
@@ -204,8 +204,8 @@ def held(x: FloatArray, box: Box, user: Box) -> list[str]:
     """Sentences on unknowns that end on a bound which is not the user's."""
     low, high = active(x, box, user)
     return [
-        f"{name} ends on {value:g}, a bound that igpe derived from earlier horizons; a better "
-        "value may lie beyond it. Use igpe.SingleShooting from there."
+        f"The estimate of {name} lies on {value:g}, a bound that igpe derived from earlier "
+        "horizons; a better value may lie beyond this bound. Use igpe.SingleShooting from there."
         for name, value, on in zip(box.names, x, low | high, strict=True)
         if on
     ]

@@ -74,7 +74,7 @@ EARLY = (
 
 @dataclass(frozen=True)
 class IncrementalShooting(Checked):
-    """Single shooting on a growing horizon, which tolerates starts far from the optimum.
+    """Single shooting on a growing horizon: a method that tolerates starts far from the optimum.
 
     integrator  method that computes the model's trajectories and sensitivities
     search      least-squares method for the last horizon; its residuals are divided by their
@@ -83,8 +83,8 @@ class IncrementalShooting(Checked):
     intervals   times at which the horizons end; None: after 1, 2, 4, 8, ... measurements (see
                 `horizons`)
     robust      whether to integrate early horizons with low accuracy first, to widen bounds after a
-                bad fit, and to repair an estimate that cannot be integrated further; False: the
-                method follows the paper exactly
+                bad fit, and to repair an estimate from which the model cannot be integrated over a
+                longer horizon; False: the method follows the paper exactly
     restarts    settings for further starts if a fit is bad
     """
 

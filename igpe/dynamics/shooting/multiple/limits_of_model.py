@@ -178,17 +178,17 @@ class _Symbols(Mapping[int, Any]):
         lost = sorted({v.name for v in variables if id(v) not in self and not v.fixed})
         if lost:
             raise Unsupported(
-                f"The constraint '{name}' contains {lost}, which are not parameters and which "
-                "no time-dependent equation determines. Name them in parameters=[...], fix them, "
-                "or use igpe.Collocation."
+                f"The constraint '{name}' contains {lost}. No time-dependent equation determines "
+                "these variables, and they are not parameters. Name them in parameters=[...], fix "
+                "them, or use igpe.Collocation."
             )
         read = ((v, self._readable.get(id(v))) for v in variables)
         early = [v.name for v, reading in read if reading and reading.time < self.start]
         if early:
             raise Unsupported(
-                f"The constraint '{name}' contains {early} before the experiment starts at "
-                f"{self.start:g}; give Experiment(start_time=...), or deactivate the "
-                "constraint."
+                f"The constraint '{name}' contains {early}, at times before the start of the "
+                f"experiment at {self.start:g}; give an earlier start, "
+                "Experiment(start_time=...), or deactivate the constraint."
             )
 
     def __getitem__(self, key: int) -> Any:

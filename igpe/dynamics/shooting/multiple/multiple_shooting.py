@@ -107,13 +107,13 @@ class MultipleShooting(Checked):
     measurements. Estimated start values of measured states also start near the measurements,
     whatever `start` contains.
 
-    Exact matching enforces the constraints of the model; the continuation before it does not.
+    Exact matching enforces the constraints of the model; the preceding continuation does not.
     Constraints can be equations or inequalities that relate unknowns and states at any of the
     model's times; they may also relate the start to the end (for example, for a periodic
-    trajectory). Inequalities over time are enforced at these times (the start, all measured times,
-    the nodes, and the model's own times), but not between them.
+    trajectory). Inequalities over time are enforced at the start, at all measured times, at the
+    nodes and at the model's own times, but not between these times.
 
-    integrator  integrator of all intervals and their derivatives, for exact matching
+    integrator  integrator for exact matching, used for all intervals and their derivatives
     rough       integrator for the continuation, which needs less accuracy
     intervals   maximum number of intervals in each experiment; intervals begin at measured times
     finer       if measurement errors do not explain the residuals, igpe tries again with the number
@@ -126,10 +126,10 @@ class MultipleShooting(Checked):
     search      search method for exact matching; use `BackwardLifting()` for hundreds of unknowns
     restarts    settings for further starts if a fit is bad
     time_limit  limit on the wall-clock time of an estimate, in seconds; the first evaluation of
-                each stage may exceed it. At the limit, igpe integrates the best estimate so far
-                once and returns it. The status of this estimate is TIME_LIMIT, or the status of the
-                search if the search finished. The status is FAILED if the intervals have not been
-                joined yet and the problem has constraints or a robust loss. None: no limit
+                each stage may exceed it. At the limit, igpe integrates the model once at the best
+                estimate so far and returns this estimate. Its status is TIME_LIMIT, or the status
+                of the search if the search has finished. The status is FAILED if the intervals have
+                not been joined yet and the problem has constraints or a robust loss. None: no limit
     record      whether the trail keeps every iterate, for `igpe.plots.plot_gaps` and
                 `igpe.plots.plot_pieces`
     """
@@ -242,7 +242,7 @@ class PreparedMultiple:
         if deadline.over and not _explained(best, gate):
             notes.append(
                 f"The time limit of {self.method.time_limit:g} s ended the search; a longer "
-                "limit may find better parameters."
+                "search may find better parameter values."
             )
         return replace(
             estimate,

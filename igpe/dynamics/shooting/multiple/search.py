@@ -45,8 +45,8 @@ def constraint_notes(at: Chained, chains: Chains, status: Status, *, kept: bool)
     if not kept:
         name, limits, i = max(each, key=lambda one: one[1].missed[one[2]])
         yield (
-            f"No parameters were found that satisfy all constraints: '{name}' is violated by "
-            f"{limits.missed[i]:.3g}. Relax constraints, widen bounds, or start elsewhere."
+            f"igpe found no parameter values that satisfy all constraints: '{name}' is violated "
+            f"by {limits.missed[i]:.3g}. Relax constraints, widen bounds, or start elsewhere."
         )
     elif each and status.usable:
         active = [name for name, limits, i in each if _is_active(limits, i)]
@@ -185,7 +185,10 @@ class Stages:
         pairs = zip(self.chains.shootings, outcome.limited, strict=False)
         held = dict.fromkeys(n for s, on in pairs for n in np.array(s.ivp.states)[on])
         if held:
-            notes += (f"The bounds of {', '.join(held)} are active; the nodes satisfy them.",)
+            notes += (
+                f"The bounds of {', '.join(held)} are active; the trajectories satisfy "
+                "these bounds at the nodes.",
+            )
         more = constraint_notes(at, self.chains, status, kept=kept)
         return Attempt(fit, trail, (*notes, *more))
 

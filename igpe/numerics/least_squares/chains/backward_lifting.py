@@ -102,7 +102,8 @@ class BackwardLifting(Checked):
     def fit(
         self, evaluate: Evaluate, start: Point, space: Space, watch: Watch = unwatched
     ) -> Outcome:
-        """Search from `start`, clipped to the bounds. The status of the outcome reports failure.
+        """Search from `start`, clipped to the bounds. If the search fails, the status of the
+        outcome says so.
 
         evaluate  function that returns the chains at a point; all chains must be `Lifted`
         """
