@@ -113,13 +113,13 @@ class OneOf(DesignVariable):
     breaks: tuple[float, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        values = sorted(self.values) if isinstance(self.values, Iterable) else [self.values]
-        if len(values) < 2 or not is_finite(*values) or 0 in np.diff(values):  # noqa: PLR2004
+        values = list(self.values) if isinstance(self.values, Iterable) else [self.values]
+        if not is_finite(*values) or len(set(values)) < max(len(values), 2):
             raise ProblemError(
                 f"OneOf has the values {shown(self.values)}; give two or more different finite "
                 "numbers, or fix the value with conditions={...}."
             )
-        object.__setattr__(self, "values", tuple(map(float, values)))
+        object.__setattr__(self, "values", tuple(sorted(map(float, values))))
         object.__setattr__(self, "lower", self.values[0])
         object.__setattr__(self, "upper", self.values[-1])
         super().__post_init__()

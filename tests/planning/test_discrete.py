@@ -72,7 +72,7 @@ def test_a_shared_number_is_searched_as_one():
     assert gained(*found) >= most(found[0, 0]) - 1e-6
 
 
-@pytest.mark.parametrize("values", [(), (1.0,), (1.0, 1.0), (1.0, float("nan")), 3.0])
+@pytest.mark.parametrize("values", [(), (1.0,), (1.0, 1.0), (1.0, float("nan")), ("a", 1.0), 3.0])
 def test_values_must_be_two_or_more_numbers(values):
     with pytest.raises(igpe.errors.ProblemError, match="two or more different finite"):
         P.OneOf(values)
