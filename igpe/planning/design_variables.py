@@ -178,14 +178,14 @@ class Ramps(DesignVariable):
 
 @dataclass(frozen=True)
 class Sampling(Checked):
-    """Possible times of samples, and how many samples to take.
+    """Possible sampling times, and the number of samples to take.
 
     candidates  times at which a sample may be taken; a time listed twice may be sampled twice
     at_most     maximum number of samples in each experiment; None: all candidates
     spacing     minimum time between two samples
     quantities  maximum number of measured quantities, which are the same in all planned
                 experiments; None: all
-    raises      ProblemError for times that are not finite numbers, or invalid counts
+    raises      ProblemError for times that are not finite numbers, and for invalid counts
     """
 
     candidates: Sequence[float] | FloatArray

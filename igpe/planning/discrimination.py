@@ -47,8 +47,8 @@ class RivalPlan(LaboratoryPlan, Shown):
                  `power` (probability that the rival's AICc is then worse by 10, so that the rival
                  has no support)
     criterion    the requested criterion
-    efficiency   proved lower bound on the criterion of the chosen samples, relative to that of
-                 the best choice with the same settings; NaN if there is no proof
+    efficiency   proved lower bound on the criterion's value for the chosen samples, relative to
+                 its value for the best choice with the same settings; NaN if there is no proof
     courses      table of the predictions on a fine grid, with the columns `rival`, `experiment`,
                  `name`, `time`, `predicted`, `error` (standard error of the prediction) and `sigma`
                  (of a measurement)

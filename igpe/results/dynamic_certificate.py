@@ -56,7 +56,7 @@ class Certificate(Suggesting):
 
     @property
     def gap(self) -> float:
-        """Relative distance of the bound from the objective."""
+        """Relative gap between the bound and the objective."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property
@@ -166,7 +166,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
 
     @property
     def gap(self) -> float:
-        """Relative distance of the bound from the objective."""
+        """Relative gap between the bound and the objective."""
         return relative_gap(self.objective, self.lower_bound)
 
     @property

@@ -278,9 +278,10 @@ def rivals(
     problems   name -> problem, all with the same measurements
     settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
-                      others; needs at least two experiments, and no local unknowns
-    behaviour  whether to check, for rivals that the measurements do not distinguish, if other
-               measurements of the same quantities under the same conditions could distinguish them
+                      others; requires at least two experiments, and problems without
+                      local unknowns
+    behaviour  whether to check if other measurements of the same quantities under the same
+               conditions could distinguish the rivals that these measurements do not distinguish
     nested     smaller rival -> larger rival that contains it; None: igpe identifies such pairs
                from the names of the unknowns
     executor, store, timeout   executor, store and time limit of the fits, as for `igpe.campaign`;

@@ -53,7 +53,7 @@ class MAiNGO:
     options      further options of MAiNGO: (("BAB_maxIterations", 1000), ...)
 
     Every variable needs finite bounds, unless an equation defines it. The shortest time limit of
-    MAiNGO itself is 10 s. At a shorter limit igpe stops MAiNGO, and the incumbent is lost.
+    MAiNGO itself is 10 s. If the limit is shorter, igpe stops MAiNGO, and the incumbent is lost.
     """
 
     gap: float = 1e-4

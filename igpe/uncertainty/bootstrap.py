@@ -193,7 +193,7 @@ class ParametricBootstrap:
         return lambda random: spread * random.standard_normal(len(spread))
 
     def acceleration(self, base: Likelihood) -> FloatArray:
-        """Return the accelerations (n,) of BCa intervals: 0, as normal errors are symmetric."""
+        """Return the accelerations (n,) of BCa intervals: 0, because the errors are symmetric."""
         return np.zeros(len(base.x))
 
 

@@ -25,7 +25,7 @@ def grid_error(problem: Problem, estimate: Any | Mapping[str, float]) -> pd.Data
     problem   a problem with `space={"x": ...}`
     estimate  a result of `igpe.estimate` or of a method, or a dict {unknown: value}
     returns   a table with one row for each free unknown and the columns `value`, `standard_error`,
-              `refined` (the best value on the grid with twice as many intervals) and `grid_error`
+              `refined` (the best value on a grid with twice as many intervals) and `grid_error`
               (twice the difference between `value` and `refined`). For first-order schemes,
               `grid_error` estimates the distance of `value` from the grid-converged value
     raises    ProblemError if the problem was created without `space`, EstimationFailed if the model

@@ -362,9 +362,9 @@ def profile(
     """Compute likelihood ratio intervals: the values of an unknown that fit the data well enough.
 
     igpe holds one unknown at values further and further from its estimate and re-estimates all
-    others. The interval ends where the sum of squares has risen by a threshold. Unlike intervals
-    from linearised errors, these intervals are valid for nonlinear problems and do not depend on
-    the parametrisation.
+    others. The interval ends where the rise in the sum of squares reaches a threshold. Unlike
+    intervals from linearised errors, these intervals are valid for nonlinear problems and do not
+    depend on the parametrisation.
 
     problem     the problem whose parameters were estimated
     estimate    a Result or Estimate of the problem, or a dict {unknown: value}; it must lie at or

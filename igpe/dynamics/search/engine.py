@@ -265,7 +265,7 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Return the largest cost that errors of known size explain, for `size` residuals."""
+        """Return the largest cost of `size` residuals that errors of known size explain."""
         return float(chdtri(size, self.chance))
 
     def run(

@@ -59,7 +59,7 @@ class IteratedSearch(Checked):
                 sequence
     agreeing    the search ends when this number of random starts, and at least a tenth of all
                 finished starts, have reached the best optimum. Without the second condition, a few
-                starts that end at a flat line through the measurements could end the search
+                starts that lead to a flat line through the measurements could end the search
     patience    number of modified starts that may fail to find a better optimum before the search
                 ends; it also ends when 25 searches have ended at the best optimum
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a

@@ -177,8 +177,8 @@ class BranchAndBound(Checked):
     intersected with Mueller's bounds.
 
     gap         the proof stops at this relative gap between the bound and the objective
-    time_limit  limit on the wall time of the proof itself, in seconds; igpe keeps what is proved by
-                then
+    time_limit  limit on the wall time of the proof itself, in seconds; igpe keeps what has been
+                proved by then
     """
 
     gap: Fraction = 1e-3
@@ -217,8 +217,8 @@ class BranchAndBound(Checked):
     ) -> DynamicCertificate:
         """The proof; see `igpe.certify`.
 
-        enough  function that takes the search and returns True to stop it early; ignored if there
-                is an executor
+        enough  function that receives the search and returns True to stop it early; ignored if
+                there is an executor
         """
         backend, began = Backend(executor), time.perf_counter()
         tell = teller(progress)

@@ -63,8 +63,8 @@ class Plot:
     def save(self, path: str | Path) -> None:
         """Write the picture; the file extension selects the format: .png, .pdf or .svg.
 
-        raises  DataError if `path` is an existing file that igpe did not write, or has an extension
-                of no format that matplotlib writes
+        raises  DataError if `path` is an existing file that igpe did not write, or if matplotlib
+                does not support its file extension
         """
         kind = Path(path).suffix.lower()[1:] or "png"
         if kind not in (known := self.figure.canvas.get_supported_filetypes()):

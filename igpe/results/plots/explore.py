@@ -41,9 +41,9 @@ def explore(
     problem  the problem, with its measurements
     start    unknown -> initial value of its slider; by default the middle of its bounds
     method   estimator for the button "Estimate from here"
-    raises   SolverMissing without ipywidgets (pip install 'igpe[notebook]'), ProblemError if a
-             value of `start` belongs to no unknown, EstimationFailed if the model cannot be
-             integrated at the start values
+    raises   SolverMissing if ipywidgets is not installed (pip install 'igpe[notebook]'),
+             ProblemError if a value of `start` belongs to no unknown, EstimationFailed if the
+             model cannot be integrated at the start values
     """
     try:
         import ipywidgets  # noqa: PLC0415 - for notebooks alone

@@ -234,7 +234,8 @@ def plot_residuals(result: ResultData, axes: Any = None) -> Plot:
     """Plot the standardised residuals over time, and a normal quantile plot of all residuals.
 
     A line joins consecutive residuals of the same sign: long lines show a trend that the model
-    misses. The title of a panel shows the smallest p-value of the runs tests of the experiments.
+    misses. The title of each panel shows the smallest p-value of the runs tests, which igpe applies
+    to each experiment separately.
 
     result   a result of `igpe.estimate`
     axes     matplotlib axes, one per quantity and one for the quantile plot; None: draw in a new
