@@ -187,7 +187,7 @@ PROBLEMS: Cases = CALLS | {
     "fixing a list": (lambda: pose().fixing(["k"]), "fixing is ['k'] | problem.fixing({"),  # type: ignore[arg-type]
     "integer parameter": (
         lambda: pose(with_k(lambda: pyo.Var(domain=pyo.NonNegativeIntegers))),
-        "'k' | NonNegativeIntegers | real numbers | one estimate for each value",
+        "'k' | NonNegativeIntegers | real numbers | one estimation for each value",
     ),
     "binary parameter": (
         lambda: pose(with_k(lambda: pyo.Var(domain=pyo.Binary))),
@@ -211,7 +211,7 @@ PROBLEMS: Cases = CALLS | {
     ),
     "units of two models": (
         lambda: two(model=differs(in_hours)),
-        "'k' has different units, ['', '1/h'] | make it local",
+        "'k' has different units in the models of the experiments: ['', '1/h'] | make it local",
     ),
 }
 PARMEST: Cases = {
@@ -222,7 +222,7 @@ PARMEST: Cases = {
     ),  # type: ignore[arg-type]
     "careless parmest experiment": (
         lambda: Problem.from_parmest([Careless()]),
-        "get_labeled_model() of a Careless failed | KeyError",
+        "Careless.get_labeled_model() failed | KeyError",
     ),
 }
 

@@ -282,7 +282,7 @@ def test_time_is_converted_and_logarithms_have_other_names():
         (lambda: pose(measured(BETWEEN), Correlated({("A", "D"): 0.5})), DataError,
          r"contains \['D'\], but the measured columns"),
         (lambda: pose(measured(IN_TIME, times=UNEVEN), AR1()), DataError,
-         r"has no step, but the differences between times .* igpe\.losses\.AR1\(step="),
+         r"needs a step, because the time between measurements .* igpe\.losses\.AR1\(step="),
         (lambda: pose(measured(BETWEEN), BETWEEN, {"A": Censored(0.03, below=0.1), "B": 0.05}),
          DataError, "Correlated errors cannot be combined with spectra"),
         (lambda: pose(measured(BETWEEN), BETWEEN, {"A": igpe.EstimatedSigma("k1"), "B": 0.05}),

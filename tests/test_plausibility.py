@@ -147,7 +147,8 @@ def of_start(given, fix=None, events=()):
 @pytest.mark.parametrize("fix", [None, 2.0])
 def test_two_different_start_values_are_reported(fix):
     (said,) = of_start({"A": 1.0}, fix)
-    assert said.startswith("Experiment '1' starts 'A' at 1, but the model at 2. igpe uses 1.")
+    expected = "Experiment '1' gives 'A' the start value 1, but the model gives 2. igpe uses 1."
+    assert said.startswith(expected)
     assert of_start({"A": 2}, fix) == of_start({}, fix) == ()
     assert of_start({"A": igpe.Unknown(0, 5)}, fix) == ()
 

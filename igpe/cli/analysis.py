@@ -97,7 +97,7 @@ def design(
     known = set(signature(plan).parameters) - {"problem"}
     if unknown_names := sorted(set(settings) - known):
         raise ProblemError(
-            f"design() in '{model}' returned settings that igpe.design does not have: "
+            f"design() in '{model}' returned unknown settings: "
             f"{unknown_names}. igpe.design accepts {sorted(known)}."
         )
     with reported(True) as tell:
@@ -116,7 +116,7 @@ def certify(
     region: Annotated[
         float | None,
         typer.Option(
-            help="Prove the likelihood region with this confidence level (for example 0.95)."
+            help="Prove the likelihood region at this confidence level (for example 0.95)."
         ),
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
@@ -177,7 +177,8 @@ def verify(
     arb: Annotated[
         bool,
         typer.Option(
-            "--arb", help="Also check the objective and some leaves of the tree with Arb."
+            "--arb",
+            help="Also check the objective and some leaves of the branch-and-bound tree with Arb.",
         ),
     ] = False,
     data: DataFile = None,

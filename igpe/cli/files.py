@@ -36,7 +36,7 @@ def convert(
         Path,
         typer.Argument(
             callback=converted_file,
-            help="File to write: .csv, .xlsx or .parquet for a table; from an estimate also .tsv "
+            help="File to write: .csv, .xlsx or .parquet for a table; for an estimate, also .tsv "
             "(PEtab parameter table) or .html (report). If the source is a Python file: the "
             "folder for the PEtab problem.",
         ),
@@ -230,7 +230,7 @@ def new(
     ] = None,
     decimal: Annotated[str | None, typer.Option(help="Decimal separator: ',' or '.'.")] = None,
     dates: Annotated[
-        str, typer.Option(help="Order within dates: 'day first' or 'month first'.")
+        str, typer.Option(help="Order of day and month in dates: 'day first' or 'month first'.")
     ] = "",
     together: Annotated[
         bool | None,
@@ -253,7 +253,7 @@ def new(
 
     if context.args:
         raise ProblemError(
-            f"The argument '{' '.join(context.args)}' is not expected. Quote reactions: --reaction "
+            f"Unexpected argument '{' '.join(context.args)}'. Quote reactions: --reaction "
             "'A -> B'. Without quotes, the shell treats > as redirection of output."
         )
     if sys.stdin.isatty() and (file is None or not data):

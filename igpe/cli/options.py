@@ -45,7 +45,7 @@ def require_new(path: Path, *, force: bool) -> None:
 
     if path.exists() and not force:
         raise ProblemError(
-            f"'{path}' already exists. Give another name, or --force to overwrite it."
+            f"'{path}' already exists. Give another name, or pass --force to overwrite the file."
         )
     require_writable(path, force=True)
 

@@ -69,7 +69,8 @@ class Estimate(Shown):
 
     def _shown(self) -> tuple[list[Rows], list[str]]:
         values = [("", "estimate"), *((n, f"{v:.6g}") for n, v in self.parameters.items())]
-        proved = f", at least {self.lower_bound:.6g} proved" * bool(np.isfinite(self.lower_bound))
+        is_bounded = bool(np.isfinite(self.lower_bound))
+        proved = f" (proved lower bound: {self.lower_bound:.6g})" * is_bounded
         by = f"By {self.method}, {self.seconds:.3g} s." if self.method else ""
         known = f"Objective {self.objective:.6g}{proved}."
         near = agreeing(self.reached)

@@ -34,7 +34,7 @@ class Status(enum.Enum):
     NO_SOLVER = "The required solver is not installed."
     FAILED = "The solver stopped without a result."
     TIMED_OUT = "The time limit was reached; the computation was stopped without a result."
-    WORKER_DIED = "The process of this computation died in every attempt."
+    WORKER_DIED = "The process that ran this computation died on every attempt."
     RAISED = "The computation ended with an unexpected error."
 
     @property

@@ -35,8 +35,8 @@ FILE = (
     igpe estimate {file} --plot fit.png --report '''
     """report.html
 
-`igpe new` wrote this file from the table; edit it as needed. A comment """
-    """marks each assumption of igpe. For all options of a problem: python -c "import igpe; """
+`igpe new` wrote this file from the table; edit it as needed. Comments mark """
+    """the assumptions that igpe made. For all options of a problem: python -c "import igpe; """
     '''help(igpe.Problem)"
 """
 
@@ -228,15 +228,15 @@ def _of_species(book: Workbook, species: Sequence[str], names: Mapping[str, str]
         if one and one in chosen.values():
             other = next(h for h, s in chosen.items() if s == one)
             raise DataError(
-                f"The columns '{other}' and '{header}' both seem to be '{one}'. Remove one from "
-                "the table, or give each a name: --column "
+                f"The columns '{other}' and '{header}' both seem to refer to '{one}'. Remove one "
+                "from the table, or give each a name: --column "
                 f"'{other}={one}' --column '{header}=OTHER_NAME'."
             )
         if one in species:
             chosen[header] = one
     if not chosen:
         raise DataError(
-            f"No column is a species of the reactions: the columns are {list(headers)}, and "
+            f"No column has the name of a species: the columns are {list(headers)}, and "
             f"the species are {list(species)}. Give a column the name of its species: --column "
             f"'{[*headers, 'c(A) [mol/L]'][0]}={species[0]}'."
         )
@@ -431,7 +431,7 @@ def _by_equations(sheet: Workbook, begin: float, fastest: float) -> tuple[dict[s
         for run in sheet.runs
     }
     fields = {
-        "title": f"Parameters of a model of {', '.join(names)}",
+        "title": f"Model of {', '.join(names)}: parameters",
         "imports": "import igpe\nimport pyomo.environ as pyo\nfrom pyomo import dae",
         "unit": "",
         "model": EQUATIONS_MODEL.format(first=names[0], time=_comment(sheet.time.unit), **texts),
@@ -539,7 +539,7 @@ def _starts(
     """Species -> start value; what is not measured but made is not there at the start."""
     made = {s for e in equations for s, n in e.net.items() if n > 0}
     made |= {s for e in equations if e.reversible for s in e.net if s in e.right}
-    zero = DraftStart("0.0", "assumed: not measured, and made by a reaction")
+    zero = DraftStart("0.0", "assumed: not measured, but formed by a reaction")
     known = {s: f for s, f in factors.items() if s in run.table.columns}
     most = max(largest([run], s) * factor for s, factor in known.items())
     return {

@@ -89,7 +89,7 @@ def _labelled_model(
         model = source.get_labeled_model().clone()
     except Exception as error:
         raise ModelError(
-            f"get_labeled_model() of a {type(source).__name__} failed: {type(error).__name__}: "
+            f"{type(source).__name__}.get_labeled_model() failed: {type(error).__name__}: "
             f"{error}. It must return a labelled Pyomo model."
         ) from error
     missing = [s for s in ("experiment_outputs", "unknown_parameters") if not hasattr(model, s)]

@@ -88,8 +88,9 @@ def _other_starts(experiment: Experiment, own: ModelStarts) -> dict[str, str]:
             if repn.is_linear() and repn.linear_coefs:
                 numbers[state] = (value(constraint.upper) - repn.constant) / repn.linear_coefs[0]
     return {
-        f"{state}(t0)": f"Experiment '{experiment.name}' starts '{state}' at {given:g}, but the "
-        f"model at {numbers[state]:g}. igpe uses {given:g}. Remove one of the two."
+        f"{state}(t0)": f"Experiment '{experiment.name}' gives '{state}' the start value "
+        f"{given:g}, but the model gives {numbers[state]:g}. igpe uses {given:g}. Remove one of "
+        "the two."
         for state, given in experiment.start.items()
         if state in numbers and isinstance(given, float) and not math.isclose(given, numbers[state])
     }

@@ -108,8 +108,8 @@ def uncertain_inputs(experiments: Sequence[Experiment]) -> tuple[str, ...]:
             )
         if before := [e.name for e in experiments if name in (e.steady or {})]:
             raise DataError(
-                f"The input '{name}' has an error (NormalPrior) and a different value before the "
-                f"steady-state start of {listed(before)}. igpe does not support this. Give the "
+                f"The input '{name}' has an error (NormalPrior), but `steady` gives it another "
+                f"value before the start of {listed(before)}. igpe does not support this. Give the "
                 "input as a number."
             )
     return names
@@ -284,8 +284,8 @@ def held_sigma(experiments: Sequence[Experiment], sigma: Any) -> tuple[FloatArra
     fits = [s.shape for s in held] == [(n,) for n in sizes]
     if not (fits and all((np.isfinite(s) & (s > 0)).all() for s in held)):
         raise ProblemError(
-            f"The standard deviations are {shown(sigma)}; expected an array of positive numbers "
-            f"for each experiment, with the lengths {sizes}."
+            f"The standard deviations are {shown(sigma)}; expected one array of positive "
+            f"numbers for each experiment, of lengths {sizes}."
         )
     return held
 
@@ -355,8 +355,8 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     if component.is_variable_type() and not component.is_continuous():
         raise ProblemError(
             f"{place}parameter '{name}' is a Var of the domain {component.domain.name}, but igpe "
-            "estimates real numbers. Use pyo.Reals with bounds, or run one estimate for each "
-            "value."
+            "estimates real numbers. Use pyo.Reals with bounds, or run one estimation for "
+            "each value."
         )
     if component.is_variable_type() and component.fixed and not is_labelled(problem.model):
         raise ProblemError(
@@ -369,8 +369,8 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
     units = {unit_name(i.scalars[name]) for i in problem.instances if name in i.scalars}
     if len(units) > 1 and name not in problem.local:
         raise ProblemError(
-            f"Parameter '{name}' has different units, {sorted(units)}, in the experiments' "
-            "models. Give it the same unit in all models, or make it local."
+            f"Parameter '{name}' has different units in the models of the experiments: "
+            f"{sorted(units)}. Give it the same unit in all models, or make it local."
         )
 
 
@@ -387,8 +387,8 @@ def _check_measured(experiment: Experiment, instance: Instance) -> None:
         if instance.over_time(name) is None and name not in instance.scalars:
             raise DataError(
                 f"The standard deviation of '{column}' is igpe.EstimatedSigma({name!r}), but the "
-                "model has no parameter, and no Var or Expression over time, of this name. Its "
-                f"parameters are {sorted(instance.scalars)}."
+                "model has neither a parameter nor a time-dependent Var or Expression of this "
+                f"name. Its parameters are {sorted(instance.scalars)}."
             )
         if column in experiment.units:
             raise DataError(

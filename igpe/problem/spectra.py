@@ -294,8 +294,8 @@ class Spectra(Suggesting):
             )
         except ValueError as error:
             raise DataError(
-                f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window that "
-                f"is larger than the order and at most {len(self.wavelengths)} wavelengths."
+                f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window "
+                f"length, larger than the order and at most {len(self.wavelengths)} wavelengths."
             ) from None
         nonnegative = self.nonnegative and derivative == 0
         return self.with_values(values)._changed(nonnegative=nonnegative, sigma=None)
@@ -378,7 +378,7 @@ class Rank:
         table = self.to_frame().to_string(float_format="{:.4g}".format)
         return (
             f"The spectra contain {counted(self.number, 'contribution')} above a "
-            f"noise of {self.noise:.3g}.\n{table}"
+            f"noise level of {self.noise:.3g}.\n{table}"
         )
 
     __repr__ = __str__
@@ -428,8 +428,8 @@ def _read(frame: Data) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
         frame = frame.set_index("time")
     elif isinstance(frame.index, pd.RangeIndex) and frame.index.name is None:
         raise DataError(
-            f"The spectra have no times: the index numbers the rows from {frame.index.start} "
-            f"to {frame.index[-1] if len(frame) else 0}. Give the times: "
+            "The spectra have no times: their index only counts the rows, from "
+            f"{frame.index.start} to {frame.index[-1] if len(frame) else 0}. Give the times: "
             "frame.set_axis(times). If the row numbers are the times, name the index: "
             "frame.rename_axis('time')."
         )
@@ -476,8 +476,8 @@ def _axis(labels: "pd.Index[Any]", what: str) -> FloatArray:
         numbers = np.array([np.nan])
     if not np.isfinite(numbers).all():
         raise DataError(
-            f"The {what} of the spectra must be numbers; got {shown(list(labels)[:5])}. Give a "
-            "DataFrame of times by wavelengths, without other columns."
+            f"The {what} of the spectra must be numbers; got {shown(list(labels)[:5])}. Give "
+            "a DataFrame with one row per time and one column per wavelength, and no other columns."
         )
     return numbers
 
@@ -526,7 +526,7 @@ def _pure(name: str, given: Any, wavelengths: FloatArray, order: IntArray) -> Fl
     if spectrum.shape != wavelengths.shape or not np.isfinite(spectrum).all():
         raise DataError(
             f"pure['{name}'] must cover the wavelengths from {wavelengths[0]:g} to "
-            f"{wavelengths[-1]:g}: give a Series by wavelength, or {len(wavelengths)} numbers."
+            f"{wavelengths[-1]:g}: give a Series over wavelength, or {len(wavelengths)} numbers."
         )
     return np.array(spectrum)
 

@@ -87,7 +87,7 @@ def require_cells(path: Path, rows: int, columns: int, most: int = LARGEST_TABLE
     """Raise DataError for a table that would take more memory than any measurements need."""
     if rows * columns > most or columns > MOST_COLUMNS:
         raise DataError(
-            f"'{path}' contains or declares {rows} rows of {columns} columns; igpe reads at "
+            f"'{path}' contains or declares {rows} rows and {columns} columns; igpe reads at "
             f"most {most:,} cells and {MOST_COLUMNS:,} columns. Save only the measurements."
         )
 
@@ -117,13 +117,13 @@ class _Sheets:
         require_cells(self.path, self.last_row, self.last_column)
         if self.cells > MOST_CELLS:
             raise DataError(
-                f"'{self.path}' has more than {MOST_CELLS:,} cells, which take minutes to read. "
+                f"'{self.path}' has more than {MOST_CELLS:,} cells and would take minutes to read. "
                 "Save the sheet you need as CSV."
             )
         if self.row > LAST_ROW or self.column > LAST_COLUMN:
             raise DataError(
-                f"'{self.path}' has cells beyond row {LAST_ROW} or column {LAST_COLUMN}, the last "
-                "ones that a workbook can have."
+                f"'{self.path}' has cells beyond row {LAST_ROW} or column {LAST_COLUMN}, the "
+                "limits of a workbook."
             )
         self.rows = max(self.rows, self.last_row)
 

@@ -239,7 +239,7 @@ def test_design_plans_the_next_experiment(tmp_path):
     [
         ("", "has no function design()"),
         ("def design(): return 3", "expected the settings of igpe.design"),
-        ("def design(): return {'speed': 3}", "does not have: ['speed']"),
+        ("def design(): return {'speed': 3}", "unknown settings: ['speed']"),
     ],
 )
 def test_settings_of_a_design_that_are_none(tmp_path, settings, says):

@@ -50,7 +50,7 @@ def test_from_a_table_to_rate_constants_and_a_report(folder):
     table().to_csv("my.csv", index=False)
     said = made("--data", "my.csv", *CHAIN)
     assert "16 measurements of A, B in 1 experiment; times from 'time'." in said
-    assert "C starts at 0.0: assumed: not measured, and made by a reaction." in said
+    assert "C starts at 0.0: assumed: not measured, but formed by a reaction." in said
     assert "igpe estimate model.py --report report.html" in said
     assert "globally identifiable" in run("check", "model.py").stdout
     estimated()
@@ -156,7 +156,7 @@ def test_the_user_says_which_column_is_which(folder):
     words = ["new", "model.py", "--data", "my.csv", *CHAIN]
     refused(run(*words), "'elapsed time (h)', 'clock time'", "--time 'elapsed time (h)'")
     words += ["--time", "elapsed time (h)"]
-    refused(run(*words), "No column is a species", "--column 'step=A'")
+    refused(run(*words), "No column has the name of a species", "--column 'step=A'")
     refused(run(*words, "--column", "edukt=A"), "'edukt'", "Did you mean 'educt'?")
     assert run(*words, "--column", "educt=A", "--column", "product=B").exit_code == 0
     estimated()

@@ -201,7 +201,7 @@ REFUSED = [
     (
         lambda: posed_with(igpe.EstimatedSigma("error"), parameters=("k",)),
         igpe.errors.DataError,
-        "no parameter, and no Var or Expression",
+        "neither a parameter nor a time-dependent Var or Expression",
     ),
     (
         lambda: LIKELIHOOD(posed_with(None, parameters=("k",)), {"k": 1.0}),

@@ -87,11 +87,13 @@ class Semibatch(Reactor):
                 not name.isidentifier()
             ),
             "amounts='{}' would give amounts the same names as concentrations.": name == "A",
-            f"The feeds are {shown(self.feeds)}; expected a list of MolarFeed('fA', 'A') and "
-            "Stream('q', {'A': 2.0}).": not all(isinstance(f, MolarFeed | Stream) for f in feeds),
+            f"The feeds are {shown(self.feeds)}; expected a list of MolarFeeds and Streams, for "
+            "example [MolarFeed('fA', 'A'), Stream('q', {'A': 2.0})].": not all(
+                isinstance(f, MolarFeed | Stream) for f in feeds
+            ),
             f"The streams {streams} fill the vessel, so the volume is a state. Omit `volume`, "
             "or feed amounts with MolarFeed.": streams and self.volume is not None,
-            f"With algebraic={list(self.algebraic)}, the conserved sums may change only by "
+            f"With algebraic={list(self.algebraic)}, the conserved sums may change only through "
             f"MolarFeeds with a constant flow; the reactor also has the streams {streams}.": streams
             and self.algebraic,
             "The reactor has no volume; for `volume`, give a number, the name of an input, or "

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from igpe.core.arguments import is_finite, require_mapping, shown
 from igpe.core.errors import ModelError
+from igpe.core.markup import counted
 from igpe.formats.kinetics.temperature import (
     CONCENTRATION,
     NONE,
@@ -244,10 +245,10 @@ class MassAction(RateLaw):
         count = (self.backward is not None) + (self.equilibrium is not None)
         if count != int(equation.reversible):
             raise ModelError(
-                "A mass action reaction is "
-                f"{'reversible' if equation.reversible else 'irreversible'}, but the number of "
-                f"its constants for the reverse direction is {count}. A reaction with <-> needs "
-                "one (backward=... or equilibrium=...); a reaction with -> needs none."
+                f"The reaction is {'' if equation.reversible else 'ir'}reversible, but its "
+                f"MassAction has {counted(count, 'constant')} for the reverse direction. A "
+                "reaction with <-> needs one (backward=... or equilibrium=...); a reaction with -> "
+                "needs none."
             )
         unknown_names = [s for s in self.orders if s not in equation.left]
         if unknown_names:

@@ -57,13 +57,13 @@ def networks(
         chosen[name] = reactor(some, bounds=part, bystanders=species, **settings)
         if len(chosen) > MOST:
             raise ModelError(
-                f"More than {MOST} networks can be formed from {at_least} to {at_most} of these "
-                f"{len(every)} reactions. Decrease `at_most`, or list in `always` the reactions "
-                "that every network must contain."
+                f"These {len(every)} reactions form more than {MOST} networks with {at_least} to "
+                f"{at_most} reactions each. Decrease `at_most`, or use `always` to list the "
+                "reactions that every network must contain."
             )
     if not chosen:
         raise ModelError(
-            f"No connected network of {at_least} to {at_most} of these reactions can start from "
+            f"No connected network with {at_least} to {at_most} of these reactions can start from "
             f"{list(present)}. Allow more reactions, or list more species in `present`."
         )
     return chosen

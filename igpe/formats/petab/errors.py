@@ -265,7 +265,7 @@ def filled_table(
     if unknown_names:
         raise ProblemError(
             f"The parameter table of '{problem}' has no {unknown_names}; it has "
-            f"{list(table['parameterId'])}. Give the YAML file that the problem was read from."
+            f"{list(table['parameterId'])}. Give the YAML file from which the problem was read."
         )
     lost = sorted(n for n, v in values.items() if not np.isfinite(v))
     if lost:
@@ -370,7 +370,7 @@ def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: 
     if len(table) != len(simulated):
         raise DataError(
             f"'{problem}' has {len(table)} measurements, but {len(simulated)} were simulated. Give "
-            "the YAML file that the problem was read from."
+            "the YAML file from which the problem was read."
         )
     table["measurement"] = [repr(float(v)) for v in simulated["simulation"]]
     write(

@@ -248,7 +248,8 @@ class _MeasurementReader:
             if not value > 0:
                 raise DataError(
                     f"A measurement of '{observable}' is {value:g}, but the problem uses its "
-                    f"logarithm ({scale}); omit the measurement, or compare values, not logarithms."
+                    f"logarithm ({scale}); omit the measurement, or compare values "
+                    "instead of logarithms."
                 )
             value = float(np.log(value) / LOGARITHMS[scale])
         return MeasurementRow(timeline, key, float(record["time"]), value, formula, noise)

@@ -344,8 +344,8 @@ def _refuse_version2(petab: Any) -> None:
     extensions = getattr(petab.config, "extensions", None)
     if extensions:
         raise DataError(
-            f"The problem uses the extensions {sorted(map(str, extensions))}; igpe reads PEtab "
-            "without extensions. Remove them from the YAML file if they are not required."
+            f"The problem uses the extensions {sorted(map(str, extensions))}; igpe does not "
+            "support PEtab extensions. Remove them from the YAML file if they are not required."
         )
     if len(petab.models) != 1:
         raise DataError(

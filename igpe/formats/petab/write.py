@@ -79,7 +79,7 @@ def _refuse(problem: Problem) -> None:
         (not problem.loss.is_squares, f"the loss {type(problem.loss).__name__}"),
         (kept, f"the constraints {kept}"),
         (laws, f"priors for the logarithms of the parameters {laws}"),
-        (cut, f"priors that are truncated at limits other than the bounds, as those of {cut}"),
+        (cut, f"priors that are truncated at limits other than the bounds, such as those of {cut}"),
         (penalised, f"the penalty on jumps of {penalised}"),
         (noise - {"Noise"}, f"the error models {sorted(noise - {'Noise'})}"),
         (problem.is_censored, "values below a limit of detection (igpe.losses.Censored)"),
@@ -499,7 +499,7 @@ def _of_noise(model: Noise, formula: str, least: float) -> str:
     if model.absolute > 0:
         return f"sqrt({absolute} + ({relative} * ({formula}))^2)"
     if not np.isfinite(least):
-        raise ModelError("A quantity with a relative error has no measurement other than 0.")
+        raise ModelError("All measurements of a quantity with a relative error are 0.")
     size, smallest = f"abs({formula})", number_text(least)
     return f"{relative} * piecewise({size}, {size} >= {smallest}, {smallest})"
 

@@ -316,7 +316,7 @@ def _names(run: RawRun, options: Options) -> dict[str, str]:
             names[header] = identifier(name, names.values())
     for header, name in names.items():
         if other := next((h for h, n in names.items() if n == name and h != header), ""):
-            raise DataError(f"The columns '{header}' and '{other}' both seem to be '{name}'.")
+            raise DataError(f"The columns '{header}' and '{other}' both seem to refer to '{name}'.")
     return names
 
 

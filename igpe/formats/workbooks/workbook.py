@@ -252,8 +252,8 @@ class Workbook:
             if name and name in chosen.values():
                 other = next(n for n, m in chosen.items() if m == name)
                 raise DataError(
-                    f"'{other}' and '{q.name}' both seem to be '{name}' of the model. Give one of "
-                    f"them another name: names={{'{q.header}': 'OTHER_NAME'}}."
+                    f"'{other}' and '{q.name}' both seem to refer to '{name}' of the model. Give "
+                    f"one of them another name: names={{'{q.header}': 'OTHER_NAME'}}."
                 )
             if name:
                 chosen[q.name] = name

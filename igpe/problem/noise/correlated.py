@@ -124,7 +124,7 @@ class AR1(Checked, Correlation):
         gaps = layout.gaps
         if self.step is None and np.ptp(gaps) > EVEN * gaps.max():
             raise DataError(
-                "igpe.losses.AR1 has no step, but the differences between times range from "
+                "igpe.losses.AR1 needs a step, because the time between measurements ranges from "
                 f"{gaps.min():g} to {gaps.max():g}. Give the time difference to which rho refers: "
                 f"igpe.losses.AR1(step={np.median(gaps):g})."
             )

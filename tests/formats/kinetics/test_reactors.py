@@ -233,11 +233,11 @@ REFUSED = {
     "no law": (lambda: batch("A -> B", "k"), "expected a rate law"),
     "back missing": (
         lambda: batch("A <-> B", kinetics.MassAction("k")),
-        "Reaction 1, 'A <-> B': A mass action reaction is reversible",
+        "Reaction 1, 'A <-> B': The reaction is reversible",
     ),
     "back too many": (
         lambda: batch("A -> B", kinetics.MassAction("k", "b")),
-        "A mass action reaction is irreversible",
+        "The reaction is irreversible",
     ),
     "orders": (
         lambda: batch("A -> B", kinetics.MassAction("k", orders={"B": 1})),
