@@ -94,7 +94,8 @@ class LocalSearch:
         return replace(self, seed=seed)
 
     def estimate(self, regression: Regression) -> RouteResult:
-        """Return the best local optimum and the others, without undetermined parameters."""
+        """Return the best local optimum and other good ones; each omits the parameters that the
+        data do not determine there."""
         began = time.perf_counter()
         fits = self.fits(regression)
         method = f"Gauss-Newton from {self.starts} starts"

@@ -173,16 +173,16 @@ class Projected:
     and bounds (`docs/projection.md`). It does not account for errors in the measurements from which
     the residuals were computed.
 
-    gap         relative gap, (objective - lower bound) / objective, at which the search stops
-    absolute    absolute gap, objective - lower bound, at which the search stops, as a fraction of
+    gap         relative gap (objective - lower bound) / objective at which the search stops
+    absolute    absolute gap (objective - lower bound) at which the search stops, as a fraction of
                 the sum of squares of the weighted targets. Exact data need this limit, because
                 their relative gap is not defined
     time_limit  time limit in seconds; when it is reached, or on Ctrl-C, the route returns the best
                 point and the best lower bound found so far
     samples     maximum number of random points from which igpe chooses the starts; at each point,
                 it computes the best values of the linear parameters
-    starts      number of local searches from these points; igpe runs at most one more than there
-                are nonlinear parameters
+    starts      number of local searches from these points; igpe runs at most n + 1 searches for n
+                nonlinear parameters
     seed        seed of the random points
     search      method of the local searches
     exchange    whether to replace parameters by new ones, for example k2/kc or Ea2 - dh, each of

@@ -38,7 +38,7 @@ class DataError(IgpeError):
 
 
 class ProblemError(IgpeError):
-    """Model, experiments and parameters do not fit together."""
+    """The model, the experiments and the parameters do not fit together."""
 
 
 class Unsupported(IgpeError):

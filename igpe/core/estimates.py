@@ -62,7 +62,7 @@ class Estimate(Shown):
 
     @property
     def equivalent_integrations(self) -> float:
-        """Number of integrations (also of rejected steps), weighted as in
+        """Number of integrations (including those for rejected steps), weighted as in
         `equivalent_iterations`."""
         horizons = (h for h in (*self.trail, *self.elsewhere) if isinstance(h, Horizon))
         return sum(h.integrations * h.share for h in horizons)

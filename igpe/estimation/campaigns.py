@@ -160,8 +160,8 @@ def compare(
     starts    a list of starts, each with a value for every free unknown; or a number of starts,
               which are spread within the bounds by a seeded Sobol sequence
     seed      seed of the Sobol sequence
-    optimum   the best objective known from other sources, with the same definition as in `methods`;
-              these methods may find a better value
+    optimum   the best objective known from other sources, defined in the same way as the objective
+              of the `methods`; the methods may find a better value
     executor, store, timeout   executor, store and time limit of the runs, as for `igpe.campaign`
     progress  a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns   the runs; if the call is interrupted (Ctrl-C), only the finished ones

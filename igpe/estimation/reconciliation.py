@@ -128,10 +128,10 @@ def reconcile(
 ) -> Reconciliation:
     """Reconcile measurements with balances, and find gross errors.
 
-    experiments  one or several experiments with standard deviations, or a problem. If a problem is
+    experiments  one or more experiments with standard deviations, or a problem. If a problem is
                  given without balances or formulas, igpe uses the sums of states that its model
                  conserves
-    balances   equations between quantities that hold at each time; their names are optional:
+    balances   equations that hold between quantities at each time; their names are optional:
                {"carbon": "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that
                is unknown but constant within each experiment; "= 0" or another number means a known
                total
@@ -139,8 +139,8 @@ def reconcile(
                element. Include all species that contain the element. The values of these species
                must be amounts, or molar concentrations at constant volume
     unmeasured  quantities that are not measured but occur in balances or formulas
-    soft       name of a balance, or element -> standard deviation of this balance, if it holds only
-               approximately
+    soft       balance that holds only approximately (its name, or the element) -> its standard
+               deviation
     level      maximum probability that igpe reports a gross error although there is none
     raises     ProblemError if balances cannot be read or contradict each other, DataError if
                standard deviations are missing

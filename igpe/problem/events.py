@@ -39,7 +39,7 @@ class Event(Suggesting):
               that time
     before    whether the event can also happen before the experiment, while the model approaches
               its initial steady state. For such an event, `at_start` refers to the start of this
-              approach. At the start of the experiment, such an event happens only if an input or
+              phase. At the start of the experiment, such an event happens only if an input or
               another event makes `when` true at this time
     raises    DataError unless exactly one of `at` and `when` is given and at least one state
               changes

@@ -158,7 +158,7 @@ class Experiment(Suggesting):
                 the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
-                is larger than the time between the first and the last measurement
+                is larger than the time between the first and last measurements
     inputs      a list of inputs that are columns of `data`: ["T"]; or input -> its values. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
@@ -166,8 +166,8 @@ class Experiment(Suggesting):
                 Series and DataFrames are linear between their times; for jumps, use
                 `igpe.step_input(...)`. Times of inputs are in the unit of the model's time, except
                 those of the table `data` itself, which igpe converts. A `NormalPrior` stands for a
-                constant input whose value is known with an error; each experiment has its own
-                value. A column that is an input is not a measurement
+                constant input whose value is uncertain; each experiment has its own value. A
+                column that is an input is not a measurement
     events      a list of `Event` objects: doses, injections and other jumps of states, at known or
                 unknown times or when a condition becomes true; for example [igpe.Event(at=2.0,
                 add={"A": 10.0})]
@@ -184,8 +184,8 @@ class Experiment(Suggesting):
                 `igpe.losses.LogNormal(deviation)` compares logarithms;
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit of
                 detection. None: unknown; if several quantities are measured, igpe weights each one
-                by the size of its residuals in all experiments (maximum likelihood). "equal":
-                unknown but equal for all columns
+                in inverse proportion to the size of its residuals in all experiments (maximum
+                likelihood). "equal": unknown but equal for all columns
     correlation  correlation of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
                 quantities at the same time, or `igpe.losses.AR1(0.7)` between times of the same
                 quantity. If you omit the number, igpe estimates the correlation. Steps 1 and 3
@@ -343,7 +343,8 @@ class Experiment(Suggesting):
         return held
 
     def sigma_at(self, predicted: FloatArray) -> FloatArray:
-        """Return the standard deviations (n,) at predictions (n,), in the order of measurements."""
+        """Return the standard deviations (n,) at the predictions (n,), in the order of the
+        measurements."""
         m = self.measurements
         models = {m.names.index(n): model for n, model in self.error_models.items()}
         return deviations(models, m.column, m.value, predicted, m.sigma)
@@ -398,8 +399,11 @@ class Experiment(Suggesting):
 
     @property
     def source(self) -> str:
-        """Name and SHA-256 of the data file; for a DataFrame, the SHA-256 of its values: as CSV,
-        of spectra as times, wavelengths and values in eight bytes each."""
+        """Name and SHA-256 of the data file; for a DataFrame, the SHA-256 of its values.
+
+        The checksum covers the table as CSV text, and then the times, wavelengths and values of any
+        spectra as numbers of eight bytes each.
+        """
         if self._file:
             return self._file
         m = self.measurements

@@ -315,8 +315,8 @@ class Prior(Checked):
         return float(law.logpdf(there(x)) - np.log(inside))
 
     def bend(self, x: float) -> Bend:
-        """Return slope and curvature (`Bend`) of -log density with respect to the parameter itself,
-        not its logarithm."""
+        """Return the slope and curvature (`Bend`) of the negative log density with respect to the
+        parameter itself, not to its logarithm."""
         base, given = SCALES[self.scale], self.parameters
         by = 1 / (base * x) if base else 1.0
         slope, curvature = LAWS[self.law].bend(self._there(x), *given)

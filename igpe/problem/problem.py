@@ -259,7 +259,7 @@ class Problem(Suggesting):
 
     @property
     def correlations(self) -> dict[str, float]:
-        """Map names to the estimated correlations of errors that `weighted` fixed."""
+        """Map names to the estimated error correlations that `weighted` fixed."""
         held = self._weights.correlations if self._weights else ()
         return {n: v for c in held if c is not None for n, v in c.named.items()}
 
@@ -391,7 +391,8 @@ class Problem(Suggesting):
 
     @property
     def grid_remarks(self) -> tuple[str, ...]:
-        """Remark that intervals exclude the error of the grid in space; empty without a grid."""
+        """Remark that intervals do not include the error of the grid in space; empty without a
+        grid."""
         if not self._given["space"]:
             return ()
         return (

@@ -43,13 +43,14 @@ class Spectra(Suggesting):
                  columns
     nonnegative  whether unknown spectra must be nonnegative. The constraint excludes rate constants
                  that require negative spectra. If the true spectra are zero at many wavelengths,
-                 the constraint biases the rate constants; a note reports a significant change
+                 the constraint biases the rate constants; if it changes an unknown significantly,
+                 a note reports the change
     smooth       number of cubic B-splines, evenly spread over the wavelengths; each unknown
                  spectrum is a linear combination of them. 0: the spectrum is free at each
                  wavelength. A number above 0 requires nonnegative=False
-    unwanted     contributions that are not from a species: "constant" for one contribution that
-                 does not change with time, such as a baseline; or the number of contributions that
-                 vary in time. igpe needs to know nothing else about them. A number requires
+    unwanted     contributions that do not come from a species: "constant" for one contribution
+                 that does not change with time, such as a baseline; or the number of contributions
+                 that vary in time. igpe needs to know nothing else about them. A number requires
                  nonnegative=False
     shared       True: the species have the same spectra in all experiments with shared=True; these
                  experiments must have the same wavelengths
@@ -316,7 +317,7 @@ class Spectra(Suggesting):
         return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
-        """Singular values of all spectra up to a time (forward) and from a time on (backward).
+        """Singular values of the spectra up to each time (forward) and from it on (backward).
 
         A contribution appears at the time at which a forward singular value rises above the noise.
         A contribution vanishes at the time at which a backward singular value falls into the noise

@@ -33,7 +33,7 @@ class Result(ResultData, Stored, name="result", number=1):
     covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
     measurements  number of measurements; degrees: degrees of freedom (number of measurements minus
                   number of unknowns that are not on a bound)
-    variance      estimated variance of a residual of weight 1; 1 if sigma was given
+    variance      estimated variance of a residual with weight 1; 1 if sigma was given
     probability   probability of a larger chi squared if the model is correct; NaN if sigma was not
                   given
     confidence    confidence level of the intervals
@@ -41,15 +41,15 @@ class Result(ResultData, Stored, name="result", number=1):
     structure     the report from step 2, as text
     points        table with the columns `experiment`, `name`, `time`, `measured`, `fitted`,
                   `residual`, `sigma` (used in the fit), `unit` and `leverage`. If sigma was unknown
-                  and several quantities were weighted by the sizes of their residuals, the column
-                  `relative_sigma` is added. If values below a limit of detection were left out, the
-                  column `limit` contains the largest limit of the quantity. If errors are
-                  correlated, the column `whitened` contains the residual minus its prediction from
-                  the preceding residuals, divided by the remaining standard deviation; the column
+                  and several quantities were weighted according to the sizes of their residuals,
+                  the column `relative_sigma` is added. If values below a limit of detection were
+                  left out, the column `limit` contains the largest limit of the quantity. If errors
+                  are correlated, the column `whitened` contains (residual - its prediction from the
+                  preceding residuals) / (remaining standard deviation), and the column
                   `conditional` contains the fraction of the standard deviation that remains
     curves        table on a fine grid, with the columns `experiment`, `name`, `time`, `fitted`,
                   `smoothed` and `smoothed_error`; if errors are known, the columns `lower` and
-                  `upper` contain the ends of the linearised band of the fitted model
+                  `upper` contain the limits of the linearised band of the fitted model
     seconds       wall time of each step;  versions: versions of the packages;  seed: seed of the
                   search
     notes         remarks, shown in `details`;  settings: description of how the steps were carried
@@ -120,7 +120,7 @@ class Result(ResultData, Stored, name="result", number=1):
     ) -> str:
         """Return a self-contained HTML page, and write it to `path` if a path is given.
 
-        path          a file that ends in .html
+        path          name of the file, which must end in .html
         title         heading of the page
         author, date  printed below the title; the default date is today
         raises        DataError for a path with another ending

@@ -27,7 +27,7 @@ class Automatic(Integrator):
       from its start; any other failure is final. Each run repeats these attempts independently of
       earlier runs, so the same values of the unknowns always give the same results.
     - If the equations are not compiled, `Sundials` integrates a single trajectory, and igpe
-      integrates several intervals together with NumPy; `slow` contains the reason. If NumPy fails
+      uses NumPy to integrate several intervals at once; `slow` contains the reason. If NumPy fails
       on an interval, `Sundials` integrates this interval.
 
     slack    as for `RungeKutta`: factor by which errors in derivatives may exceed errors in states

@@ -51,7 +51,7 @@ class SingleShooting:
                 maximises the likelihood, and the objective is sum (r / s)^2 + 2 log s
     hierarchical  whether the search eliminates unknowns that affect only outputs (scales, offsets,
                   estimated standard deviations): each step finds their best values without
-                  integrating again. The optimum is still the optimum of all unknowns together
+                  integrating again. The result is still the joint optimum of all unknowns
     """
 
     integrator: Integrator = Automatic()

@@ -284,7 +284,7 @@ class MassAction(RateLaw):
 class PowerLaw(RateLaw):
     """constant*product of (c/reference)^order, with orders that may be unknown.
 
-    constant   the rate if all concentrations equal `reference`
+    constant   the rate when all concentrations equal `reference`
     orders     species -> order: number, or name of a parameter; products and inert species are also
                allowed
     reference  reference concentration; a value within the measured range makes `constant` and

@@ -22,7 +22,7 @@ def networks(
     reactor: type[Reactor] = Batch,
     **settings: Any,
 ) -> dict[str, Reactor]:
-    """Return a dict name -> reactor, with a reactor for each connected subset of the reactions.
+    """Return a dict {name: reactor} with a reactor for each connected subset of the reactions.
 
     A subset is connected if its reactions cannot be divided into two groups that share no species.
     Rate constants keep their names from the full list, so that a network is nested in each network
@@ -32,8 +32,8 @@ def networks(
 
     reactions  strings ("A -> B"), or `Reaction`s with rate laws
     at_most, at_least  largest and smallest number of reactions in a network
-    present    species that are present from the start or are fed. igpe omits networks with a
-               reaction whose reactant is neither present nor made by another reaction
+    present    species that are present from the start or are fed. igpe omits networks in which
+               a reactant is neither present nor made by another reaction
     always     reactions, written as in `reactions`, that every network contains
     reactor    `Batch`, `Cstr` or `Semibatch`;  settings: other arguments of this reactor (bounds,
                temperature, units, ...); `bounds` may contain parameters of all reactions

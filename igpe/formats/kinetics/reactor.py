@@ -50,7 +50,7 @@ ACTIVITY = "activity"  # the model's name of it
 
 @dataclass(frozen=True)
 class Deactivation:
-    """Catalyst activity that decreases and multiplies reaction rates: dactivity/dt =
+    """Catalyst activity, which decreases over time and multiplies reaction rates: dactivity/dt =
     -constant*(activity - residual)^order*(product of c^n). `activity` is a state; it starts at 1
     for a fresh catalyst.
 

@@ -69,8 +69,8 @@ def petab_gradient(
 ) -> LikelihoodGradient:
     """Compute `petab_objective` as `value` and its exact derivatives as `gradient`.
 
-    The derivatives are taken with respect to the parameters, not to their logarithms, even for a
-    logarithmic scale in the table; see `igpe.dynamics.likelihood.likelihood_gradient`.
+    The derivatives are taken with respect to the parameters, not to their logarithms, even if the
+    table gives them a logarithmic scale; see `igpe.dynamics.likelihood.likelihood_gradient`.
 
     problem     a problem that `read_petab` returned
     parameters  unknown -> value; by default the nominal values of the parameter table
@@ -114,7 +114,7 @@ def petab_errors(
 
     The information refers to the parameters on their scales: q is log10 p, log p or p. It is
     computed by central differences of exact gradients. For q = log10 p, the delta method gives
-    sd(p) = p ln 10 sd(q). The 95 % intervals are q -+ 1.96 sd(q), transformed back to p. On a
+    sd(p) = p ln 10 sd(q). The 95 % intervals are q +- 1.96 sd(q), transformed back to p. On a
     logarithmic scale both ends are positive, and the interval is asymmetric.
 
     problem     a problem that `read_petab` returned;  found: an `Estimate`, or a dict

@@ -177,8 +177,8 @@ class Correlated(Checked, Correlation):
     times are independent.
 
     The covariance of the errors of A and B is s_A s_B times their correlation, where s_A and s_B
-    are the standard deviations from `sigma`. If a value is missing, the other values have their
-    marginal covariance.
+    are the standard deviations from `sigma`. If a value is missing, igpe uses the marginal
+    covariance of the other values.
 
     between  pair of measured columns -> correlation, for example {("A", "B"): 0.6}; pairs that are
              not listed have correlation 0. None: igpe estimates all correlations, assuming that

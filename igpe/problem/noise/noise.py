@@ -28,9 +28,9 @@ class Noise(NoiseModel):
     get an estimate of the relative part.
 
     absolute  standard deviation at h = 0, in the unit of the quantity. If `absolute` is 0, igpe
-              takes |h| as at least a tenth of the smallest nonzero measurement of the column (in
-              absolute value). A note lists the points whose standard deviation this lower limit
-              changes
+              sets a lower limit for |h|: a tenth of the smallest nonzero absolute value among the
+              measurements of the column. A note lists the points whose standard deviation this
+              limit changes
     relative  coefficient of variation, e.g. 0.05 for 5 %
     raises    DataError unless both parts are 0 or more, at least one part is positive, and relative
               < 1
