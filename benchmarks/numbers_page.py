@@ -27,8 +27,8 @@ HEAD = """# Speed and reliability compared
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 All times are processor seconds of one thread. Every method gets the same problem. A method reaches
 the optimum if an accurate integration with the parameter values that it returns gives an objective
-at most 0.1 % above the best objective of all methods. [All comparisons](benchmarks.md) contains all
-figures.
+at most 0.1 % above the best objective of all methods. The page [All comparisons](benchmarks.md)
+contains all figures.
 
 ## Compared with other methods
 

@@ -96,11 +96,11 @@ curve of csaps follows the noise, and its slopes are inaccurate. csaps does not 
 penalty and solves only one linear system. **For up to 10,000 points, csaps is therefore 3 to 20
 times as fast as igpe.** If csaps gets the penalty that igpe found for its natural spline, both
 compute the same curve; the time of csaps then excludes the search for the penalty. For 100,000
-points, igpe and csaps take about the same time. For more points igpe is faster, because it uses
-3,000 knots. Only igpe reports standard errors. SciPy searches for a penalty between 0 and the
-number of points, so its result depends on the unit of time. With the original unit of time, SciPy
-fails for 100,000 points or more ("Seems like the problem is ill-posed"). If the unit of time is the
-spacing of the points, the penalties that SciPy finds are too small.
+points, igpe and csaps take about the same time. For more points igpe is faster, because its spline
+has only 3,000 knots. Only igpe reports standard errors. SciPy searches for a penalty between 0 and
+the number of points, so its result depends on the unit of time. With the original unit of time,
+SciPy fails for 100,000 points or more ("Seems like the problem is ill-posed"). If the unit of time
+is the spacing of the points, the penalties that SciPy finds are too small.
 
 """
 STRUCTURE = """
@@ -124,7 +124,7 @@ no derivatives.
 """
 WORDS = {  # figures of overhead.json
     "wall time within ": "wall time spent in modules of ",
-    "the user's builder, called twice, and checks": "two calls of the user's builder, and checks",
+    "the user's builder, called twice, and checks": "two calls to the user's builder, and checks",
     "translated": "translation",
     "structure": "structural analysis",
     "power of n that translation grows with": "exponent with which the translation time grows",

@@ -22,7 +22,9 @@ PEERS = {
         "pypestos:pypesto_amici", True, "pyPESTO with AMICI and fides, parameters on a log10 scale"
     ),
     "scipy": Entry("scipys:multistart", True, "SciPy least_squares with solve_ivp (LSODA)"),
-    "scipy-log": Entry("scipys:in_logarithms", True, "the same as `scipy`, log10 scale"),
+    "scipy-log": Entry(
+        "scipys:in_logarithms", True, "the same as `scipy`, parameters on a log10 scale"
+    ),
     "evolution": Entry("scipys:evolution", False, "SciPy differential_evolution, default settings"),
     "copasi": Entry("copasis:copasi", False, "COPASI: SRES, then Levenberg-Marquardt"),
 }
