@@ -26,8 +26,8 @@ HEAD = """# Speed and reliability compared
 
 `python benchmarks/numbers_page.py` writes this page from the measurements in `benchmarks/measured`.
 All times are processor seconds of one thread. Every method gets the same problem. A method reaches
-the optimum if an accurate integration with the parameter values that it returns gives an objective
-at most 0.1 % above the best objective of all methods. The page [All comparisons](benchmarks.md)
+the optimum if an accurate integration with the parameter values that the method returns gives an
+objective at most 0.1 % above the best objective of all methods. [All comparisons](benchmarks.md)
 contains all figures.
 
 ## Compared with other methods
@@ -43,7 +43,7 @@ measurements were made on different dates (see below).
 WINNERS = """
 **Faster than igpe** in total time: {total}.
 
-**Faster than igpe if a user stops a method at the optimum** (which must be known): {knowing}.
+**Faster than igpe if a user who knows the optimum stops a method there**: {knowing}.
 
 ## Reliability
 
