@@ -14,7 +14,7 @@ All is in states divided by their sizes.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from functools import cached_property
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -113,13 +113,20 @@ class SmoothApproach(Approach):
         """See `Approach`."""
         states, by = self.intervals.start(q)
         yield Stage(states, by)
-        for between in pairwise([self.intervals.ivp.t0, *self.intervals.cut.times]):
-            nodes = np.array(between)
-            over = self.intervals.over(self.intervals.ivp, nodes, nodes[1:])
+        for over in self._stages:
             run = over.run(states[None], q, derivatives=False)
             self.steps += 0 if run.steps is None else int(run.steps.sum())
             states = run.ends[0]
             yield Stage(states, why="" if run.status[0].usable else run.reason[0] or NO_REASON)
+
+    @cached_property
+    def _stages(self) -> list[Intervals]:
+        ends = np.array([self.intervals.ivp.t0, *self.intervals.cut.times])
+        over = self.intervals.over
+        return [
+            over(self.intervals.ivp, ends[k : k + 2], ends[k + 1 : k + 2])
+            for k in range(len(ends) - 1)
+        ]
 
 
 class _Point(NamedTuple):
@@ -149,6 +156,7 @@ class Resting:
         self._last: tuple[Any, Rest] | None = None
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
         self._f = ca.Function("f", [rest.x, rest.u, rest.q], [ca.densify(rest.f), *by])
+        self._slopes = ca.Function("slopes", [rest.x, rest.u, rest.q], [ca.densify(rest.f)])
         self._gaps = None
         if rest.switching is not None:
             gaps = rest.switching.gaps
@@ -249,7 +257,7 @@ class Resting:
         x = states[-1].copy()
         _, sizes, rows = np.linalg.svd(self._near(x, at).by_x.T)
         conserved = rows[int((sizes > ZERO * max(sizes[0], np.finfo(float).tiny)).sum()) :]
-        slopes = np.array([self._near(row, at).f for row in states])
+        slopes = self._slopes(states.T * self.scale[:, None], at.modes, at.q).full().T / self.scale
         kept = np.abs(slopes @ conserved.T).sum(axis=1)
         if bool(np.any(kept > KEPT * np.abs(slopes).sum(axis=1) + EXACT)):
             return DEGENERATE
