@@ -127,6 +127,40 @@ def test_experiments_with_sizes_or_unknowns_of_their_own_rest_alone(given):
         assert own[0] != own[1]
 
 
+def by_volume(m, t):
+    """A <-> B in two volumes, of which one is unknown: f A + B is conserved."""
+    forth = m.k * m.u[t] * m.A[t] - m.r * m.B[t]
+    return -forth / m.f, forth, m.A[t] - m.C[t]
+
+
+def test_sums_may_depend_on_unknowns():
+    made = posed(by_volume)
+    assert first(made)[0] == pytest.approx(3 * 2.0 / (3 + 0.15 / 0.2), rel=1e-10)
+    assert off_differences(made) <= 1e-6
+
+
+def catalysed(m, t):
+    """A <-> B by C, of which there is none: A and B stay what they are."""
+    return -m.k * m.A[t] * m.C[t], m.k * m.A[t] * m.C[t], -m.r * m.C[t] * m.B[t]
+
+
+def test_what_nothing_moves_stays():
+    made = posed(catalysed, start={"A": "total", "B": 0.5, "C": 0.0})
+    assert first(made) == pytest.approx([2.0, 0.5, 0.0], abs=1e-12)
+    assert off_differences(made) <= 1e-6
+
+
+@pytest.mark.parametrize("fast", [1e4, 1e8, 1e12])
+def test_rates_may_differ_by_many_decades(fast):
+    """A <-> B at once beside C, which slowly takes from nothing and decays."""
+
+    def slopes(m, t):
+        forth = fast * (m.k * m.A[t] - m.r * m.B[t])
+        return -forth, forth, 1e-3 * (m.f - m.C[t])
+
+    assert first(posed(slopes)) == pytest.approx([0.8, 1.2, 3.0], rel=1e-9)
+
+
 def test_derivatives_are_those_of_the_implicit_function():
     assert off_differences(posed(steady={"u": 0.5}, u=2.0)) <= 1e-6
 

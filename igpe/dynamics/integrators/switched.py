@@ -35,7 +35,7 @@ from igpe.dynamics.integrators.base import Integrator, Intervals, Refused, Shots
 from igpe.dynamics.integrators.crossings import GRAZING, ZERO, crossing_with, first_crossing
 from igpe.dynamics.integrators.cut import cut
 from igpe.dynamics.integrators.limits import NO_START, at
-from igpe.dynamics.integrators.steady import (
+from igpe.dynamics.integrators.steady.resting import (
     Approach,
     Rest,
     Resting,

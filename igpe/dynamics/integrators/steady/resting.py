@@ -1,10 +1,10 @@
 """Steady-state starts: where equations come to rest, and how that depends on the unknowns.
 
 The equations are integrated until nothing moves any more; only from there Newton's method makes the
-state exact, so that it never goes to a state at rest that the start does not lead to. Sums that the
-equations conserve keep the values of the start: with W the left null space of f_x,
+state exact, so that it never goes to a state at rest that the start does not lead to. Sums W x that
+the equations conserve (`conserved`) keep the values of the start:
 
-    f(x, q) = 0,   W' x = W' x0(q)        f_x x' = -f_q,   W' x' = W' x0'
+    f(x, q) = 0,   W x = W x0(q)        f_x x' = -f_q,   W x' = W x0' + W_q (x0 - x)
 
 Where events happen on the way, or states switch the equations, x0 and x0' are those just after the
 last of these, and f is what holds from there on.
@@ -25,14 +25,15 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused
 from igpe.dynamics.integrators.crossings import GRAZING
 from igpe.dynamics.integrators.limits import allowed
+from igpe.dynamics.integrators.steady.conserved import Conserved, ConservedSums
 from igpe.equations.initial_value import InitialValueProblem
 
 SPANS = 10.0 ** np.arange(9)  # times the experiment's duration in which it may come to rest
 STILL = 1e-5  # relative change of states from one of these to the next
 ENOUGH = 2  # such changes, one after the other
 NEAR = 1e-3  # relative change that Newton's method may make
-ZERO = 1e-11  # of the largest singular value: smaller ones are 0
-KEPT = 1e-7  # relative change of what is conserved
+GROWS = 3e-6  # real part of an eigenvalue, of the largest
+SINGULAR = 1e-13  # of the largest singular value of equilibrated equations
 ITERATIONS = 20
 EXACT = 1e-13
 NO_REASON = "The integration broke down."
@@ -151,12 +152,12 @@ class Resting:
     the other: the same unknowns give the same bits, and count the same steps.
     """
 
-    def __init__(self, rest: InitialValueProblem, approach: Approach) -> None:
-        self.scale, self.approach = rest.scale, approach
+    def __init__(self, rest: InitialValueProblem, approach: Approach, duration: float) -> None:
+        self.scale, self.approach, self.duration = rest.scale, approach, duration
         self._last: tuple[Any, Rest] | None = None
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
         self._f = ca.Function("f", [rest.x, rest.u, rest.q], [ca.densify(rest.f), *by])
-        self._slopes = ca.Function("slopes", [rest.x, rest.u, rest.q], [ca.densify(rest.f)])
+        self._conserved = ConservedSums(self._f, self.scale)
         self._gaps = None
         if rest.switching is not None:
             gaps = rest.switching.gaps
@@ -211,13 +212,14 @@ class Resting:
         self, states: FloatArray, by: FloatArray, q: FloatArray, true: BoolArray
     ) -> Rest | str:
         """The state at rest next to the last row; or why there is none."""
-        found = self._exact(states, _Point(q, self._modes(true)))
-        if isinstance(found, str):
-            return found
-        (x, conserved), at = found, _Point(q, self._modes(true))
-        here = self._near(x, at)
-        right = -here.by_q, conserved @ (by / self.scale[:, None])
-        own = self._solved(here.by_x, conserved, *right)
+        at = _Point(q, self._modes(true))
+        sums = self._conserved(*at, _stays(states, by))
+        x = self._exact(states, sums.rows, at)
+        if isinstance(x, str):
+            return x
+        own = self._moved(x, states, by, sums, at)
+        if isinstance(own, str):
+            return own
         if self._gaps is not None:
             gaps, by_x, by_q = (np.asarray(v) for v in self._gaps(x * self.scale, at.modes, at.q))
             size, gap = np.abs(by_x) @ self.scale, gaps.ravel()
@@ -228,6 +230,24 @@ class Resting:
             if (~is_zero & ((gap > 0) != true)).any():
                 return CROSSES
         return Rest(x * self.scale, own * self.scale[:, None], true=true)
+
+    def _moved(
+        self, x: FloatArray, states: FloatArray, by: FloatArray, sums: Conserved, at: _Point
+    ) -> FloatArray | str:
+        """(n_x, n_q) how the state at rest moves with the unknowns; or why it does not."""
+        here, of_sums = self._near(x, at), sums.rows @ (by / self.scale[:, None])
+        if not sums.is_constant:
+            off = states[0] - x
+            of_sums = of_sums + self._conserved.moved(sums.rows, off, *at, _stays(states, by))
+        own = _solved(here.by_x, sums.rows, -here.by_q, of_sums)
+        if own is None:
+            return DEGENERATE
+        is_any = (np.abs(x) > STILL) | (np.abs(own * at.q) > STILL).any(axis=1)
+        if (is_any & self._lasts(here.by_x, sums.rows, SPANS[len(states) - 2])).any():
+            return DEGENERATE
+        rates = np.linalg.eigvals(here.by_x)
+        grows = bool(rates.real.max() > GROWS * np.abs(rates).max())
+        return UNSTABLE if grows else own
 
     def _modes(self, true: BoolArray) -> FloatArray:
         """Inputs of the equations at rest: their modes."""
@@ -242,29 +262,21 @@ class Resting:
         column = self.scale[:, None]
         return _Near(f.ravel() / self.scale, by_x * self.scale / column, by_q / column)
 
-    def _solved(
-        self, by_x: FloatArray, conserved: FloatArray, right: FloatArray, sums: FloatArray
-    ) -> FloatArray:
-        """What f_x and the conserved sums make of right sides."""
-        rows = np.abs(by_x).max(axis=1)
-        weight = 1 / np.where(rows > 0, rows, 1.0)
-        matrix = np.vstack([by_x * weight[:, None], conserved])
-        both = np.concatenate([(right.T * weight).T, sums])
-        return np.asarray(np.linalg.lstsq(matrix, both, rcond=None)[0])
+    def _lasts(self, by_x: FloatArray, conserved: FloatArray, spans: float) -> BoolArray:
+        """(n_x,) whether a little more of a state would have stayed for all this time."""
+        none = np.zeros((len(conserved), len(by_x)))
+        times = _solved(by_x, conserved, np.eye(len(by_x)), none)
+        assert times is not None, "these equations have been solved before"
+        return np.asarray(np.abs(np.diag(times)) > spans * self.duration)
 
-    def _exact(self, states: FloatArray, at: _Point) -> tuple[FloatArray, FloatArray] | str:
-        """The state at rest next to the last row, and what is conserved; or why there is none."""
+    def _exact(self, states: FloatArray, conserved: FloatArray, at: _Point) -> FloatArray | str:
+        """The state at rest (n_x,) next to the last row; or why there is none."""
         x = states[-1].copy()
-        _, sizes, rows = np.linalg.svd(self._near(x, at).by_x.T)
-        conserved = rows[int((sizes > ZERO * max(sizes[0], np.finfo(float).tiny)).sum()) :]
-        slopes = self._slopes(states.T * self.scale[:, None], at.modes, at.q).full().T / self.scale
-        kept = np.abs(slopes @ conserved.T).sum(axis=1)
-        if bool(np.any(kept > KEPT * np.abs(slopes).sum(axis=1) + EXACT)):
-            return DEGENERATE
         for _ in range(ITERATIONS):
             here = self._near(x, at)
-            sums = conserved @ (states[0] - x)
-            step = self._solved(here.by_x, conserved, -here.f, sums)
+            step = _solved(here.by_x, conserved, -here.f, conserved @ (states[0] - x))
+            if step is None:
+                return DEGENERATE
             x = x + step
             if (np.abs(step) <= EXACT * np.maximum(np.abs(x), 1.0)).all():
                 break
@@ -272,10 +284,31 @@ class Resting:
             return DEGENERATE
         if not (np.abs(x - states[-1]) <= NEAR * np.maximum(np.abs(x), 1.0)).all():
             return DEGENERATE
-        rates = np.linalg.eigvals(self._near(x, at).by_x)
-        if rates.real.max() > np.sqrt(ZERO) * np.abs(rates).max():
-            return UNSTABLE
-        return x, conserved
+        return x
+
+
+def _stays(states: FloatArray, by: FloatArray) -> BoolArray:
+    """(n_x,) which states are 0 from the start to rest, whatever the unknowns are."""
+    return np.asarray((states[[0, -1]] == 0).all(axis=0) & (by == 0).all(axis=1))
+
+
+def _solved(
+    by_x: FloatArray, conserved: FloatArray, right: FloatArray, sums: FloatArray
+) -> FloatArray | None:
+    """What f_x and the conserved sums make of right sides; None if these are singular."""
+    matrix = np.vstack([by_x, conserved])
+    if not np.isfinite(matrix).all():
+        return None
+    weight = _inverse(np.abs(matrix).max(axis=1))
+    matrix = matrix * weight[:, None]
+    width = _inverse(np.abs(matrix).max(axis=0))
+    both = (np.concatenate([right, sums]).T * weight).T
+    found, _, rank, _ = np.linalg.lstsq(matrix * width, both, rcond=SINGULAR)
+    return None if rank < len(width) else np.asarray((found.T * width).T)
+
+
+def _inverse(sizes: FloatArray) -> FloatArray:
+    return np.asarray(1 / np.where(sizes > 0, sizes, 1.0))
 
 
 def resting_of(
@@ -307,4 +340,4 @@ def _made(
     ends: FloatArray = np.asarray(rest.t0 + duration * SPANS, dtype=float)
     before = integrator.prepare(rest, np.array([rest.t0, ends[-1]]), ends)
     is_smooth = rest.switching is None or isinstance(before, Refused)
-    return Resting(rest, (SmoothApproach if is_smooth else switched)(before))
+    return Resting(rest, (SmoothApproach if is_smooth else switched)(before), duration)

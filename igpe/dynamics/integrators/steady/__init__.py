@@ -1,0 +1,1 @@
+"""Steady-state starts: the state at which equations come to rest, and what they conserve."""
