@@ -108,9 +108,9 @@ def _undefined(ivp: InitialValueProblem, run: Trajectory, values: Mapping[str, f
     negative = {n: v for n, v in states.items() if v < 0} or states
     where = ", ".join(f"{n} = {v:.3g}" for n, v in [*negative.items()][:MOST_STATES])
     return (
-        f" By linear extrapolation, the states reach {where} by time {time:g}, where the slope "
-        f"of '{name}' has no finite value. Roots, logarithms and fractional powers of negative "
-        "numbers are undefined."
+        f" By linear extrapolation, the states would reach {where} at time {time:g}, where the "
+        f"slope of '{name}' has no finite value. Roots, logarithms and fractional powers of "
+        "negative numbers are undefined."
     )
 
 

@@ -328,8 +328,8 @@ def switched(function: Any, segments: Segments) -> Table:
     decided = pieces.label != UNDECIDED
     if not decided.any():
         raise ModelError(
-            "igpe cannot decide at any time whether a condition on time holds, because both sides "
-            "are equal up to rounding. Compare time with a number, as in t >= 0.4."
+            "igpe cannot decide whether a condition on time holds: its two sides are equal up to "
+            "rounding at all times. Compare time with a number, as in t >= 0.4."
         )
     low, high, label = (part[decided] for part in pieces)
     changes = np.flatnonzero(label[1:] != label[:-1])

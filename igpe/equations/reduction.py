@@ -229,7 +229,7 @@ class _Reduced:
         equations = [n for n, level in self.array.levels.items() if level]
         return ModelError(
             f"{self._place()}The model has a higher index: the equations {equations} must be "
-            f"differentiated with respect to time, and with them the input '{name}', which {why}. "
+            f"differentiated with respect to time, and so must the input '{name}', which {why}. "
             "The variables in these equations would have to jump. Give the input as a smooth "
             "function of time, such as lambda t: pyo.tanh(t), or remove it from these equations."
         )
@@ -370,7 +370,7 @@ class _Reduced:
         if ca.depends_on(answers, s.u):
             raise ModelError(
                 f"{self._place()}The start values of {names[: len(self.bound)]} follow from "
-                f"{list(self.problem.time_varying)}, which are estimated over time. Make the "
+                f"{list(self.problem.time_varying)}, which vary with time. Make the "
                 "time-varying unknown a parameter, or give it as an input."
             )
         return dict(zip(names, ca.vertsplit(answers), strict=False))

@@ -45,7 +45,7 @@ INTEGRATIONS = 3000  # with derivatives, that profiles may take
 WORK = 1_200_000_000  # of all these (`Residuals.work`), the same; half a minute of a processor
 WITHOUT_PROFILE = (
     "The intervals of {} are linearised. Accurate intervals need profile likelihoods, which igpe "
-    "could not compute within its limits of work and time."
+    "could not compute within its work and time limits."
 )
 TOO_SHORT = "The intervals of {} may be too short. Run igpe.profile(problem, result)."
 LOST = "not determined by the data"

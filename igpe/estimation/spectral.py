@@ -63,7 +63,7 @@ MISFIT = (
 )
 ONLY_BY_SIGN = (
     "Without the non-negativity of the spectra, the data do not determine the unknowns. The "
-    "intervals do not include the bias that non-negativity causes where spectra are zero."
+    "intervals do not account for the bias that non-negativity causes where spectra are zero."
 )
 TOO_LARGE = (
     "The residuals of the spectra are larger than `sigma` explains ({p}): the model is wrong, an "
@@ -203,9 +203,9 @@ def _moved_by_sign(problem: Problem, x: FloatArray, free: FreeSigns) -> Iterator
     if len(names):
         each = zip(names, moved[np.abs(moved) > CLEARLY], strict=True)
         yield (
-            "The condition that spectra are not negative moved "
-            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)} standard errors. If spectra are "
-            "zero at many wavelengths, this condition biases the estimates. The intervals are "
+            "Requiring non-negative spectra shifted these estimates (in standard errors): "
+            f"{', '.join(f'{n} by {m:+.1f}' for n, m in each)}. If spectra are "
+            "zero at many wavelengths, this requirement biases the estimates. The intervals are "
             "therefore those of nonnegative=False, extended to include the estimates."
         )
 

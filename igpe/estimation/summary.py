@@ -60,7 +60,7 @@ from igpe.uncertainty.adequacy import NOT_INTEGRATED, with_findings
 
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
-NOT_COMPARED = "After the interrupt, errors were not compared with the verdicts of igpe.check."
+NOT_COMPARED = "Because of the interrupt, errors were not compared with the verdicts of igpe.check."
 SEARCHED, CANDIDATE = "search for other optima", "another candidate of step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -68,8 +68,8 @@ PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
-        f"igpe did not correct {count} more local {'optimum' if count == 1 else 'optima'} of step "
-        "3 that came close to the best one. To correct more, increase RouteSelection(most=...)."
+        f"igpe did not correct {count} more local {'optimum' if count == 1 else 'optima'} from "
+        "step 3 that came close to the best. To correct more, increase RouteSelection(most=...)."
     ] * (count > 0)
 
 
@@ -127,7 +127,7 @@ def rank_notes(
         ),
         (
             those(apart) if errors.held.any() else "",
-            f"the errors are valid only with {those(errors.held)} held on the bound. Away from the "
+            f"the errors are valid only with {those(errors.held)} held at the bound. Away from the "
             "bound, the measurements do not determine them.",
         ),
         (
@@ -562,7 +562,8 @@ def _weights(problem: Problem, at: Linearised | None) -> Iterator[str]:
         how = ", so igpe weights each quantity by the size of its own residuals"
         few = f"For {listed(assumed)}, igpe assumed a value (too few data). " * bool(assumed)
         if len(assumed) == len(sizes):
-            how, few = "; measurements are too few to estimate them, so igpe assumed these", ""
+            how = "; there are too few measurements to estimate them, so igpe assumed these"
+            few = ""
         yield (
             f"No standard deviations were given{how}: {', '.join(each)}. {few}With "
             "igpe.Experiment(..., sigma='equal') all quantities have the same weight."

@@ -460,7 +460,7 @@ def actions(result: ResultData) -> list[str]:
     held = [p.name for p in result.estimates if MARKS[p.remark] == AT_BOUND]
     if held:
         what = named_or_counted(held)
-        lines.append(f"At a bound: {what}. Widen bounds that are only a guess.")
+        lines.append(f"At a bound: {what}. Widen bounds that are only guesses.")
     return [*lines, *result.actions]
 
 

@@ -194,11 +194,11 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
             reached += [f"{n} ({word} bound {end[self.unknowns.index(n)]:g})" for n in names]
         if reached:
             lines.append(
-                f"Not limited by the data within the bounds (proved): {', '.join(reached)}."
+                f"Not constrained by the data within the bounds (proved): {', '.join(reached)}."
             )
         open_ = [str(n) for n, v in by.items() if v is None]
         if open_:
-            lines.append(f"It is undecided whether the data limit {', '.join(open_)}.")
+            lines.append(f"It is undecided whether the data constrain {', '.join(open_)}.")
         return lines
 
     def _shown(self) -> tuple[list[Rows], list[str]]:

@@ -159,9 +159,9 @@ def residual(result: ResultData) -> Section:
 
 MAP = "Which equations determine which unknowns"
 READING = (
-    "Rows are equations. Columns are the unknown quantities in the equations, the measured "
-    "quantities and the parameters. igpe solves the framed blocks one after the other, from the "
-    "top. The last rows show which slopes and start values depend on which parameters."
+    "Rows represent equations. Columns represent the unknown quantities in the equations, the "
+    "measured quantities and the parameters. igpe solves the framed blocks one after the other, "
+    "from the top. The last rows show which slopes and start values depend on which parameters."
 )
 
 

@@ -285,7 +285,7 @@ class ResultData:
         block = self.covariance[np.ix_(at, at)] if min(at) >= 0 else np.full((2, 2), np.nan)
         if not np.isfinite(block).all() or one == other:
             raise ProblemError(
-                "An ellipse needs two different unknowns with standard errors, from "
+                "An ellipse needs two different unknowns with standard errors, chosen from "
                 f"{list(spread)}; got '{one}' and '{other}'."
             )
         degrees = None if sigma_known(self.points) else self.degrees

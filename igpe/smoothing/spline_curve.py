@@ -188,7 +188,7 @@ def _local_noise(data: CurveData) -> tuple[float, tuple[str, ...]]:
         return 0.0, ()
     squares = float((misses**2 / expected)[counts].sum()) + data.scatter
     note = (
-        "No standard deviations are given. igpe estimated them from the distance of each "
-        "measurement from the line through its neighbours, so curvature counts as noise."
+        "No standard deviations are given. igpe estimated them by comparing each "
+        "measurement with the line through its neighbours, so curvature counts as noise."
     )
     return float(np.sqrt(squares / freedom)), (note,)

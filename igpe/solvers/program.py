@@ -396,8 +396,8 @@ def _printed(text: str) -> str:
 CUTOFF = 1e-5  # Bonmin's `cutoff_decr`: by how much better Couenne's next incumbent must be
 
 IDAES = (
-    "`pip install idaes-pse`, then `idaes get-extensions` (on Debian `idaes get-extensions "
-    "--distro ubuntu2204`), installs it."
+    "to install it, run `pip install idaes-pse`, then `idaes get-extensions` (on Debian `idaes "
+    "get-extensions --distro ubuntu2204`)."
 )
 
 

@@ -170,16 +170,16 @@ def _certainty(exact: Identifiability) -> list[str]:
             "integrated sensitivities; they are not proved."
         )
     if undecided := exact.names(Identifiable.UNDECIDED):
-        why = "Integrations at several points do not determine them."
+        why = "They are not identifiable at the points tried, but may be at others."
         if not exact.numerical:
             why = (
-                f"Taylor series of {exact.orders} orders are not enough, and integration gives no "
-                "clear answer."
+                f"Taylor series with {exact.orders} terms are not enough, and integration gives "
+                "no clear answer."
             )
         lines.append(f"Undecided at these start values and inputs: {in_words(undecided)}. {why}")
     if set(exact.values) - exact.unique:
         lines.append(
-            "igpe counted the possible values by Gröbner bases at four random points; all four "
+            "igpe counted the possible values with Gröbner bases at four random points; all four "
             "points gave the same counts. These counts are not proved, and they include complex "
             "values."
         )

@@ -36,7 +36,7 @@ FACTOR, OUTPUT = "igpe_absorptivity", "igpe_absorbance"
 BACKGROUND = "igpe background"
 VARYING = "igpe cannot analyse contributions with unknown time courses."
 EXCHANGE = (
-    "{names}: their values can be exchanged without changing the measured spectra, if "
+    "{names}: their values can be interchanged without changing the measured spectra, if "
     "the spectra of the species change accordingly (slow-fast ambiguity). The slow step cannot "
     "be identified. To identify it, pass a known spectrum (pure={{...}}), measure a "
     "concentration, or require non-negative spectra."

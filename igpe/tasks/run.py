@@ -290,7 +290,7 @@ class _Flight:
                 raise error.args[0]
             raise ProblemError(
                 f"No worker of the executor returned a result ({type(error).__name__}: "
-                f"{error}). Workers need igpe and all that the model imports. To use "
+                f"{error}). Workers need igpe and everything the model imports. To use "
                 "processes on this machine instead, pass executor=2."
             ) from error
         status = Status.RAISED if not_ready else Status.WORKER_DIED

@@ -109,8 +109,8 @@ NOT_SENT = (
     "create them inside the function model(times), or omit `executor` and `timeout`."
 )
 NOT_MADE = (
-    "A worker could not prepare the problem ({}: {}). Workers must be able to import all that "
-    "the model imports: install it there, or send the file (dask: "
+    "A worker could not prepare the problem ({}: {}). Workers must be able to import everything "
+    "that the model imports: install it there, or send the file (dask: "
     "client.upload_file('model.py'))."
 )
 MOST = 4  # functions that a process keeps ready; compiled models are large

@@ -283,7 +283,10 @@ def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]
         evidence.kinds.get(kind, 1.0) for kind in ("trend", "replicates", "size")
     )
     if not clear and trend <= ODD:
-        yield f"Residuals of all series together are not random over time ({probability(trend)})."
+        yield (
+            "Taken together, the residuals of all series are not random over time "
+            f"({probability(trend)})."
+        )
     if replicates <= ODD:
         yield (
             "The means of replicates deviate from the model by more than their scatter explains "

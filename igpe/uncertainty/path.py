@@ -233,7 +233,7 @@ def collocated(problem: Problem, method: Collocation, start: Mapping[str, float]
     answer = prepared.solve()
     if answer.status is not Status.CONVERGED:
         raise EstimationFailed(
-            f"Collocation found no optimum next to the estimate: {answer.message}. Give the "
+            f"Collocation found no optimum near the estimate: {answer.message}. Give the "
             "estimate that igpe.Collocation().estimate(problem, ...) returns.",
             answer.status,
         )

@@ -233,7 +233,7 @@ def _times(times: npt.ArrayLike, run: Run) -> FloatArray:
         grid = np.array([np.nan])
     if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < run.ivp.t0:
         raise ProblemError(
-            f"The times are {shown(times)}; give finite numbers not below {run.ivp.t0:g}, which "
-            f"is the start time of experiment {run.name}."
+            f"The times are {shown(times)}; give finite numbers, none of them before "
+            f"{run.ivp.t0:g}, the start time of experiment {run.name}."
         )
     return grid

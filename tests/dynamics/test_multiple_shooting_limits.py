@@ -426,7 +426,11 @@ def foreign(times):
     [
         (stray, Unsupported, r"'end' contains \['z\[3.0\]'\].*Name them"),
         (foreign, Unsupported, r"'end' contains \['c'\].*fix them"),
-        (early, Unsupported, r"'before' contains \['A\[-1.0\]'\], at times before the start"),
+        (
+            early,
+            Unsupported,
+            r"'before' contains \['A\[-1.0\]'\], at times before the experiment starts",
+        ),
     ],
 )
 def test_what_a_constraint_may_not_hold_is_refused(builder, error, says):

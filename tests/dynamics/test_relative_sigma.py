@@ -311,5 +311,5 @@ def test_an_assumed_weight_is_called_so():
 def test_weights_that_are_all_assumed_do_not_follow_residuals():
     few = table(15, times=TIMES[::5])
     (said,) = [n for n in igpe.estimate(problem(few)).notes if "igpe assumed" in n]
-    assert "too few to estimate them, so igpe assumed these: a " in said
+    assert "too few measurements to estimate them, so igpe assumed these: a " in said
     assert "own residuals" not in said

@@ -292,7 +292,7 @@ def test_words():
         "k1 and k2 have up to 2 sets of values that give the same measurements; the "
         "following are the same for all these sets of values: k1 + k2, k1*k2" in text
     )
-    assert "igpe counted the possible values by Gröbner bases at four random points;" in text
+    assert "igpe counted the possible values with Gröbner bases at four random points;" in text
     text = str(checked("Goodwin, rational"))
     assert "Globally undecided are b, c, beta, delta, sigma, x4(t0): the solution" in text
     text = str(checked("Bolie, both"))

@@ -115,7 +115,7 @@ def test_names_choose():
     ("change", "error", "says"),
     [
         ({"names": ["Z"]}, ProblemError, r"Cannot predict these names: \['Z'\]"),
-        ({"times": [-1.0]}, ProblemError, "not below"),
+        ({"times": [-1.0]}, ProblemError, "none of them before 0"),
         ({"times": "soon"}, ProblemError, "finite numbers"),
         ({"times": []}, ProblemError, "finite numbers"),
         ({"confidence": 0}, ProblemError, "between 0 and 1"),

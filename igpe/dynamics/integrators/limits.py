@@ -25,7 +25,7 @@ TOO_MANY = (
 )
 INCONSISTENT = "No consistent values of the algebraic variables were found {}."
 BEYOND = (
-    "The equations hold only outside the bounds of the model: {0} = {1:.6g} is not between {2:.6g} "
+    "The equations can hold only outside the model's bounds: {0} = {1:.6g} is not between {2:.6g} "
     "and {3:.6g}. Widen the bounds of {0} if this value is possible."
 )
 NO_START = "The start values are not finite."

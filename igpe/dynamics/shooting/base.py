@@ -214,7 +214,7 @@ def require_spectra(problem: Problem) -> None:
         (problem.is_correlated, "correlated errors", "Omit the argument `correlation`"),
         (
             problem.sigma_estimated or problem.weights_follow_fit,
-            "standard deviations that are estimated or follow the model",
+            "standard deviations that are estimated or depend on the model",
             "Give them as numbers",
         ),
     )

@@ -266,8 +266,9 @@ class Weights:
                 if count:
                     notes.append(
                         f"The model predicts nearly 0 for {counted(count, 'measurement')} of "
-                        f"{name} in experiment {e.name}. There, {model} gives no standard "
-                        "deviation; igpe used a tenth of the smallest measurement instead. "
+                        f"{name} in experiment {e.name}. For these, {model} gives no "
+                        "usable standard deviation; igpe used a tenth of the smallest measurement "
+                        "instead. "
                         f"{model.remedy}"
                     )
         return tuple(notes)

@@ -204,11 +204,11 @@ def moves(problem: Problem, experiment: Experiment, system: System) -> bool:
             shown = shown if len(shown) <= LONGEST else shown[:LONGEST] + "..."
             hold = f"Fix it (problem.fixing({{'{unknown}': ...}})), or write"
             raise ModelError(
-                f"'{name}' jumps where the value of {shown} changes, which depends on the {kind} "
-                f"'{cause}'. igpe can follow only comparisons of time, states and unknowns, such "
-                f"as pyo.Expr_if(t >= m.t0, a, b). {hold if unknown else 'Write'} a comparison, "
-                "an igpe.Event, or a smooth transition, for example 1/(1 + pyo.exp(-(a - "
-                "b)/width))."
+                f"'{name}' jumps where the value of {shown} changes, and this value depends on "
+                f"the {kind} '{cause}'. igpe can follow only comparisons of time, states and "
+                f"unknowns, such as pyo.Expr_if(t >= m.t0, a, b). {hold if unknown else 'Write'} a "
+                "comparison, an igpe.Event, or a smooth transition, for example 1/(1 + "
+                "pyo.exp(-(a - b)/width))."
             )
         is_moved |= bool(causes)
     return is_moved

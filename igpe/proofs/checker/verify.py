@@ -260,7 +260,7 @@ def _fault(node: BoxNode, children: list[BoxNode]) -> str:
     if node.reason == "contracted":
         pairs = zip(node.low, children[0].low, children[0].high, node.high, strict=True)
         inside = all(a <= b <= c <= d for a, b, c, d in pairs)
-        return "" if inside else "the box to which it is contracted lies outside of it"
+        return "" if inside else "the box to which it is contracted lies outside it"
     return _fault_of_split(node, children)
 
 

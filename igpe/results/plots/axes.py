@@ -69,7 +69,7 @@ class Plot:
         kind = Path(path).suffix.lower()[1:] or "png"
         if kind not in (known := self.figure.canvas.get_supported_filetypes()):
             raise DataError(
-                f"'{path}' ends in .{kind}, which is not a format of pictures. Give a path that "
+                f"'{path}' ends in .{kind}, which is not an image format. Give a path that "
                 f"ends in one of {', '.join(f'.{k}' for k in sorted(known))}."
             )
         write(path, self._drawn(kind))

@@ -186,8 +186,8 @@ class _Symbols(Mapping[int, Any]):
         early = [v.name for v, reading in read if reading and reading.time < self.start]
         if early:
             raise Unsupported(
-                f"The constraint '{name}' contains {early}, at times before the start of the "
-                f"experiment at {self.start:g}; give an earlier start, "
+                f"The constraint '{name}' contains {early}, at times before the experiment "
+                f"starts (at {self.start:g}); give an earlier start, "
                 "Experiment(start_time=...), or deactivate the constraint."
             )
 
