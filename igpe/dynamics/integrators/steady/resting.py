@@ -271,7 +271,7 @@ class Resting:
 
     def _exact(self, states: FloatArray, conserved: FloatArray, at: _Point) -> FloatArray | str:
         """The state at rest (n_x,) next to the last row; or why there is none."""
-        x = states[-1].copy()
+        x: FloatArray = states[-1].copy()
         for _ in range(ITERATIONS):
             here = self._near(x, at)
             step = _solved(here.by_x, conserved, -here.f, conserved @ (states[0] - x))
