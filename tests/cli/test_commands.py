@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from command_line import BELLMAN, CHAIN, ROOT, refused, run
 
+from igpe.core.errors import ProblemError
+
 AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
 
 
@@ -250,3 +252,31 @@ def test_settings_of_a_design_that_are_none(tmp_path, settings, says):
     done = run("design", path)
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("own", "words", "seed"),
+    [
+        ("", (), 4),
+        ("", ("--seed", 0), 0),
+        ("'seed': 5, ", (), 5),
+        ("'seed': 5, ", ("--seed", 6), 6),
+    ],
+)
+def test_the_seed_of_a_design(tmp_path, monkeypatch, own, words, seed):
+    """That of the command line, else of design(), else of settings()."""
+    seeds = []
+
+    def plan(problem, parameters, *, seed=0):
+        seeds.append(seed)
+        raise ProblemError("Enough.")
+
+    monkeypatch.setattr("igpe.planning.design.design", plan)
+    path = tmp_path / "model.py"
+    path.write_text(
+        Path(CHAIN).read_text().replace("parents[1]", f"parents[0] / '{ROOT}'")
+        + f"def design(): return {{{own}'parameters': {{'p1': 5.0, 'p2': 1.0}}}}\n"
+        + "def settings(): return igpe.Settings().seeded(4)\n"
+    )
+    refused(run("design", path, *words), "Enough.")
+    assert seeds == [seed]
