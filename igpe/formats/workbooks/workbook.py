@@ -233,9 +233,10 @@ class Workbook:
             listed = ", ".join(f"{m.place} ('{m.text}')" for m in self.marks[:5])
             more = f" and {len(self.marks) - 5} more" * (len(self.marks) > 5)  # noqa: PLR2004
             raise DataError(
-                f"{len(self.marks)} cells contain a limit instead of a value: {listed}{more}. "
-                "igpe does not replace them with numbers. Pass censored='drop' to "
-                "experiments(...) to fit without them, or remove them from the file."
+                f"Cells contain a limit instead of a value: {listed}{more}. igpe does not replace "
+                "limits with numbers. Remove these cells from the file. In Python, pass "
+                "censored='drop' to experiments(...) to fit without them, or give a plain table "
+                "and sigma=igpe.losses.Censored(...)."
             )
 
     def _chosen(self, known: ModelNames, names: Mapping[str, str]) -> dict[str, str]:
