@@ -264,9 +264,9 @@ class Spectra(Suggesting):
             raise DataError(f"`method` is {shown(method)}; expected 'snv' or 'msc'.")
         if self.pure:
             raise DataError(
-                f"The corrected spectra are no sums of the known spectra of {', '.join(self.pure)}, "
-                "because each spectrum gets its own scale. Omit the argument `pure`, or do not "
-                "correct the spectra."
+                "The corrected spectra are no sums of the known spectra of "
+                f"{', '.join(self.pure)}, because each spectrum gets its own scale. Omit the "
+                "argument `pure`, or do not correct the spectra."
             )
         mean, v = self.values.mean(axis=1, keepdims=True), self.values
         if method == "snv":
