@@ -42,7 +42,9 @@ class Result(ResultData, Stored, name="result", number=1):
     points        table with the columns `experiment`, `name`, `time`, `measured`, `fitted`,
                   `residual`, `sigma` (used in the fit), `unit` and `leverage`. If sigma was unknown
                   and several quantities were weighted by the sizes of their residuals, the column
-                  `relative_sigma` is added. If values below a limit of detection were left out, the
+                  `relative_sigma` is added. If some standard deviations were estimated
+                  (`EstimatedSigma`), the column `sigma_estimated` tells which. If values below a
+                  limit of detection were left out, the
                   column `limit` contains the largest limit of the quantity. If errors are
                   correlated, the column `whitened` contains the residual minus its prediction from
                   the preceding residuals, divided by the remaining standard deviation; the column
