@@ -14,10 +14,10 @@ from igpe.cli.options import (
     PlotFile,
     ResultFile,
     Seed,
+    certificate_file,
     estimated,
     page_file,
     problem_of,
-    replaceable,
 )
 from igpe.core.progress import reported
 
@@ -127,7 +127,8 @@ def certify(
     certificate: Annotated[
         Path | None,
         typer.Option(
-            callback=replaceable, help="Write the certificate to this JSON file, for `igpe verify`."
+            callback=certificate_file,
+            help="Write the certificate to this JSON file, for `igpe verify`.",
         ),
     ] = None,
     data: DataFile = None,

@@ -280,3 +280,30 @@ def test_the_seed_of_a_design(tmp_path, monkeypatch, own, words, seed):
     )
     refused(run("design", path, *words), "Enough.")
     assert seeds == [seed]
+
+
+def test_simulate_does_not_ignore_a_value_of_a_fixed_unknown(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(
+        Path(CHAIN).read_text().replace("parents[1]", f"parents[0] / '{ROOT}'")
+        + "free = problem\ndef problem(): return free().fixing({'p1': 5.0})\n"
+    )
+    refused(run("simulate", path, "--set", "p1=4", "--set", "p2=1"), "fixes 'p1' at 5")
+    done = run("simulate", path, "--set", "p1=5", "--set", "p2=1")
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "kept", "replaced"),
+    [
+        ("profile", "--json", '{"command": "estimate"}', '{"command": "profile"}'),
+        ("certify", "--certificate", '{"stored": "result"}', '{"stored": "certificate"}'),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_before_the_work(
+    tmp_path, command, option, kept, replaced
+):
+    path = tmp_path / "answer.json"
+    for content, says in ((kept, "already exists"), (replaced, "There is no model file")):
+        path.write_text(content)
+        refused(run(command, "nothing.py", option, path), says)
