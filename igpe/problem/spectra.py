@@ -20,7 +20,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.markup import counted
 from igpe.core.names import Suggesting, closest, listed
-from igpe.numerics.statistics.singular_values import contributions, edge, noise_level
+from igpe.problem.singular_values import contributions, edge, noise_level
 from igpe.problem.tables import Data, read_table
 
 FLOOR = 1e-6  # of the largest number: errors below it are those of the integration
