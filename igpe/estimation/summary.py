@@ -447,7 +447,7 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
     if problem.relative_sigma:
         table["relative_sigma"] = m.sigma
     if problem.sigma_estimated:
-        table["sigma_estimated"] = table["name"].isin(experiment.estimated_sigma)
+        table["sigma_estimated"] = table["name"].isin(experiment.estimated_sigma).astype(float)
     table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
     return table.iloc[np.lexsort((times, m.column))]
 

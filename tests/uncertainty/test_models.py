@@ -132,7 +132,9 @@ def _with_error(orders):
 def test_an_estimated_sigma_counts_once():
     problems = _decays({"A": igpe.EstimatedSigma("sd")})
     fits = {name: igpe.estimate(p, certify=False) for name, p in problems.items()}
-    for shown in (fits, {n: replace(r, points=_older(r.points)) for n, r in fits.items()}):
+    stored = {n: igpe.Result.from_json(r.to_json()) for n, r in fits.items()}
+    older = {n: replace(r, points=_older(r.points)) for n, r in fits.items()}
+    for shown in (fits, stored, older):
         table = compare_models(shown, nested={"first": "second"}).table
         for name, r in fits.items():
             logs = stats.norm.logpdf(r.points["residual"], scale=r.points["sigma"]).sum()
