@@ -125,6 +125,11 @@ def simulate(
 
     problem = problem_of(model, data)
     given = dict(problem.model.nominal) if isinstance(problem.model, PetabModel) else {}
+    named = dict.fromkeys(one.rpartition("=")[0].strip() for one in values or [])
+    if len(named) < len(values or []):
+        raise ProblemError(
+            f"--set gives two values for one of {[*named]}. Give one value for each."
+        )
     for one in values or []:
         name, _, text = one.rpartition("=")
         try:
