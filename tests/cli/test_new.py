@@ -157,7 +157,8 @@ def test_the_user_says_which_column_is_which(folder):
     refused(run(*words), "'elapsed time (h)', 'clock time'", "--time 'elapsed time (h)'")
     words += ["--time", "elapsed time (h)"]
     refused(run(*words), "No column is a species", "--column 'step=A'")
-    refused(run(*words, "--column", "edukt=A"), "'edukt'", "Did you mean 'educt'?")
+    refused(run(*words, "--column", "edukt=A"), "--column refers to the column 'edukt'", "'educt'?")
+    refused(run(*words, "--experiment", "batch"), "or --experiment refers to the column 'batch'")
     assert run(*words, "--column", "educt=A", "--column", "product=B").exit_code == 0
     estimated()
 
