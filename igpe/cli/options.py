@@ -131,13 +131,18 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     if data is None:
         return problem
     from igpe.formats.workbooks.reading import table_for
+    from igpe.formats.workbooks.workbook import ASSUMED
 
     elsewhere = "Read the table in the model file, with igpe.read_workbook({})."
 
     def table(**more: Any) -> Any:
         return table_for(data, problem, **more)
 
-    return problem.with_data(resolved(table, elsewhere.format))
+    measured = resolved(table, elsewhere.format)
+    for header, unit in measured.attrs[ASSUMED].items():
+        said = f"'{data}' gives no unit for '{header}'; igpe takes its values as {unit}."
+        typer.echo(printable(said), err=True)
+    return problem.with_data(measured)
 
 
 def resolved(read: Callable[..., Any], typed: Callable[[str], str]) -> Any:
