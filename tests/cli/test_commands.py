@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from command_line import BELLMAN, CHAIN, ROOT, refused, run
 
+from igpe.cli.model_file import load_design
 from igpe.core.errors import ProblemError
 
 AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
@@ -308,3 +309,8 @@ def test_a_file_of_another_kind_is_refused_before_the_work(
     for content, says in ((kept, "already exists"), (replaced, "There is no model file")):
         path.write_text(content)
         refused(run(command, "nothing.py", option, path), says)
+
+
+def test_a_petab_problem_has_no_design():
+    with pytest.raises(ProblemError, match=r"returns igpe.petab.read_petab\('problem.yaml'\)"):
+        load_design(Path("problem.yaml"))
