@@ -311,9 +311,22 @@ def test_formulas_are_counted(formula, counts):
     assert elements(formula) == counts
 
 
-@pytest.mark.parametrize("formula", ["", "glucose", "C6H12O6)", "(CH2", "C-6", "2", None])
+@pytest.mark.parametrize("formula", ["", "glucose", "C6H12O6)", "(CH2", "C-6", "2", "NaCl.", None])
 def test_what_is_no_formula_is_refused(formula):
     with pytest.raises(igpe.errors.ProblemError, match=r"cannot be read. Write each element"):
+        elements(formula)
+
+
+@pytest.mark.parametrize(
+    ("formula", "says"),
+    [
+        ("CuSO4.5H2O", r"contains '.5H2O'.*'CuSO4\(H2O\)5'"),
+        ("MeOH", r"\['Me'\], which are not chemical elements"),
+        ("NACL", r"\['A', 'L'\], which are not"),
+    ],
+)
+def test_formulas_that_would_be_misread_are_refused(formula, says):
+    with pytest.raises(igpe.errors.ProblemError, match=says):
         elements(formula)
 
 
@@ -337,6 +350,7 @@ def test_balances_are_read(text, terms, total):
     [
         ("A = 0", "expected a list or a mapping of equations"),
         (["A + B"], "is not an equation"),
+        (["feed + recycle ="], "has an empty side"),
         (["feed*recycle = 0"], r"cannot be read at '\*recycle'"),
         (["feed + recycl = 0"], r"Did you mean 'recycle'\?.*unmeasured=\['recycl'\]"),
         (["feeds = 0"], r"Did you mean 'feed'\?"),

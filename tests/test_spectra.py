@@ -300,6 +300,16 @@ def test_preprocessing() -> None:
     assert not s.savitzky_golay(7, 3, derivative=1).nonnegative
 
 
+def test_known_spectra_are_preprocessed_like_the_measured_ones() -> None:
+    """Sums of the known spectra before and after."""
+    table = pd.DataFrame(amounts() @ pure(), index=TIMES, columns=WAVELENGTHS)
+    s = igpe.Spectra(table, species=["A", "B", "C"], pure=dict(zip("ABC", pure(), strict=True)))
+    for changed in (s.savitzky_golay(7, 3, derivative=1), s.baseline((400, 450), order=1)):
+        known = np.array([changed.pure[n] for n in "ABC"])
+        assert changed.values == pytest.approx(amounts() @ known, abs=1e-12)
+        assert np.abs(changed.values - s.values).max() > 0.01
+
+
 def test_a_result_is_kept_shown_and_profiled(tmp_path: Any) -> None:
     result = fitted()
     again = igpe.Result.from_json(result.to_json())
@@ -363,6 +373,10 @@ MISTAKES = {
     "ranges": (lambda: igpe.Spectra(frame()).select((800, 900)), "remain; at least"),
     "window": (lambda: igpe.Spectra(frame()).savitzky_golay(3, 5), "odd window"),
     "flat": (lambda: igpe.Spectra(frame()).baseline(), "where nothing absorbs"),
+    "scaled": (
+        lambda: igpe.Spectra(frame(), pure={"B": pure()[1]}).scatter_corrected(),
+        "no sums of the known spectra of B",
+    ),
 }
 
 

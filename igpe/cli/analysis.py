@@ -14,10 +14,10 @@ from igpe.cli.options import (
     PlotFile,
     ResultFile,
     Seed,
+    certificate_file,
     estimated,
     page_file,
     problem_of,
-    replaceable,
 )
 from igpe.core.progress import reported
 
@@ -89,7 +89,7 @@ def design(
     """Plan the next experiment, with the settings that the file's function design() returns."""
     from inspect import signature
 
-    from igpe.cli.model_file import load_design
+    from igpe.cli.model_file import load_design, load_settings
     from igpe.core.errors import ProblemError
     from igpe.planning.design import design as plan
 
@@ -100,10 +100,14 @@ def design(
             f"design() in '{model}' returned unknown settings: "
             f"{unknown_names}. igpe.design accepts {sorted(known)}."
         )
+    if seed is not None:
+        settings["seed"] = seed
+    elif "seed" not in settings and (general := load_settings(model)) is not None:
+        settings["seed"] = general.seed
     with reported(True) as tell:
         at = settings.pop("parameters", None) or estimated(model, problem, seed, tell)
         tell("Planning the next experiment")
-        proposed = plan(problem, at, **{"seed": seed or 0} | settings)
+        proposed = plan(problem, at, **settings)
     body = proposed.to_dict() | {"table": rows(proposed.table())}
     answer("design", str(proposed), body, json, picture=(proposed.plot, plot))
 
@@ -123,7 +127,8 @@ def certify(
     certificate: Annotated[
         Path | None,
         typer.Option(
-            callback=replaceable, help="Write the certificate to this JSON file, for `igpe verify`."
+            callback=certificate_file,
+            help="Write the certificate to this JSON file, for `igpe verify`.",
         ),
     ] = None,
     data: DataFile = None,

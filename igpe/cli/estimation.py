@@ -125,12 +125,23 @@ def simulate(
 
     problem = problem_of(model, data)
     given = dict(problem.model.nominal) if isinstance(problem.model, PetabModel) else {}
+    named = dict.fromkeys(one.rpartition("=")[0].strip() for one in values or [])
+    if len(named) < len(values or []):
+        raise ProblemError(
+            f"--set gives two values for one of {[*named]}. Give one value for each."
+        )
     for one in values or []:
-        name, _, number = one.rpartition("=")
+        name, _, text = one.rpartition("=")
         try:
-            given[name.strip()] = float(number)
+            name, number = name.strip(), float(text)
         except ValueError:
             raise ProblemError(f"--set {one} is not of the form name=number.") from None
+        if problem.fixed.get(name, number) != number:
+            raise ProblemError(
+                f"--set {one} gives a value for '{name}', but the model file fixes '{name}' at "
+                f"{problem.fixed[name]:g}. Omit this option, or change the model file."
+            )
+        given[name] = number
     table = run(problem, given)
     text, body = table.to_csv(index=False), {"parameters": given, "table": rows(table)}
     picture = (lambda: plot_simulation(table), plot)

@@ -320,6 +320,8 @@ def _as_options(text: str) -> str:
 
     text = re.sub(rf"(roles|names)=\{{((?:{entry}(?:, )?)+)\}}", options, text)
     text = text.replace("together=True", "--together").replace("together=False", "--apart")
+    text = text.replace("names={...}", "--column")
+    text = text.replace("roles={...}", "--role, --time or --experiment")
     return re.sub(r"\b(decimal|dates)=('[^']*')", r"--\1 \2", text)
 
 

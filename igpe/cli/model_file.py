@@ -31,8 +31,15 @@ def load_problem(path: Path) -> Problem:
 def load_design(path: Path) -> dict[str, Any]:
     """The settings for `igpe.design` that the file's `design()` returns.
 
-    raises ProblemError if the file is missing, fails, or has no such function
+    raises ProblemError if the file is missing, fails, has no such function, or is a PEtab problem
     """
+    if is_petab(path):
+        raise ProblemError(
+            f"'{path}' is a PEtab problem, which has no function design(). Write a Python file "
+            "with two functions: problem(), which returns "
+            f"igpe.petab.read_petab({str(path)!r}), and design(), which returns the settings of "
+            "igpe.design."
+        )
     wanted = "the settings of igpe.design as a dict: {'free': {...}, 'times': [...]}"
     settings = _returned(path, "design", Mapping, wanted)
     return {str(name): value for name, value in settings.items()}

@@ -31,10 +31,24 @@ def writable(path: Path | None) -> Path | None:
 
 def replaceable(path: Path | None) -> Path | None:
     """Check a path for writing; an existing file must be one of igpe's."""
+    return _replaceable(path)
+
+
+def json_file(context: typer.Context, path: Path | None) -> Path | None:
+    """The same for --json: an existing file must be an answer of the same command."""
+    return _replaceable(path, f'"command": "{context.info_name}"')
+
+
+def certificate_file(path: Path | None) -> Path | None:
+    """The same for a certificate, which replaces only another one."""
+    return _replaceable(path, '"stored": "certificate"')
+
+
+def _replaceable(path: Path | None, kind: str | None = None) -> Path | None:
     from igpe.core.files import require_writable
 
     if path is not None and writable(path) and str(path) != "-":
-        require_writable(path)
+        require_writable(path, kind=None if kind is None else kind.encode())
     return path
 
 
@@ -103,7 +117,7 @@ JsonFile = Annotated[
     Path | None,
     typer.Option(
         "--json",
-        callback=replaceable,
+        callback=json_file,
         help="Write the result as JSON to this file; use - for standard output.",
     ),
 ]
@@ -117,13 +131,18 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     if data is None:
         return problem
     from igpe.formats.workbooks.reading import table_for
+    from igpe.formats.workbooks.workbook import ASSUMED
 
     elsewhere = "Read the table in the model file, with igpe.read_workbook({})."
 
     def table(**more: Any) -> Any:
         return table_for(data, problem, **more)
 
-    return problem.with_data(resolved(table, elsewhere.format))
+    measured = resolved(table, elsewhere.format)
+    for header, unit in measured.attrs[ASSUMED].items():
+        said = f"'{data}' gives no unit for '{header}'; igpe takes its values as {unit}."
+        typer.echo(printable(said), err=True)
+    return problem.with_data(measured)
 
 
 def resolved(read: Callable[..., Any], typed: Callable[[str], str]) -> Any:

@@ -18,7 +18,17 @@ from igpe.problem.problem import Problem
 
 NUMBER = r"\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
 CONSTANT = {"constant", "const"}
-PIECE = re.compile(r"([A-Z][a-z]?)(\d*\.?\d*)|(\()|\)(\d*\.?\d*)")
+COUNT = r"((?:\d+\.?\d*|\.\d+)?)"
+PIECE = re.compile(rf"([A-Z][a-z]?){COUNT}|(\()|\){COUNT}")
+HYDRATE = re.compile(r"\.\d*H2O")
+SYMBOLS = frozenset(
+    re.findall(
+        r"[A-Z][a-z]?",
+        "HDHeLiBeBCNOFNeNaMgAlSiPSClArKCaScTiVCrMnFeCoNiCuZnGaGeAsSeBrKrRbSrYZrNbMoTcRuRhPdAg"
+        "CdInSnSbTeIXeCsBaLaCePrNdPmSmEuGdTbDyHoErTmYbLuHfTaWReOsIrPtAuHgTlPbBiPoAtRnFrRaAcTh"
+        "PaUNpPuAmCmBkCfEsFmMdNoLrRfDbSgBhHsMtDsRgCnNhFlMcLvTsOg",
+    )
+)  # of the elements, and of deuterium
 POINTS = 4  # for each state, at which slopes are evaluated
 ROUNDING, DIGITS = 1e-9, 9  # of the terms, up to which their sum is 0; of coefficients
 
@@ -57,6 +67,8 @@ def _read(name: str, text: str, known: list[str]) -> Balance:
             f"The balance {shown(text)} is not an equation. Write an equation with a single '=', "
             "for example '6*glucose + 2*ethanol + CO2 = constant' or 'feed - product - purge = 0'."
         )
+    if not all(map(str.strip, sides)):
+        raise ProblemError(f"The balance '{text}' has an empty side. Write a total, such as '= 0'.")
     is_constant = sides[1].strip() in CONSTANT
     left = _terms(text, sides[0], known)
     right = {} if is_constant else _terms(text, sides[1], known)
@@ -98,6 +110,11 @@ def elements(formula: str) -> dict[str, float]:
     """
     stack, place = [dict[str, float]()], 0
     text = formula if isinstance(formula, str) else ""
+    if water := HYDRATE.search(text):  # CuSO4.5H2O, which is no O4.5
+        raise ProblemError(
+            f"The formula '{text}' contains '{water[0]}', but igpe reads a point as a decimal "
+            "point. Write water of crystallisation in parentheses, for example 'CuSO4(H2O)5'."
+        )
     for match in PIECE.finditer(text):
         element, count, opens, times = match.groups()
         if match.start() != place or not (element or opens or len(stack) > 1):
@@ -114,6 +131,11 @@ def elements(formula: str) -> dict[str, float]:
         raise ProblemError(
             f"The formula {shown(formula)} cannot be read. Write each element with its number of "
             "atoms, for example 'C6H12O6', 'Ca(OH)2' or 'CH1.8O0.5N0.2'."
+        )
+    if unknown := [e for e in stack[0] if e not in SYMBOLS]:
+        raise ProblemError(
+            f"The formula '{text}' contains {unknown}, which are not chemical elements. Write the "
+            "atoms of groups, for example 'CH3OH' and not 'MeOH'."
         )
     return stack[0]
 

@@ -44,7 +44,7 @@ from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
-from igpe.results.result_data import Candidate, Combined, Optimum, Parameter
+from igpe.results.result_data import LIKELIHOOD, Candidate, Combined, Optimum, Parameter
 from igpe.structure.identifiability.identifiability import (
     Access,
     Identifiability,
@@ -403,9 +403,8 @@ def _held(problem: Problem, structure: Structure) -> list[Parameter]:
 
 def _criterion(problem: Problem) -> str:
     """Name of the objective; empty for a sum of squares."""
-    if problem.sigma_estimated or problem.is_censored:
-        return "-2 log likelihood, up to a constant,"
-    return problem.loss.criterion
+    is_likelihood = problem.sigma_estimated or problem.is_censored
+    return f"{LIKELIHOOD}, up to a constant," if is_likelihood else problem.loss.criterion
 
 
 def _certificates(problem: Problem, first: Algebraic) -> tuple[Certificate, ...]:
@@ -447,6 +446,8 @@ def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
         table["limit"] = table["name"].map(_limits(problem))
     if problem.relative_sigma:
         table["relative_sigma"] = m.sigma
+    if problem.sigma_estimated:
+        table["sigma_estimated"] = table["name"].isin(experiment.estimated_sigma).astype(float)
     table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
     return table.iloc[np.lexsort((times, m.column))]
 

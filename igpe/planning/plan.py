@@ -19,7 +19,7 @@ from igpe.problem.experiment import Experiment, Unknown
 from igpe.problem.inputs import Table, linear_input, step_input
 from igpe.problem.noise.estimated import EstimatedSigma
 from igpe.problem.noise.sigma import Deviation, NoiseModel
-from igpe.problem.tables import Data, read_table, rows_of
+from igpe.problem.tables import Data, numbers, read_table, rows_of
 from igpe.results.plots.axes import Plot
 from igpe.results.plots.uncertainty import plot_plan
 
@@ -145,7 +145,7 @@ class LaboratoryPlan:
         table = read_table(data)
         rows = rows_of(table, planned.name) if "experiment" in table.columns else table
         measured = [n for n in planned.measured if n in rows.columns]
-        at = rows["time"].to_numpy(dtype=float) if "time" in rows.columns else np.zeros(len(rows))
+        at = numbers(rows, "time") if "time" in rows.columns else np.zeros(len(rows))
         # of the predicted course: measured values would give small ones more weight
         predicted = {n: _course(self.courses, planned, n, at, "sigma") for n in measured}
         sigma = {n: self.deviations.get(n, predicted[n]) for n in measured}

@@ -4,7 +4,7 @@ Beer and Lambert: the absorbance at time t and wavelength w is the sum over spec
 The species' spectra s are unknown (or some of them known), and are eliminated by `igpe.estimate`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -20,6 +20,7 @@ from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.errors import DataError
 from igpe.core.markup import counted
 from igpe.core.names import Suggesting, closest, listed
+from igpe.problem.singular_values import contributions, edge, noise_level
 from igpe.problem.tables import Data, read_table
 
 FLOOR = 1e-6  # of the largest number: errors below it are those of the integration
@@ -228,6 +229,8 @@ class Spectra(Suggesting):
     def baseline(self, *ranges: tuple[float, float], order: int = 0) -> "Spectra":
         """Return the spectra minus a polynomial baseline that is fitted where nothing absorbs.
 
+        igpe also subtracts a baseline from each known spectrum (`pure`).
+
         ranges  pairs (first, last) of wavelengths between which nothing absorbs
         order   order of the polynomial; 0: a constant offset
         raises  DataError if there are no ranges, or if they contain too few wavelengths
@@ -244,8 +247,8 @@ class Spectra(Suggesting):
             )
         x = (w - w.mean()) / max(float(np.ptp(w)), 1e-300)
         powers = np.vander(x, order + 1)
-        line = powers @ np.linalg.lstsq(powers[flat], self.values[:, flat].T, rcond=None)[0]
-        return self.with_values(self.values - line.T)
+        fitted = powers @ np.linalg.pinv(powers[flat])
+        return self._along(lambda v: v - v[..., flat] @ fitted.T)
 
     def scatter_corrected(self, method: Literal["snv", "msc"] = "msc") -> "Spectra":
         """Return the spectra corrected for the offset and scale that light scattering causes.
@@ -255,9 +258,17 @@ class Spectra(Suggesting):
         spectrum; it subtracts the offset and divides by the scale. Both methods also remove changes
         of the total absorbance that the reaction causes: use them only if these changes are small.
         Corrected spectra may be negative, so `nonnegative` is set to False.
+
+        raises  DataError for another method, or if some spectra are known (`pure`)
         """
         if method not in ("snv", "msc"):
             raise DataError(f"`method` is {shown(method)}; expected 'snv' or 'msc'.")
+        if self.pure:
+            raise DataError(
+                "The corrected spectra are no sums of the known spectra of "
+                f"{', '.join(self.pure)}, because each spectrum gets its own scale. Omit the "
+                "argument `pure`, or do not correct the spectra."
+            )
         mean, v = self.values.mean(axis=1, keepdims=True), self.values
         if method == "snv":
             scale = v.std(axis=1, ddof=1, keepdims=True)
@@ -279,7 +290,8 @@ class Spectra(Suggesting):
                     `nonnegative` is set to False for them
 
         The filter makes the errors at neighbouring wavelengths correlated. Standard errors account
-        for this correlation through the scatter of the residuals (`Result.spectra`).
+        for this correlation through the scatter of the residuals (`Result.spectra`). Known spectra
+        (`pure`) are filtered in the same way.
         """
         from scipy.signal import savgol_filter  # noqa: PLC0415 - slow to import
 
@@ -289,17 +301,21 @@ class Spectra(Suggesting):
                 "savitzky_golay needs evenly spaced wavelengths; here the steps range from "
                 f"{step.min():g} to {step.max():g}. Interpolate them first."
             )
+        how: dict[str, Any] = {"deriv": derivative, "delta": float(step[0]), "axis": -1}
         try:
-            values = savgol_filter(
-                self.values, window, order, deriv=derivative, delta=float(step[0]), axis=1
-            )
+            filtered = self._along(lambda v: savgol_filter(v, window, order, **how))
         except ValueError as error:
             raise DataError(
                 f"savitzky_golay(window={window}, order={order}): {error}. Give an odd window "
                 f"length, larger than the order and at most {len(self.wavelengths)} wavelengths."
             ) from None
         nonnegative = self.nonnegative and derivative == 0
-        return self.with_values(values)._changed(nonnegative=nonnegative, sigma=None)
+        return filtered._changed(nonnegative=nonnegative, sigma=None)
+
+    def _along(self, linear: Callable[[FloatArray], Any]) -> "Spectra":
+        """The spectra, the known ones too, after a linear operation along the wavelengths."""
+        pure = {name: np.asarray(linear(s)) for name, s in self.pure.items()}
+        return self.with_values(linear(self.values))._changed(pure=pure)
 
     def _at(self, kept: BoolArray) -> "Spectra":
         return self._changed(
@@ -362,7 +378,7 @@ class Rank:
         right: FloatArray,
     ) -> None:
         self.singular, self._shape, self._known = singular, shape, sigma
-        self.number, self.noise = _number(singular, shape, sigma)
+        self.number, self.noise = contributions(singular, shape, sigma)
         self._left, self._right = left, right
 
     def to_frame(self) -> pd.DataFrame:
@@ -383,38 +399,6 @@ class Rank:
         )
 
     __repr__ = __str__
-
-
-def noise_level(singular: FloatArray, shape: tuple[int, int], few: int) -> float:
-    """Standard deviation of what is beyond the first `few` singular values."""
-    degrees = (shape[0] - few) * (shape[1] - few)
-    return float(np.sqrt((singular[few:] ** 2).sum() / degrees)) if degrees > 0 else 0.0
-
-
-def edge(shape: tuple[int, int], few: int) -> float:
-    """Largest singular value that unit noise beside `few` contributions has in 999 of 1000 cases.
-
-    Johnstone's centre and scale of the largest eigenvalue of a Wishart matrix, and the 0.999
-    quantile of the Tracy-Widom law of order one (Ann. Statist. 29 (2001), 295).
-    """
-    n, m = (max(size - few, 1) for size in shape)
-    a, b = np.sqrt(max(n - 1, 0.0)), np.sqrt(m)
-    centre = (a + b) ** 2
-    scale = (a + b) * (1 / max(a, 1.0) + 1 / b) ** (1 / 3)
-    return float(np.sqrt(centre + TRACY_WIDOM * scale))
-
-
-TRACY_WIDOM = 3.2724  # its 0.999 quantile, order one
-
-
-def _number(singular: FloatArray, shape: tuple[int, int], sigma: float | None) -> tuple[int, float]:
-    """The first count beyond which the next singular value may be noise; and the noise's level."""
-    floor = np.finfo(float).eps * max(shape) * float(singular[0] if len(singular) else 0.0)
-    for few in range(len(singular)):
-        level = noise_level(singular, shape, few) if sigma is None else sigma
-        if singular[few] <= max(level * edge(shape, few), floor):
-            return few, level
-    return len(singular), 0.0 if sigma is None else sigma
 
 
 def _smaller_gram(part: FloatArray) -> FloatArray:

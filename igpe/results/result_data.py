@@ -29,6 +29,7 @@ from igpe.results.residual_table import (
 from igpe.results.spectral import SpectralFit
 from igpe.results.structure_map import StructureMap
 
+LIKELIHOOD = "-2 log likelihood"  # how the criterion begins, where the objective is one
 VARYING = 1e-12  # relative scatter of one measured value is rounding
 BY_PROFILE = "The {:g} % intervals of {} come from profile likelihood (igpe.profile)."
 PROFILED = re.escape(BY_PROFILE).replace(r"\{:g\}", ".+").replace(r"\{\}", "(.+)")

@@ -3,6 +3,7 @@
 Each is also judged by experiments that it was not fitted to.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ from igpe.selection.behaviour import Containment, compared
 from igpe.tasks.executors import Workers
 from igpe.tasks.run import Backend, run
 from igpe.tasks.workers import Function, Item, Row, Work
-from igpe.uncertainty.model_comparison import compare_models
+from igpe.uncertainty.model_comparison import compare_models, refuse_robust
 
 
 class RivalJob(NamedTuple):
@@ -75,14 +76,19 @@ def prepared(job: RivalJob) -> Function:
 def can_leave_out(problem: Problem) -> bool:
     """Whether a fit to some experiments predicts another: none has unknowns of its own.
 
-    Spectra are not predicted, as each run's part in the pure spectra would have to be known.
+    A parameter that is a start value in one experiment alone counts as its own. Spectra are not
+    predicted, as each run's part in the pure spectra would have to be known.
     """
-    starts = (s for e in problem.experiments for s in e.start.values())
+    starts = [s for e in problem.experiments for s in e.start.values()]
+    named = Counter(
+        s for e in problem.experiments for s in {v for v in e.start.values() if isinstance(v, str)}
+    )
     own = (
         problem.local
         or problem.time_varying
         or problem.has_spectra
         or any(isinstance(s, Unknown) for s in starts)
+        or 1 in named.values()
     )
     return len(problem.experiments) > 1 and not own
 
@@ -278,8 +284,8 @@ def rivals(
     problems   name -> problem, all with the same measurements
     settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
-                      others; requires at least two experiments, and problems without
-                      local unknowns
+                      others; requires at least two experiments, and no unknowns that concern only one
+                      of them
     behaviour  whether to check if other measurements of the same quantities under the same
                conditions could distinguish the rivals that these measurements do not distinguish
     nested     smaller rival -> larger rival that contains it; None: igpe identifies such pairs
@@ -288,7 +294,8 @@ def rivals(
                                each rival is one task
     progress   a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns    the ranked rivals; if the call is interrupted (Ctrl-C), only those fitted so far
-    raises     ProblemError for fewer than two problems, DataError if their measurements differ,
+    raises     ProblemError for fewer than two problems, Unsupported for robust losses, which are no
+               likelihoods, DataError if the measurements of the problems differ,
                EstimationFailed if no rival could be fitted, and the errors of `igpe.campaign`. If
                some, but not all, rivals cannot be fitted, `failures` lists them
     """
@@ -344,7 +351,7 @@ def _gathered(
 
 
 def _check(problems: Mapping[str, Problem]) -> None:
-    """Raise ProblemError for what are no rivals."""
+    """Raise ProblemError for what are no rivals, and Unsupported for robust losses."""
     example = "igpe.rivals({'first order': problem_a, 'second order': problem_b})"
     require_mapping("problems", problems, example, ProblemError)
     others = {n: type(p).__name__ for n, p in problems.items() if not isinstance(p, Problem)}
@@ -356,6 +363,7 @@ def _check(problems: Mapping[str, Problem]) -> None:
         )
     if len(problems) < 2:  # noqa: PLR2004
         raise ProblemError(f"igpe.rivals needs two models or more; got {list(problems)}.")
+    refuse_robust([name for name, problem in problems.items() if not problem.loss.is_squares])
 
 
 def _fitted(job: RivalJob, backend: Backend) -> Iterator[tuple[str, dict[str, Any], str]]:

@@ -158,14 +158,14 @@ def require_confidence(owner: str, confidence: Any) -> None:
 
 
 def chosen(problem: Problem, names: Any) -> tuple[str, ...]:
-    """The unknowns asked for; all free ones if none are named.
+    """The unknowns asked for, each once; all free ones if none are named.
 
     raises ProblemError for names that are no free unknowns
     """
     free = problem.box.names
     if names is None:
         return free
-    given = (names,) if isinstance(names, str) else tuple(names)
+    given = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
     unknown_names = [n for n in given if n not in free]
     if unknown_names or not given:
         raise ProblemError(

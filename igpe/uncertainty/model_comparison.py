@@ -1,6 +1,6 @@
 """Rival models on the same measurements: information criteria and likelihood ratios."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from igpe.core.errors import DataError, ProblemError
+from igpe.core.arrays import BoolArray
+from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.core.markup import Rows, Shown, frame_rows
 from igpe.core.names import in_words
 from igpe.numerics.statistics.lack_of_fit import CLOSE, FAR, akaike_weights
 from igpe.results.residual_table import sigma_known
 from igpe.results.result import Result
+from igpe.results.result_data import LIKELIHOOD
 
 FEW = 3  # pairs of nested models that each get a sentence
 CHANCE = 0.05  # of a likelihood ratio
@@ -53,12 +55,13 @@ def compare_models(
              identifies such pairs from the names of the unknowns
     raises   DataError if the measurements differ or only some have standard deviations,
              ProblemError if there are fewer than two models, or if `nested` names a model that is
-             not in `results`
+             not in `results`, Unsupported for fits with a robust loss, which is no likelihood
     """
     if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
         raise ProblemError(
             "compare_models needs at least two models: compare_models({'a': one, 'b': other})."
         )
+    refuse_robust([name for name, result in results.items() if _is_robust(result)])
     _check_same(results)
     pairs = dict(_by_names(results) if nested is None else nested)
     unknown_names = sorted({n for pair in pairs.items() for n in pair} - set(results))
@@ -77,6 +80,20 @@ def compare_models(
     return ModelComparison(table, tuple(_notes(table, results)))
 
 
+def refuse_robust(names: Sequence[str]) -> None:
+    """Raise Unsupported if models were, or would be, fitted with a robust loss."""
+    if names:
+        raise Unsupported(
+            f"{in_words(names)} cannot be compared with other models, because a robust loss (Huber "
+            "or L1) is no likelihood. Omit the argument `loss`, and remove the outliers that "
+            "`result.outliers()` lists from the measurements of all models."
+        )
+
+
+def _is_robust(result: Result) -> bool:
+    return bool(result.criterion) and not result.criterion.startswith(LIKELIHOOD)
+
+
 def _estimated(result: Result) -> set[str]:
     """The unknowns that were estimated, those on bounds included."""
     return {p.name for p in result.estimates if p.found_by != "held"}
@@ -90,13 +107,22 @@ def _row(result: Result) -> dict[str, Any]:
     k = len(_estimated(result)) + (0 if known else max(len(result.relative_sigma), 1))
     k += len(result.correlations)
     if known:
-        sigma = result.points["sigma"].to_numpy(dtype=float)
-        top = float(-0.5 * (cost + np.sum(np.log(2 * np.pi * sigma**2))))
+        logs = np.log(result.points["sigma"].to_numpy(dtype=float) ** 2)
+        counted = _in_objective(result)
+        top = float(-0.5 * (cost + len(logs) * np.log(2 * np.pi) + logs[~counted].sum()))
     else:
         top = float(-0.5 * n * (np.log(2 * np.pi * max(cost, 1e-300) / n) + 1))
     if "conditional" in result.points:
         top -= float(np.log(result.points["conditional"]).sum())
     return _criteria(cost, top, k, n)
+
+
+def _in_objective(result: Result) -> BoolArray:
+    """(m,) whether the objective contains the logarithm of the standard deviation."""
+    if "sigma_estimated" in result.points:
+        return result.points["sigma_estimated"].to_numpy(dtype=bool)
+    is_likelihood = bool(result.criterion) and "limit" not in result.points  # an older version's
+    return np.full(len(result.points), is_likelihood)
 
 
 def _spectral_row(result: Result) -> dict[str, Any]:
@@ -122,15 +148,14 @@ def _criteria(cost: float, top: float, k: int, n: int) -> dict[str, Any]:
 
 def _ratio(small: Result, large: Result) -> float:
     """Probability of a larger likelihood ratio, if the smaller model is right."""
-    if small.spectral or small.correlations or large.correlations:
+    is_known = sigma_known(small.points)
+    if small.spectral or small.correlations or large.correlations or is_known:
         one, other = _row(small), _row(large)
         gain = 2 * (other["log_likelihood"] - one["log_likelihood"])
         more = other["unknowns"] - one["unknowns"]
         return float(special.chdtrc(more, max(gain, 0.0))) if more > 0 else np.nan
     more = len(_estimated(large)) - len(_estimated(small))
     gain, left = small.objective - large.objective, large.measurements - len(_estimated(large))
-    if more > 0 and sigma_known(small.points):
-        return float(special.chdtrc(more, max(gain, 0.0)))
     if more <= 0 or left <= 0:
         return np.nan
     return float(special.fdtrc(more, left, max(gain, 0.0) / more / (large.objective / left)))
@@ -172,11 +197,18 @@ def _measured(result: Result) -> pd.DataFrame:
 
 def _notes(table: pd.DataFrame, results: Mapping[str, Result]) -> Iterator[str]:
     best, deltas = table.index[0], table["delta"]
-    yield f"{best} has the best AICc, with {100 * table['weight'].iloc[0]:.3g} % of the weight."
+    if np.isfinite(deltas[best]):
+        weight = 100 * table["weight"].iloc[0]
+        yield f"{best} has the best AICc, with {weight:.3g} % of the weight."
+    if many := [str(n) for n in table.index if not np.isfinite(deltas[n])]:
+        yield (
+            f"{in_words(many)} {'has' if len(many) == 1 else 'have'} no finite AICc, which needs "
+            "at least two measurements more than unknowns."
+        )
     close = [str(n) for n in table.index[1:] if deltas[n] < CLOSE]
     if close:
         yield f"These measurements cannot distinguish {in_words(close)} from {best}."
-    far = [str(n) for n in table.index[1:] if deltas[n] > FAR]
+    far = [str(n) for n in table.index[1:] if FAR < deltas[n] < np.inf]
     if far:
         yield f"{in_words(far)} {'has' if len(far) == 1 else 'have'} no support."
     nested = table[(table["within"] != "") & np.isfinite(table["p"])]

@@ -10,6 +10,9 @@ import pandas as pd
 import pytest
 from command_line import BELLMAN, CHAIN, ROOT, refused, run
 
+from igpe.cli.model_file import load_design
+from igpe.core.errors import ProblemError
+
 AT_OPTIMUM = ["--set", "p1=5", "--set", "p2=1"]
 
 
@@ -250,3 +253,64 @@ def test_settings_of_a_design_that_are_none(tmp_path, settings, says):
     done = run("design", path)
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("own", "words", "seed"),
+    [
+        ("", (), 4),
+        ("", ("--seed", 0), 0),
+        ("'seed': 5, ", (), 5),
+        ("'seed': 5, ", ("--seed", 6), 6),
+    ],
+)
+def test_the_seed_of_a_design(tmp_path, monkeypatch, own, words, seed):
+    """That of the command line, else of design(), else of settings()."""
+    seeds = []
+
+    def plan(problem, parameters, *, seed=0):
+        seeds.append(seed)
+        raise ProblemError("Enough.")
+
+    monkeypatch.setattr("igpe.planning.design.design", plan)
+    path = tmp_path / "model.py"
+    path.write_text(
+        Path(CHAIN).read_text().replace("parents[1]", f"parents[0] / '{ROOT}'")
+        + f"def design(): return {{{own}'parameters': {{'p1': 5.0, 'p2': 1.0}}}}\n"
+        + "def settings(): return igpe.Settings().seeded(4)\n"
+    )
+    refused(run("design", path, *words), "Enough.")
+    assert seeds == [seed]
+
+
+def test_simulate_does_not_ignore_a_value_of_a_fixed_unknown(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(
+        Path(CHAIN).read_text().replace("parents[1]", f"parents[0] / '{ROOT}'")
+        + "free = problem\ndef problem(): return free().fixing({'p1': 5.0})\n"
+    )
+    refused(run("simulate", path, "--set", "p1=4", "--set", "p2=1"), "fixes 'p1' at 5")
+    done = run("simulate", path, "--set", "p1=5", "--set", "p2=1")
+    assert done.exit_code == 0, done.output
+    refused(run("simulate", path, "--set", "p2=2", "--set", "p2=1"), "two values for one of ['p2']")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "kept", "replaced"),
+    [
+        ("profile", "--json", '{"command": "estimate"}', '{"command": "profile"}'),
+        ("certify", "--certificate", '{"stored": "result"}', '{"stored": "certificate"}'),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_before_the_work(
+    tmp_path, command, option, kept, replaced
+):
+    path = tmp_path / "answer.json"
+    for content, says in ((kept, "already exists"), (replaced, "There is no model file")):
+        path.write_text(content)
+        refused(run(command, "nothing.py", option, path), says)
+
+
+def test_a_petab_problem_has_no_design():
+    with pytest.raises(ProblemError, match=r"returns igpe.petab.read_petab\('problem.yaml'\)"):
+        load_design(Path("problem.yaml"))

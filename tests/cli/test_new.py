@@ -101,6 +101,15 @@ def test_experiments_in_one_table_with_conditions_and_remarks(folder):
     assert again["parameters"]["k1"] == pytest.approx(2 * RATES[0], rel=0.02)
 
 
+def test_other_measurements_without_units_are_remarked_on(folder):
+    table(names=["t / h", "c(A) [mol/L]", "c(B) [mmol/L]"]).to_csv("my.csv", index=False)
+    made("--data", "my.csv", *CHAIN)
+    table().to_csv("plain.csv", index=False)
+    said = run("check", "model.py", "--data", "plain.csv").stderr
+    assert "'plain.csv' gives no unit for 'B'; igpe takes its values as mmol/L." in said
+    assert "unit" not in run("check", "model.py", "--data", "my.csv").stderr
+
+
 def test_a_first_measurement_is_no_exact_start_value(folder):
     """Only a measured zero is taken as exact, and the file says that this is assumed."""
     noisy = table()
@@ -157,7 +166,8 @@ def test_the_user_says_which_column_is_which(folder):
     refused(run(*words), "'elapsed time (h)', 'clock time'", "--time 'elapsed time (h)'")
     words += ["--time", "elapsed time (h)"]
     refused(run(*words), "No column has the name of a species", "--column 'step=A'")
-    refused(run(*words, "--column", "edukt=A"), "'edukt'", "Did you mean 'educt'?")
+    refused(run(*words, "--column", "edukt=A"), "--column refers to the column 'edukt'", "'educt'?")
+    refused(run(*words, "--experiment", "batch"), "or --experiment refers to the column 'batch'")
     assert run(*words, "--column", "educt=A", "--column", "product=B").exit_code == 0
     estimated()
 

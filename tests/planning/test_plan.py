@@ -186,6 +186,8 @@ def test_a_plan_is_a_sheet_a_picture_and_json(tmp_path):
     assert "no other allowed choice of samples is better" in text
     with pytest.raises(igpe.errors.ProblemError, match="no experiment 'plan7'"):
         plan.experiment("plan7", sheet)
+    with pytest.raises(igpe.errors.DataError, match="'time' has entries that are not numbers"):
+        plan.experiment(0, sheet.assign(time="0,5"))
 
 
 def same(a, b):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
 
 import igpe
@@ -89,6 +90,28 @@ def test_left_out_experiments_are_predicted_by_fits_to_the_others(ranked, every)
     assert ranked.table["left_out"]["A -> B; B -> C"] == pytest.approx(
         (squares / 40) ** 0.5, rel=1e-3
     )
+
+
+def test_an_experiment_with_a_start_value_of_its_own_is_not_left_out():
+    """The fit to the others says nothing of it: it would be taken from the fit to all."""
+    reactor = kinetics.Batch(["A -> B"], bounds={"k1": (0, 10)})
+    bounds = {"k1": (0, 10), "first": (0, 5), "second": (0, 5)}
+
+    def model(times):
+        m = reactor(times)
+        m.first, m.second = pyo.Var(), pyo.Var()
+        return m
+
+    def posed(*starts):
+        data = pd.DataFrame({"time": TIMES, "A": np.exp(-0.9 * TIMES)})
+        each = [
+            igpe.Experiment(data, name=s + n, start={"A": s, "B": 0.0}, start_time=0.0, sigma=SIGMA)
+            for n, s in zip("12", starts, strict=True)
+        ]
+        return igpe.Problem(model, parameters=bounds, experiments=each)
+
+    assert rivals.can_leave_out(posed("first", "first"))
+    assert not rivals.can_leave_out(posed("first", "second"))
 
 
 def test_a_larger_network_is_not_excluded_and_algebra_tells_which_contains_which(ranked):

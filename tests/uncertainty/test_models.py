@@ -3,13 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from michaelis_menten import decay
 from scipy import stats
 from small_problems import line
 
 import igpe
-from igpe.core.errors import DataError, ProblemError
+from igpe.core.errors import DataError, ProblemError, Unsupported
 from igpe.uncertainty.model_comparison import compare_models
 
 
@@ -75,6 +77,16 @@ def test_other_measurements_are_refused(results):
         compare_models({"a": results["any slope"]})
 
 
+@pytest.mark.parametrize(("count", "lacking"), [(2, 2), (3, 1)])
+def test_without_a_finite_aicc_nothing_is_said_of_support(results, count, lacking):
+    few = {n: replace(r, measurements=count) for n, r in results.items()}
+    found = compare_models(few)
+    assert np.isinf(found.table["AICc"]).sum() == lacking
+    assert "no finite AICc" in str(found)
+    assert "nan %" not in str(found)
+    assert "no support" not in str(found)
+
+
 def test_a_wrong_model_has_no_support_and_odd_residuals():
     """First-order decay on data of a saturated one."""
     right = igpe.estimate(decay(sigma=0.01, seed=3))
@@ -89,3 +101,70 @@ def test_a_wrong_model_has_no_support_and_odd_residuals():
     tests = wrong.residual_tests().set_index("test")
     assert tests.loc["chi squared", "p"] < 1e-6
     assert "Residuals are larger" in tests.loc["chi squared", "verdict"]
+
+
+def _decays(sigma, **settings):
+    """First- and second-order fits to second-order decay, with standard deviations as given."""
+    times = np.linspace(0.5, 8, 16)
+    noise = 0.01 * np.random.default_rng(3).standard_normal(16)
+    data = pd.DataFrame({"time": times, "A": 1 / (1 + 0.6 * times) + noise})
+    run = igpe.Experiment(data, start={"A": 1.0, "B": 0.0}, start_time=0.0, sigma=sigma)
+    laws = {"first": {"A": 1.0}, "second": {"A": 2.0}}
+    return {
+        name: igpe.Problem(_with_error(orders), parameters=["k", "sd"], experiments=run, **settings)
+        for name, orders in laws.items()
+    }
+
+
+def _with_error(orders):
+    """A reactor with its standard deviation `sd` as a further parameter."""
+    law = igpe.kinetics.MassAction("k", orders=orders)
+    reactor = igpe.kinetics.Batch([igpe.kinetics.Reaction("A -> B", law)], bounds={"k": (1e-3, 5)})
+
+    def model(times):
+        m = reactor(times)
+        m.sd = pyo.Var(bounds=(1e-4, 1))
+        return m
+
+    return model
+
+
+def test_an_estimated_sigma_counts_once():
+    problems = _decays({"A": igpe.EstimatedSigma("sd")})
+    fits = {name: igpe.estimate(p, certify=False) for name, p in problems.items()}
+    stored = {n: igpe.Result.from_json(r.to_json()) for n, r in fits.items()}
+    older = {n: replace(r, points=_older(r.points)) for n, r in fits.items()}
+    for shown in (fits, stored, older):
+        table = compare_models(shown, nested={"first": "second"}).table
+        for name, r in fits.items():
+            logs = stats.norm.logpdf(r.points["residual"], scale=r.points["sigma"]).sum()
+            assert table.loc[name, "log_likelihood"] == pytest.approx(logs)
+
+
+def _older(points):
+    """The points as earlier versions stored them."""
+    return points.drop(columns="sigma_estimated")
+
+
+def test_known_and_estimated_sigma_are_compared_by_their_likelihoods():
+    fits = {}
+    for name, sigma in (("known", {"A": 0.02}), ("estimated", {"A": igpe.EstimatedSigma("sd")})):
+        problem = _decays(sigma)["second"]
+        problem = problem.fixing({"sd": 0.02}) if name == "known" else problem
+        fits[name] = igpe.estimate(problem, certify=False)
+    table = compare_models(fits).table
+    gain = table.loc["estimated", "log_likelihood"] - table.loc["known", "log_likelihood"]
+    assert table.loc["known", "within"] == "estimated"
+    assert table.loc["known", "p"] == pytest.approx(stats.chi2.sf(2 * gain, 1))
+
+
+def test_robust_losses_are_refused():
+    """The sizes of Huber's residuals follow each fit, so that the wrong model had the best AICc."""
+    problems = {
+        n: p.fixing({"sd": 1.0}) for n, p in _decays(None, loss=igpe.losses.Huber()).items()
+    }
+    with pytest.raises(Unsupported, match=r"first, second cannot be compared .* Omit"):
+        igpe.rivals(problems)
+    fits = {n: igpe.estimate(p, certify=False) for n, p in problems.items()}
+    with pytest.raises(Unsupported, match="first, second cannot be compared"):
+        compare_models(fits)

@@ -253,6 +253,10 @@ def test_an_executor_gives_the_same():
     assert there.to_frame().equals(here.to_frame())
 
 
+def test_a_name_that_is_given_twice_has_one_profile():
+    assert len(profile(line(0.2), NEAR_LINE, ["k", "k"]).profiles) == 1
+
+
 def test_no_degrees_of_freedom_are_told():
     two = line(None).with_data(line(None).experiments[0].table().reset_index().iloc[:2])
     found = profile(two, NEAR_LINE)

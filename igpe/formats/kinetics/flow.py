@@ -80,7 +80,7 @@ class Semibatch(Reactor):
 
     def __post_init__(self) -> None:
         pattern, feeds = self.amounts, list(self.feeds)
-        name = pattern.format("A") if isinstance(pattern, str) else ""
+        name = pattern.replace("{}", "A") if isinstance(pattern, str) else ""
         streams = [f.flow for f in feeds if isinstance(f, Stream)]
         wrong = {
             f"`amounts` is {shown(pattern)}; expected a pattern such as 'n_{{}}'.": (
@@ -163,6 +163,10 @@ class Semibatch(Reactor):
             entering = entering + (flow if self.algebraic else flow[t]) * inside
         return _volume(m, t) * super()._slope(m, t, species) + entering
 
+    @property
+    def _has_inflow(self) -> bool:
+        return any(isinstance(f, Stream) for f in self.feeds)
+
     def _inflow(self, m: Any, t: float) -> Any:
         streams = (m.component(f.flow)[t] for f in self.feeds if isinstance(f, Stream))
         return sum(streams) / _volume(m, t)
@@ -233,6 +237,10 @@ class Cstr(Reactor):
         inlet = at(self.inlet.get(species, 0.0), m, t)
         entering = self._inflow(m, t) * (inlet - m.component(species)[t])
         return entering + super()._slope(m, t, species)
+
+    @property
+    def _has_inflow(self) -> bool:
+        return True
 
     def _inflow(self, m: Any, t: float) -> Any:
         return at(self.dilution, m, t)

@@ -272,6 +272,16 @@ class Reactor:
                     "With a heat balance, the temperature is a state. Omit `temperature`, and give "
                     "the start value in the experiment: start={'T': 300.0}."
                 )
+            kind, is_given = type(self).__name__, self.heat.feed is not None
+            if self._has_inflow and not is_given:
+                raise ModelError(
+                    f"The heat balance of a {kind} needs the temperature of the inflow: "
+                    "HeatBalance(..., feed='T_in'), the name of an input or a number in kelvin."
+                )
+            if is_given and not self._has_inflow and self.axis == "time":
+                raise ModelError(
+                    f"HeatBalance has `feed`, but no stream flows into this {kind}. Omit `feed`."
+                )
         if self.catalyst is not None:
             given = self.catalyst.reactions or ()
             refuse_unknown("The catalyst", given, "reactions", range(1, len(self.steps) + 1))
@@ -514,6 +524,11 @@ class Reactor:
         rates = [moles * m.component(f"r{k}")[t] for k in range(1, len(self.steps) + 1)]
         volume, inflow = self._held(m, t), self._inflow(m, t)
         return list(self.heat.slopes(m, t, rates, volume=volume, inflow=inflow))
+
+    @property
+    def _has_inflow(self) -> bool:
+        """Whether something flows in that has a temperature."""
+        return False
 
     def _inflow(self, m: Any, t: float) -> Any:
         """What flows in by time, over what is there."""

@@ -28,6 +28,7 @@ from igpe.problem.experiment import Experiment, experiment_of
 from igpe.problem.tables import SOURCE
 from igpe.problem.units import conversion
 
+ASSUMED = "assumed"  # key of the attributes of a table
 WIDTH = 80
 MOST_LINES = 40
 HEADS = ["header", "name", "role", "unit", "values", "count", "cells"]
@@ -154,12 +155,13 @@ class Workbook:
     ) -> pd.DataFrame:
         """All measurements in one table: `time`, the file's headers, and `experiment` if several.
 
-        units   header or name -> unit to which the values are converted
+        units   header or name -> unit to which the values are converted; values without a unit
+                are taken to have it, and `.attrs["assumed"]` contains these headers and units
         keep    headers or names of the columns to return; by default all
         raises  DataError if a unit does not fit, or cells hold limits of detection
         """
         self._require_values(None)
-        parts = []
+        parts, assumed = [], dict[str, str]()
         for run in self.runs:
             columns = {"time": run.table["time"]}
             for q in (self.time, *(q for q in self.measured if q.name in run.table)):
@@ -168,6 +170,7 @@ class Workbook:
                 if keep is None or {q.name, q.header} & {*keep, "time"}:
                     header = "time" if q is self.time else q.header
                     columns[header] = factor * run.table[q.name] + offset
+                    assumed |= {q.header: wanted} if wanted and not q.unit else {}
                 for deviation in {q.deviation, f"sd_{q.name}"} & {*(keep or ())}:
                     columns[deviation] = abs(factor) * run.table[f"sd_{q.name}"]
             table = pd.DataFrame(columns)
@@ -175,6 +178,7 @@ class Workbook:
         made = pd.concat(parts, ignore_index=True)
         sources = dict.fromkeys(run.table.attrs[SOURCE] for run in self.runs)
         made.attrs[SOURCE] = "; ".join(sources)
+        made.attrs[ASSUMED] = assumed
         return made
 
     def experiments(
@@ -233,9 +237,10 @@ class Workbook:
             listed = ", ".join(f"{m.place} ('{m.text}')" for m in self.marks[:5])
             more = f" and {len(self.marks) - 5} more" * (len(self.marks) > 5)  # noqa: PLR2004
             raise DataError(
-                f"{len(self.marks)} cells contain a limit instead of a value: {listed}{more}. "
-                "igpe does not replace them with numbers. Pass censored='drop' to "
-                "experiments(...) to fit without them, or remove them from the file."
+                f"Cells contain a limit instead of a value: {listed}{more}. igpe does not replace "
+                "limits with numbers. Remove these cells from the file. In Python, pass "
+                "censored='drop' to experiments(...) to fit without them, or give a plain table "
+                "and sigma=igpe.losses.Censored(...)."
             )
 
     def _chosen(self, known: ModelNames, names: Mapping[str, str]) -> dict[str, str]:

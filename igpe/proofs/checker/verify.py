@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from igpe.core.arguments import require
+from igpe.core.arguments import is_number, require
 from igpe.core.arrays import BoolArray
 from igpe.core.errors import DataError, ProblemError, SolverMissing
 from igpe.core.files import read_json
@@ -124,7 +124,7 @@ class Verified(Shown):
             return f"Refuted: {first.why} ({box})."
         more = f", and {len(self.regions) - 1} more" if len(self.regions) > 1 else ""
         return (
-            f"Not confirmed on {100 * self.volume:.2g} % of the box: {first.why} ({box}{more}). "
+            f"Not confirmed on {100 * self.volume:.3g} % of the box: {first.why} ({box}{more}). "
             "Nothing was found that contradicts the certificate."
         )
 
@@ -290,8 +290,13 @@ def read_tree(source: Any) -> Tree:
     """
     data = _loaded(source)
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-        kind = data.get("format") if isinstance(data, Mapping) else type(data).__name__
-        raise DataError(f"The certificate's format is {kind!r}; this checker reads {FORMAT!r}.")
+        given = data if isinstance(data, Mapping) else {}
+        raise DataError(
+            f"This is a stored {given.get('stored', type(data).__name__)} of the format "
+            f"{given.get('format')!r}, but igpe.verify reads certificates of the format "
+            f"{FORMAT!r}. "
+            "Give the file that `igpe certify --certificate` or proof.to_json(path) wrote."
+        )
     try:
         unknowns, count = tuple(str(n) for n in data["unknowns"]), len(data["tree"])
         nodes = tuple(_node(node, k, len(unknowns), count) for k, node in enumerate(data["tree"]))
@@ -387,6 +392,7 @@ def verify(
                  another problem, Unsupported if the problem has features that the checker does not
                  support, SolverMissing if python-flint is not installed
     """
+    require(is_number(seconds) and seconds >= 0, "verify", "seconds", seconds, "0 or more")
     tree = read_tree(certificate)
     problem = _weighted(tree, problem)
     given, third = replays(problem), _third(problem, with_)

@@ -1,5 +1,7 @@
 """Rate laws against formulas written by hand; every constant has the unit that it says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -212,6 +214,18 @@ REFUSED = {
     "heats by mass": (
         lambda: kinetics.Batch(["A -> B"], heat=HEAT, units=kinetics.Units("g")),
         "amount is 'g'",
+    ),
+    "inflow without a temperature": (
+        lambda: kinetics.Cstr(["A -> B"], heat=HEAT),
+        "of a Cstr needs the temperature of the inflow",
+    ),
+    "stream without a temperature": (
+        lambda: kinetics.Semibatch(["A -> B"], feeds=[kinetics.Stream("q", {})], heat=HEAT),
+        "of a Semibatch needs the temperature of the inflow",
+    ),
+    "temperature of no inflow": (
+        lambda: kinetics.Batch(["A -> B"], heat=replace(HEAT, feed=300.0)),
+        "no stream flows into this Batch. Omit",
     ),
     "exchange with nothing": (lambda: kinetics.HeatBalance([0.0], 4e3, "UA"), "give both"),
     "heats": (lambda: kinetics.HeatBalance("dH", 4e3), "one heat for each reaction"),

@@ -272,6 +272,7 @@ REFUSED = {
         "feeds has \\['X'\\]",
     ),
     "amounts": (lambda: semibatch(volume=1.0, amounts="{}"), "concentrations"),
+    "pattern": (lambda: semibatch(volume=1.0, amounts="n_{species}"), "expected a pattern such as"),
     "inlet": (lambda: kinetics.Cstr(["A -> B"], inlet={"X": 1.0}), "inlet has \\['X'\\]"),
     "dilution": (lambda: kinetics.Cstr(["A -> B"], dilution=None), "name of an input, or a number"),
     "flow and laws": (lambda: kinetics.Cstr(["A -> B"], algebraic=["B"]), "flow through a Cstr"),

@@ -131,7 +131,19 @@ def test_what_time_did_not_suffice_for_is_told(problem: igpe.Problem) -> None:
     found = igpe.verify(certificate(), problem, seconds=0.0)
     assert found.verdict is igpe.proofs.Verdict.NOT_CONFIRMED
     assert found.volume == pytest.approx(0.47 + (53 - 1.3 * 0.5) / 100 + 0.0065)
-    assert "Not confirmed on 1e+02 % of the box" in found.sentence
+    assert "Not confirmed on 100 % of the box" in found.sentence
+
+
+@pytest.mark.parametrize("seconds", [-1.0, np.nan, None])
+def test_a_time_that_is_none_is_refused(problem: igpe.Problem, seconds: Any) -> None:
+    with pytest.raises(igpe.errors.ProblemError, match="verify needs 0 or more"):
+        igpe.verify(certificate(), problem, seconds=seconds)
+
+
+def test_another_stored_object_is_named(problem: igpe.Problem) -> None:
+    said = "a stored result of the format 1, but .* Give the file that `igpe certify --certificate`"
+    with pytest.raises(igpe.errors.DataError, match=said):
+        igpe.verify({"stored": "result", "format": 1}, problem)
 
 
 def test_compiling_is_not_of_the_time_given(
