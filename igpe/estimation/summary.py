@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from igpe.algebraic.step import Algebraic
 from igpe.core.arrays import BoolArray, FloatArray, typical
@@ -17,7 +16,6 @@ from igpe.core.box import Box
 from igpe.core.deadline import if_in_time
 from igpe.core.markup import listed
 from igpe.core.status import Status
-from igpe.dynamics.integrators.base import Integrator, Trajectory
 from igpe.dynamics.likelihood import Tangent, errors_at, of_measurements, tangent
 from igpe.dynamics.shooting.base import (
     AT_BOUND,
@@ -29,18 +27,16 @@ from igpe.dynamics.shooting.base import (
 )
 from igpe.dynamics.shooting.correlations import correlation_remarks
 from igpe.dynamics.shooting.refine import Refined
-from igpe.dynamics.shooting.residuals import deviations
 from igpe.dynamics.shooting.reweighting import assumed_sizes
 from igpe.dynamics.shooting.simulated import fine_grid, simulate
-from igpe.equations.compiled import compiled
 from igpe.estimation.settings import Settings
 from igpe.estimation.spectral import SpectralSummary, free_sign_errors, spectral_summary
 from igpe.estimation.steps import Steps
+from igpe.estimation.tables import curves, points
 from igpe.numerics.least_squares.base import Linearised
 from igpe.numerics.optima import first_of_each, has_same_values, is_same_objective
-from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability, root
+from igpe.numerics.statistics.covariance import Uncertainty, chi_squared_probability
 from igpe.problem.card import problem_equations
-from igpe.problem.experiment import Experiment
 from igpe.problem.problem import Problem
 from igpe.results.dynamic_certificate import Certificate
 from igpe.results.result import Result
@@ -251,9 +247,9 @@ def summarise(steps: Steps, settings: Settings) -> Result:
         ),
         structure=str(steps.structure),
         maps=steps.structure.maps,
-        points=pd.concat((_points(problem, k, run) for k, run in runs), ignore_index=True),
+        points=pd.concat((points(problem, k, run) for k, run in runs), ignore_index=True),
         curves=pd.concat(
-            (_curves(steps, k, run, errors, settings.integrator) for k, run in runs),
+            (curves(steps, k, run, errors, settings.integrator) for k, run in runs),
             ignore_index=True,
         ),
         seconds=steps.seconds,
@@ -429,98 +425,6 @@ def _certificates(problem: Problem, first: Algebraic) -> tuple[Certificate, ...]
 def _bounds(one: Box) -> tuple[float, float]:
     """Bounds of a box with one unknown."""
     return float(one.lower[0]), float(one.upper[0])
-
-
-def _points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
-    experiment = problem.experiments[k]
-    m = experiment.measurements.known
-    times = m.times[m.row]
-    fitted = run.measured[np.searchsorted(run.times, times), m.column]
-    table = m.table(experiment.name).assign(
-        fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
-    )
-    if (whitening := m.whitening()) is not None:
-        table["whitened"] = whitening @ ((m.value - fitted) / m.sigma)
-        table["conditional"] = 1 / whitening.diagonal()
-    if problem.is_censored:
-        table["limit"] = table["name"].map(_limits(problem))
-    if problem.relative_sigma:
-        table["relative_sigma"] = m.sigma
-    if problem.sigma_estimated:
-        table["sigma_estimated"] = table["name"].isin(experiment.estimated_sigma).astype(float)
-    table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
-    return table.iloc[np.lexsort((times, m.column))]
-
-
-def _limits(problem: Problem) -> "pd.Series[float]":
-    """Quantity -> its largest limit of detection, where some value is below one."""
-    runs = [e.measurements for e in problem.experiments]
-    names = np.concatenate([np.array(m.names, dtype=object)[m.column[m.is_limit]] for m in runs])
-    return pd.Series(np.concatenate([m.value[m.is_limit] for m in runs])).groupby(names).max()
-
-
-def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
-    """(m,) standard deviations, as given or estimated; NaN where they are unknown."""
-    m = experiment.measurements.known
-    which = deviations(experiment, m)
-    if which is None:
-        return m.sigma if experiment.sigma_known else np.nan
-    told = run.measured[np.searchsorted(run.times, m.times[m.row]), which]
-    return np.where(which >= 0, told, m.sigma)
-
-
-def _curves(
-    steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
-) -> pd.DataFrame:
-    experiment = steps.problem.experiments[k]
-    smooth = steps.ladder[0].of[k]
-    half = if_in_time(lambda: _half_band(steps, k, run, errors, integrator))
-    half = np.full(run.measured.shape, np.nan) if half is None else half
-    half = np.where(np.isfinite(run.measured), half, 0.0)  # log 0 has no band
-    pieces = [
-        pd.DataFrame({
-            "experiment": experiment.name,
-            "name": name,
-            "time": run.times,
-            "fitted": run.measured[:, i],
-            "smoothed": smooth[name].value(run.times) if name in smooth else np.nan,
-            "smoothed_error": smooth[name].value_error(run.times) if name in smooth else np.nan,
-            "lower": run.measured[:, i] - half[:, i],
-            "upper": run.measured[:, i] + half[:, i],
-        })
-        for i, name in enumerate(experiment.measured)
-    ]
-    return pd.concat(pieces, ignore_index=True)
-
-
-def _half_band(
-    steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
-) -> FloatArray | None:
-    """(n_times, n_measured) half of the linearised confidence band of the fitted model.
-
-    None for other fits than plain least squares, as `igpe.predict` has it.
-    """
-    problem, at = steps.problem, steps.best.at
-    if (
-        at is None
-        or not (is_plain(problem) and minimises_squares(problem))
-        or not errors.degrees > 0
-    ):
-        return None
-    ivp = compiled(problem).initial_value_problem(k, switching=True)
-    names = problem.box.names
-    index = [names.index(n) for n in ivp.unknowns]
-    x = problem.box.vector(steps.paths[0].corrected.parameters)
-    along = integrator.simulation(ivp, run.times, sensitivities=True).run(x[index])
-    if not along.status.usable:
-        return None
-    by = np.zeros((*run.measured.shape, len(names)))
-    by[:, :, index] = along.measured_by_unknown
-    error = np.sqrt(errors.variance) * root(at.jacobian, errors.held).error(by)
-    level = 0.5 + errors.confidence / 2
-    known = problem.sigma_known
-    quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
-    return np.asarray(quantile * error)
 
 
 def _notes(steps: Steps, known: frozenset[str]) -> tuple[str, ...]:

@@ -44,10 +44,11 @@ class Result(ResultData, Stored, name="result", number=1):
                   and several quantities were weighted according to the sizes of their residuals,
                   the column `relative_sigma` is added. If some standard deviations were estimated
                   (`EstimatedSigma`), the column `sigma_estimated` is 1 for these and 0 for others.
-                  If values below a limit of detection were left out, the column `limit` contains the largest limit of the quantity. If errors
-                  are correlated, the column `whitened` contains (residual - its prediction from the
-                  preceding residuals) / (remaining standard deviation), and the column
-                  `conditional` contains the fraction of the standard deviation that remains
+                  If values below a limit of detection were left out, the column `limit` contains
+                  the largest limit of the quantity. If errors are correlated, the column `whitened`
+                  contains (residual - its prediction from the preceding residuals) / (remaining
+                  standard deviation), and the column `conditional` contains the fraction of the
+                  standard deviation that remains
     curves        table on a fine grid, with the columns `experiment`, `name`, `time`, `fitted`,
                   `smoothed` and `smoothed_error`; if errors are known, the columns `lower` and
                   `upper` contain the limits of the linearised band of the fitted model

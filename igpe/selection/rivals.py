@@ -284,8 +284,8 @@ def rivals(
     problems   name -> problem, all with the same measurements
     settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
-                      others; requires at least two experiments, and no unknowns that concern only one
-                      of them
+                      others; requires at least two experiments, and no unknowns that belong to only
+                      one of them
     behaviour  whether to check if other measurements of the same quantities under the same
                conditions could distinguish the rivals that these measurements do not distinguish
     nested     smaller rival -> larger rival that contains it; None: igpe identifies such pairs

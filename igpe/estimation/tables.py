@@ -1,0 +1,110 @@
+"""Tables of a result: measured values beside fitted ones, and curves with their bands."""
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from igpe.core.arrays import FloatArray
+from igpe.core.deadline import if_in_time
+from igpe.dynamics.integrators.base import Integrator, Trajectory
+from igpe.dynamics.shooting.base import is_plain, minimises_squares
+from igpe.dynamics.shooting.residuals import deviations
+from igpe.equations.compiled import compiled
+from igpe.estimation.steps import Steps
+from igpe.numerics.statistics.covariance import Uncertainty, root
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
+
+
+def points(problem: Problem, k: int, run: Trajectory) -> pd.DataFrame:
+    """Measured and fitted values of experiment k; see `Result.points`."""
+    experiment = problem.experiments[k]
+    m = experiment.measurements.known
+    times = m.times[m.row]
+    fitted = run.measured[np.searchsorted(run.times, times), m.column]
+    table = m.table(experiment.name).assign(
+        fitted=fitted, residual=m.value - fitted, sigma=_sigma(experiment, run)
+    )
+    if (whitening := m.whitening()) is not None:
+        table["whitened"] = whitening @ ((m.value - fitted) / m.sigma)
+        table["conditional"] = 1 / whitening.diagonal()
+    if problem.is_censored:
+        table["limit"] = table["name"].map(_limits(problem))
+    if problem.relative_sigma:
+        table["relative_sigma"] = m.sigma
+    if problem.sigma_estimated:
+        table["sigma_estimated"] = table["name"].isin(experiment.estimated_sigma).astype(float)
+    table["unit"] = table["name"].map({n: problem.unit(n) for n in m.names})
+    return table.iloc[np.lexsort((times, m.column))]
+
+
+def _limits(problem: Problem) -> "pd.Series[float]":
+    """Quantity -> its largest limit of detection, where some value is below one."""
+    runs = [e.measurements for e in problem.experiments]
+    names = np.concatenate([np.array(m.names, dtype=object)[m.column[m.is_limit]] for m in runs])
+    return pd.Series(np.concatenate([m.value[m.is_limit] for m in runs])).groupby(names).max()
+
+
+def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
+    """(m,) standard deviations, as given or estimated; NaN where they are unknown."""
+    m = experiment.measurements.known
+    which = deviations(experiment, m)
+    if which is None:
+        return m.sigma if experiment.sigma_known else np.nan
+    told = run.measured[np.searchsorted(run.times, m.times[m.row]), which]
+    return np.where(which >= 0, told, m.sigma)
+
+
+def curves(
+    steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
+) -> pd.DataFrame:
+    """Fitted and smoothed curves of experiment k on a fine grid; see `Result.curves`."""
+    experiment = steps.problem.experiments[k]
+    smooth = steps.ladder[0].of[k]
+    half = if_in_time(lambda: _half_band(steps, k, run, errors, integrator))
+    half = np.full(run.measured.shape, np.nan) if half is None else half
+    half = np.where(np.isfinite(run.measured), half, 0.0)  # log 0 has no band
+    pieces = [
+        pd.DataFrame({
+            "experiment": experiment.name,
+            "name": name,
+            "time": run.times,
+            "fitted": run.measured[:, i],
+            "smoothed": smooth[name].value(run.times) if name in smooth else np.nan,
+            "smoothed_error": smooth[name].value_error(run.times) if name in smooth else np.nan,
+            "lower": run.measured[:, i] - half[:, i],
+            "upper": run.measured[:, i] + half[:, i],
+        })
+        for i, name in enumerate(experiment.measured)
+    ]
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _half_band(
+    steps: Steps, k: int, run: Trajectory, errors: Uncertainty, integrator: Integrator
+) -> FloatArray | None:
+    """(n_times, n_measured) half of the linearised confidence band of the fitted model.
+
+    None for other fits than plain least squares, as `igpe.predict` has it.
+    """
+    problem, at = steps.problem, steps.best.at
+    if (
+        at is None
+        or not (is_plain(problem) and minimises_squares(problem))
+        or not errors.degrees > 0
+    ):
+        return None
+    ivp = compiled(problem).initial_value_problem(k, switching=True)
+    names = problem.box.names
+    index = [names.index(n) for n in ivp.unknowns]
+    x = problem.box.vector(steps.paths[0].corrected.parameters)
+    along = integrator.simulation(ivp, run.times, sensitivities=True).run(x[index])
+    if not along.status.usable:
+        return None
+    by = np.zeros((*run.measured.shape, len(names)))
+    by[:, :, index] = along.measured_by_unknown
+    error = np.sqrt(errors.variance) * root(at.jacobian, errors.held).error(by)
+    level = 0.5 + errors.confidence / 2
+    known = problem.sigma_known
+    quantile = special.ndtri(level) if known else special.stdtrit(errors.degrees, level)
+    return np.asarray(quantile * error)
