@@ -60,6 +60,7 @@ class InitialValueProblem:
     lower, upper    (n_y,) bounds of y in the model; its root must lie between them
     switching events, and jumps that unknowns or states move; None if there are none
     rest      what comes to rest where this one starts; None if it starts at `start`
+    duration  of the problem's longest experiment, for what comes to rest
     shared    the same with numbers that differ between experiments as inputs u, so that one formula
               serves them all; None if there are none, or once other expressions replaced these
     constants of such a one: which of u they are
@@ -91,6 +92,7 @@ class InitialValueProblem:
     until: float = np.inf
     switching: Switching | None = None
     rest: "InitialValueProblem | None" = None
+    duration: float = 1.0
     shared: "InitialValueProblem | None" = None
     constants: tuple[int, ...] = ()
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -408,7 +410,8 @@ def _at_rest(
         clock = ca.vertcat(found.t, found.u[: found.u.numel() - given.modes])
         timed += [given.gaps, *(jump.after for jump in given.jumps)]
     if not found.implicit and not ca.depends_on(ca.vertcat(*timed), clock):
-        return found
+        longest = max(float(e.times[-1]) - e.start_time for e in problem.experiments)
+        return replace(found, duration=longest if longest > 0 else 1.0)
     raise Unsupported(
         f"Experiment '{experiment.name}' has a steady-state start, but its equations depend on "
         "time or have implicit algebraic variables. igpe cannot compute a steady state for such "

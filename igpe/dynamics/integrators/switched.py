@@ -154,8 +154,7 @@ def switched(
         return Refused(ivp, pieces, inner.refused, inner.status)
     resting = None
     if ivp.rest is not None:
-        duration = float(pieces.nodes[-1]) - ivp.t0 or 1.0
-        resting = resting_of(integrator, ivp.rest, duration, SwitchedApproach)
+        resting = resting_of(integrator, ivp.rest, SwitchedApproach)
     return SwitchedIntervals(ivp, pieces, inner, resting, slow=inner.slow)
 
 

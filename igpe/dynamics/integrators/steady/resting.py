@@ -28,7 +28,7 @@ from igpe.dynamics.integrators.limits import allowed
 from igpe.dynamics.integrators.steady.conserved import Conserved, ConservedSums
 from igpe.equations.initial_value import InitialValueProblem
 
-SPANS = 10.0 ** np.arange(9)  # times the experiment's duration in which it may come to rest
+SPANS = 10.0 ** np.arange(9)  # times the longest experiment's duration, to come to rest
 STILL = 1e-5  # relative change of states from one of these to the next
 ENOUGH = 2  # such changes, one after the other
 NEAR = 1e-3  # relative change that Newton's method may make
@@ -40,7 +40,7 @@ NO_REASON = "The integration broke down."
 
 MOVES = (
     "The model reaches no steady state before the experiment: after {:g} times the duration of the "
-    "experiment, states still drift, grow or oscillate. {}"
+    "longest experiment, states still drift, grow or oscillate. {}"
 )
 UNSTABLE = "The steady state before the experiment is unstable: a disturbance would grow."
 DEGENERATE = (
@@ -152,8 +152,8 @@ class Resting:
     the other: the same unknowns give the same bits, and count the same steps.
     """
 
-    def __init__(self, rest: InitialValueProblem, approach: Approach, duration: float) -> None:
-        self.scale, self.approach, self.duration = rest.scale, approach, duration
+    def __init__(self, rest: InitialValueProblem, approach: Approach) -> None:
+        self.scale, self.approach, self.duration = rest.scale, approach, rest.duration
         self._last: tuple[Any, Rest] | None = None
         by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
         self._f = ca.Function("f", [rest.x, rest.u, rest.q], [ca.densify(rest.f), *by])
@@ -314,30 +314,28 @@ def _inverse(sizes: FloatArray) -> FloatArray:
 def resting_of(
     integrator: Integrator,
     rest: InitialValueProblem,
-    duration: float,
     switched: Callable[[Any], Approach],
 ) -> Resting:
-    """What finds the state at rest; experiments of one duration that rest alike share it.
+    """What finds the state at rest; experiments that rest alike share it.
 
     switched  what leads there, of intervals with switches
     """
-    key = get_ident(), integrator, duration  # intervals belong to one thread
+    key = get_ident(), integrator  # intervals belong to one thread
     try:
         known: Resting | None = rest.kept.get(key)
     except TypeError:  # an integrator that may change until the next call
-        return _made(integrator, rest, duration, switched)
+        return _made(integrator, rest, switched)
     if known is None:
-        known = rest.kept[key] = _made(integrator, rest, duration, switched)
+        known = rest.kept[key] = _made(integrator, rest, switched)
     return known
 
 
 def _made(
     integrator: Integrator,
     rest: InitialValueProblem,
-    duration: float,
     switched: Callable[[Any], Approach],
 ) -> Resting:
-    ends: FloatArray = np.asarray(rest.t0 + duration * SPANS, dtype=float)
+    ends: FloatArray = np.asarray(rest.t0 + rest.duration * SPANS, dtype=float)
     before = integrator.prepare(rest, np.array([rest.t0, ends[-1]]), ends)
     is_smooth = rest.switching is None or isinstance(before, Refused)
-    return Resting(rest, (SmoothApproach if is_smooth else switched)(before), duration)
+    return Resting(rest, (SmoothApproach if is_smooth else switched)(before))
