@@ -130,7 +130,7 @@ def test_a_real_certificate_and_all_that_is_written_agree():
         assert "proved best within the bounds" in written
         assert "2 sets of values explain the data equally well" in written
         assert "ot proved" not in written
-        assert "Nothing is proved" not in written
+        assert "No lower bound above 0" not in written
     for known in (result.objective, result.other_optima[0].objective):
         assert result.proof.lower_bound <= known <= result.proof.objective * (1 + 1e-3)
 
@@ -318,7 +318,7 @@ def test_without_a_proof_the_verdict_says_so(proved):
 
 def test_a_bound_that_is_no_number_proves_nothing(proved):
     lost = replace(proved.proof, lower_bound=np.nan)
-    assert lost.sentence.startswith("Nothing is proved")
+    assert lost.sentence.startswith("No lower bound above 0 is proved")
     assert "not proved" in replace(proved, proof=lost).verdict["optimum"]
     with pytest.raises(igpe.errors.DataError, match="not a finite number"):
         DynamicCertificate.from_json(lost.to_json())

@@ -138,7 +138,7 @@ def certify(
     """Prove that no parameters within the bounds fit better than the estimate.
 
     With --region, prove a region that contains all parameters that explain the data well enough.
-    Ctrl-C ends with what is proved so far.
+    Ctrl-C ends the search; igpe then reports what has been proved.
     """
     from igpe.core.status import Status
     from igpe.proofs.prover.certify import certify as prove

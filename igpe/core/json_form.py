@@ -201,8 +201,8 @@ class Stored(Suggesting):
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the object that `entries` stored. Raises TypeError, ValueError or LookupError for
-        invalid entries."""
+        """Recreate an object from its stored entries. Raises TypeError, ValueError or LookupError
+        for invalid entries."""
         return made(cls, stored)
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,7 +215,10 @@ class Stored(Suggesting):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """Return the object that `to_dict` stored; raise DataError if the dict is invalid."""
+        """Recreate an object from the dict that `to_dict` returned.
+
+        raises DataError if the dict is invalid
+        """
         form = cls.form()
         stored = form.checked(stored)
         try:
@@ -228,7 +231,8 @@ class Stored(Suggesting):
 
     @classmethod
     def from_json(cls, source: str | Path) -> Self:
-        """Return the object that `to_json` stored, from the JSON text or from the path of the file.
+        """Recreate an object from the JSON text that `to_json` returned, or from the path of its
+        file.
 
         raises DataError if there is no such file, or if it does not contain such an object
         """

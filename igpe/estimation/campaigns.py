@@ -17,7 +17,7 @@ from igpe.core.arrays import FloatArray
 from igpe.core.deadline import session
 from igpe.core.errors import DataError, EstimationFailed, ProblemError
 from igpe.core.estimates import Estimate
-from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.core.markup import Rows, Shown, counted, frame_rows
 from igpe.core.progress import Progress, Share, teller, with_bar
 from igpe.core.status import Status
 from igpe.dynamics.search.engine import (
@@ -260,8 +260,8 @@ class Campaign(Shown):
         if not np.isfinite(rows["objective"]).any():
             last = self.table["status"].iloc[-1] if len(self.table) else Status.INTERRUPTED.name
             raise EstimationFailed(
-                f"None of {len(self.table)} starts gave usable parameter values; `.table` "
-                "contains the status and the note of each start. The last status: "
+                f"igpe tried {counted(len(self.table), 'start')}, but none gave usable parameter "
+                "values. `.table` contains the status and the note of each start. The last status: "
                 f"{Status[last].value}",
                 Status[last],
             )

@@ -41,8 +41,8 @@ class Suspect:
     name        name of the quantity
     experiment  name of the experiment; None if the error is in all experiments
     time        time of the measurement; None if the values at all times are wrong
-    size        measured value minus true value, in the unit of the quantity; for a factor, as a
-                fraction of the true value
+    size        measured value minus true value, in the unit of the quantity; if `kind` is "factor",
+                this difference divided by the true value
     deviation   standard deviation of `size`
     """
 

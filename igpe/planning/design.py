@@ -294,8 +294,8 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
     near = {n: s for n, s in pairs if s > abs(posed.values[n]) and n not in posed.given_sizes}
     notes += [
-        f"The error of '{n}' is relative to {size:.4g}, a hundredth of the range of '{n}', "
-        f"because the value {posed.values[n]:.4g} is closer to 0. To set another size, pass "
+        f"The value {posed.values[n]:.4g} of '{n}' is close to 0, so its relative error refers to "
+        f"{size:.4g}, a hundredth of the range of '{n}', instead. To set another size, pass "
         f"sizes={{{n!r}: ...}}."
         for n, size in near.items()
         if n in posed.plan.shared
@@ -333,18 +333,20 @@ def design(
                  `experiment_inputs` of labelled experiments are free within their bounds unless
                  `free` sets them; the outputs of these experiments are treated as measured if every
                  output has a value
-    parameters   point of linearisation: a result, an estimate, or a dict {unknown: value}; for
-                 labelled experiments, the default is their nominal values
-    free         free variables: state -> `Between` (its start value); input or operating parameter
-                 -> `Between` (constant), `Levels` or `Ramps`
-    conditions   fixed conditions: state -> its start value, input -> its values as in
-                 `Experiment(inputs=...)`
+    parameters   a result, an estimate, or a dict {unknown: value}, at which igpe linearises the
+                 model; for labelled experiments, the default is their nominal values
+    free         what igpe chooses: a dict that maps the name of a state to `Between` (for its start
+                 value), and the name of an input or an operating parameter to `Between` (for a
+                 constant), `Levels` or `Ramps`
+    conditions   what is fixed: a dict that maps the name of a state to its start value, and the
+                 name of an input to its values as in `Experiment(inputs=...)`
     like         name of the experiment that gives the default conditions, times and measured
                  quantities; by default the first experiment
-    times        `Sampling(...)`: times at which samples may be taken; numbers: times at which they
-                 are taken
-    measure      measured quantities: names, or a dict {name: deviation}, where the deviation is a
-                 number, `Noise` or `EstimatedSigma`; by default as in the experiment `like`
+    times        a `Sampling(...)` with the times at which samples may be taken, or a list of the
+                 times at which they are taken
+    measure      a list of the names of the measured quantities, or a dict {name: deviation}, where
+                 the deviation is a number, `Noise` or `EstimatedSigma`; by default as in the
+                 experiment `like`
     criterion    `DOptimal()`, `AOptimal()`, `EOptimal()` or `ModifiedE()`, applied to the relative
                  errors of the unknowns
     sizes        unknown -> size by which its error is divided, in the unit of the unknown; the
@@ -352,12 +354,12 @@ def design(
     experiments  number of experiments to plan together
     existing     whether to include the measurements of the problem's experiments; priors are always
                  included
-    samples      further values of the unknowns for a robust design, which maximises the mean of Φ
-                 over `parameters` and these values: a number of draws from the distribution of the
-                 estimates, or a table with a column for each unknown
+    samples      for a robust design: the number of sets of values to draw from the distribution of
+                 the estimates, or a table of such sets with a column for each unknown. The design
+                 then maximises the mean of Φ over `parameters` and these sets
     pool, starts  number of random experiments, and number of local searches from the best of them
-    seed         seed of the random experiments and searches;  integrator: the method that
-                 integrates the model with its sensitivities
+    seed         seed of the random experiments and searches
+    integrator   the method that integrates the model with its sensitivities
     returns      the plan; if the call is interrupted (Ctrl-C), the best plan so far, with a note
     raises       ProblemError if settings do not fit the model, or if no plan determines the
                  unknowns in the criterion; EstimationFailed if no experiment could be integrated;
@@ -384,9 +386,8 @@ def design(
     best = search.run(posed.as_before())
     if best is None:
         raise EstimationFailed(
-            f"None of {pool} experiments within the bounds of free={{...}} could be "
-            "integrated; narrow the bounds to feasible values, and test one experiment with "
-            "igpe.simulate.",
+            "No experiment that igpe tried within the bounds of free={...} could be integrated. "
+            "Narrow the bounds to feasible values, and test one experiment with igpe.simulate.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():

@@ -218,7 +218,8 @@ class ProblemWithoutData:
 
     model, parameters, local, priors  as for `Problem`
     measured    names of the quantities that can be measured
-    until       latest end time of an experiment;  start_time: start time of all experiments
+    until       latest end time of an experiment
+    start_time  start time of all experiments
     start, inputs  as for `Experiment`; variables that the design chooses may be omitted
     """
 

@@ -40,7 +40,8 @@ INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may fi
 class RivalPlan(LaboratoryPlan, Shown):
     """Planned experiments that distinguish rival models.
 
-    experiments  the planned experiments, as in `Plan`;  bounds: setting -> its bounds
+    experiments  the planned experiments, as in `Plan`
+    bounds       setting -> its bounds
     power        table with the index (`right`, `rival`) and the columns `delta_before` (current
                  AICc of the rival minus AICc of the right model), `expected` (expected increase in
                  the rival's sum of squares after the planned experiments and a new fit), and
@@ -150,8 +151,8 @@ def discriminate(
     best = search.run(design.first.as_before())
     if best is None:
         raise EstimationFailed(
-            f"None of {pool} experiments within the bounds of free={{...}} could be integrated "
-            "with all rivals; narrow the bounds to feasible values.",
+            "No experiment that igpe tried within the bounds of free={...} could be integrated "
+            "with all rivals. Narrow the bounds to feasible values.",
             Status.INTEGRATION_BROKE,
         )
     with finishing():

@@ -51,7 +51,7 @@ class PlannedExperiment:
     def of_entries(
         cls, stored: Mapping[str, Any], functions: Mapping[str, Callable[[Any], Any]]
     ) -> "PlannedExperiment":
-        """Return the experiment that `entries` stored.
+        """Recreate a planned experiment from its stored entries.
 
         functions  input -> its function of time (only the name of the function is stored)
         raises     DataError if one is missing
@@ -207,8 +207,9 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     covariance   (n, n) covariance of the unknowns in `errors`, after the planned experiments
     covariance_before  (n, n) covariance before these experiments; infinite in rows of undetermined
                        unknowns
-    criterion    the requested criterion;  before, after: the value of exp(-Φ/2), a relative error,
-                 before and after the planned experiments
+    criterion    the requested criterion
+    before, after  the value of exp(-Φ/2), a relative error, before and after the planned
+                 experiments
     efficiency   proved lower bound on the information of the chosen samples, relative to that of
                  the best choice with the same settings; 1 if there was nothing to choose, NaN if
                  there is no proof
@@ -217,7 +218,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     sigma_known  whether standard deviations were given; if not, igpe estimates them from residuals,
                  and the planned experiments contain no standard deviations
     starts       exp(-Φ/2) of the local searches, best first
-    seed         seed of the random experiments;  notes: remarks for the user
+    seed         seed of the random experiments
+    notes        remarks for the user
     units        units of inputs, measured quantities and "time", if they are known
     deviations   measured quantity -> its error model, if standard deviations depend on the model or
                  are estimated; the planned experiments use these error models
@@ -290,7 +292,8 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
 
     @classmethod
     def of_entries(cls, stored: Mapping[str, Any]) -> "Plan":
-        """Return the plan that `entries` stored; `stored["functions"]` contains its functions."""
+        """Recreate a plan from its stored entries; `stored["functions"]` contains its functions of
+        time."""
         if stored["criterion"] not in CRITERIA:
             raise DataError(
                 f"The stored plan has the criterion {stored['criterion']!r}; igpe can read plans "

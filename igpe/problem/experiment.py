@@ -327,9 +327,9 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """Return a copy with numeric standard deviations (n,), in the order of the measurements.
 
-        sigma        standard deviations; None: unchanged
+        sigma        standard deviations; None leaves them unchanged
         relative     whether only the ratios of the standard deviations are known
-        correlation  correlation of the errors; None: unchanged
+        correlation  correlation of the errors; None leaves it unchanged
         """
         held = copy(self)
         if correlation is not None:

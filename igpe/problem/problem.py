@@ -317,12 +317,12 @@ class Problem(Suggesting):
     ) -> "Problem":
         """Return a copy of the problem with fixed standard deviations, correlations or both.
 
-        sigma     one array (n,) of standard deviations per experiment, in the order and unit of its
-                  `measurements.value`; None: unchanged
-        relative  whether only the ratios of the standard deviations are known
-        correlations  one correlation of the errors per experiment, or None to leave the correlation
-                      of that experiment unchanged; empty: no correlation is changed
-        raises    ProblemError unless `sigma` has a positive number for each measurement
+        sigma         a list with an array (n,) of standard deviations for each experiment, in the
+                      order and unit of its `measurements.value`; None leaves them unchanged
+        relative      whether only the ratios of the standard deviations are known
+        correlations  a list with one entry for each experiment: the correlation of its errors, or
+                      None to leave it unchanged. An empty list changes no correlation
+        raises        ProblemError unless `sigma` has a positive number for each measurement
         """
         copy, runs = self._copied(), self.experiments
         own = tuple(correlations) or (None,) * len(runs)

@@ -97,7 +97,7 @@ class FiniteDifference:
                (interval length) / 2 would. "backward2": upwind with three points, second order; it
                may overshoot at fronts. "forward" and "forward2": the corresponding formulas for
                flow towards smaller x. "central": second order, for diffusion. Formulas for second
-               derivatives are central and of second order
+               derivatives are central and second-order
     raises     ProblemError for fewer than two intervals, or for an unknown scheme
 
     If the scheme has no formula for a first derivative in a boundary condition, igpe uses the slope

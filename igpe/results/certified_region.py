@@ -77,7 +77,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     def to_frame(self) -> pd.DataFrame:
         """One row for each region and unknown.
 
-        outer_lower, outer_upper  ends of an interval that provably contains the region
+        outer_lower, outer_upper  endpoints of an interval that provably contains the region
         inner_lower, inner_upper  smallest and largest value proved to belong to the region; NaN if
                                   there is no such value
         below, above              whether the data constrain the unknown from below and from
@@ -221,7 +221,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
         return self.lower_bound * (1 + self.rise / self.objective * (1 - ROUNDED))
 
     def plot(self, axes: Any = None) -> Plot:
-        """Plot the outer and inner ends of all intervals; see also `igpe.proofs.pave`."""
+        """Plot the outer and inner endpoints of all intervals; see also `igpe.proofs.pave`."""
         return plot_certified_intervals(self, axes)
 
     @classmethod

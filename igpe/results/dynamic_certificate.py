@@ -130,7 +130,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     functions (exp, log, sin, cos, powers) are assumed to be accurate to four units in the last
     place.
 
-    unknowns      names of the n unknowns; lower, upper: their bounds (n,)
+    unknowns      names of the n unknowns
+    lower, upper  their bounds (n,)
     parameters    (n,) the best parameter values found
     objective     proven upper bound on the sum of squares at `parameters`
     lower_bound   lower bound on the sum of squares, proven for all parameter values within the
@@ -197,7 +198,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
         if not self.lower_bound > 0 and not (self.closed and self.lower_bound <= 0):  # or is nan
             decided = 100 * min(max(1 - self.open_share, 0.0), 1.0)  # sums of shares are rounded
             return (
-                f"Nothing is proved ({counted(self.examined, 'box')}{stopped}): "
+                f"No lower bound above 0 is proved ({counted(self.examined, 'box')}{stopped}): "
                 f"{self.objective:.6g} is the smallest sum of squares reached {where}; "
                 f"{decided:.3g} % of the box is ruled out."
             )

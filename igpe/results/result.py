@@ -31,13 +31,15 @@ class Result(ResultData, Stored, name="result", number=1):
                   integration
     status        how step 5 ended
     covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
-    measurements  number of measurements; degrees: degrees of freedom (number of measurements minus
-                  number of unknowns that are not on a bound)
+    measurements  number of measurements
+    degrees       degrees of freedom (number of measurements minus number of unknowns that are not
+                  on a bound)
     variance      estimated variance of a residual with weight 1; 1 if sigma was given
     probability   probability of a larger chi squared if the model is correct; NaN if sigma was not
                   given
     confidence    confidence level of the intervals
-    certificates  the proofs from step 3;  candidates: all variants that were tried, best first
+    certificates  the proofs from step 3
+    candidates    all variants that were tried, best first
     structure     the report from step 2, as text
     points        table with the columns `experiment`, `name`, `time`, `measured`, `fitted`,
                   `residual`, `sigma` (used in the fit), `unit` and `leverage`. If sigma was unknown
@@ -52,10 +54,11 @@ class Result(ResultData, Stored, name="result", number=1):
     curves        table on a fine grid, with the columns `experiment`, `name`, `time`, `fitted`,
                   `smoothed` and `smoothed_error`; if errors are known, the columns `lower` and
                   `upper` contain the limits of the linearised band of the fitted model
-    seconds       wall time of each step;  versions: versions of the packages;  seed: seed of the
-                  search
-    notes         remarks, shown in `details`;  settings: description of how the steps were carried
-                  out
+    seconds       wall time of each step
+    versions      versions of the packages
+    seed          seed of the search
+    notes         remarks, shown in `details`
+    settings      description of how the steps were carried out
     actions       recommended actions, shown below the estimates
     maps          which equations determine which quantities and parameters, as in `Structure.maps`
     proof         the proof of `igpe.certify`, without its boxes; None if it was not requested

@@ -110,8 +110,8 @@ NOT_SENT = (
 )
 NOT_MADE = (
     "A worker could not prepare the problem ({}: {}). Workers must be able to import everything "
-    "that the model imports: install it there, or send the file (dask: "
-    "client.upload_file('model.py'))."
+    "that the model imports. Install the missing package on each worker, or send your own file to "
+    "the workers (dask: client.upload_file('model.py'))."
 )
 MOST = 4  # functions that a process keeps ready; compiled models are large
 _ready: dict[str, Function] = {}

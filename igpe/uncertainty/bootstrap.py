@@ -53,13 +53,16 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     """Estimates from simulated repetitions of the measurements.
 
-    estimate      unknown -> value estimated from the measurements;  units: units of the unknowns
+    estimate      unknown -> value estimated from the measurements
+    units         units of the unknowns
     replications  table with one row for each refit, indexed by the number of the refit. The columns
                   are `status`, `objective`, one for each unknown and, if there are few degrees of
                   freedom, `sigma_drawn` (the drawn sigma as a multiple of the residuals' standard
                   deviation)
-    asked         number of replications requested;  complete: False if the run was interrupted
-    kind          how errors were drawn;  seed: random seed of the errors
+    asked         number of replications requested
+    complete      False if the run was interrupted
+    kind          how errors were drawn
+    seed          random seed of the errors
     confidence    confidence level of the intervals
     acceleration  unknown -> acceleration of its BCa interval
     undetermined  unknowns that the measurements do not determine; the refits keep their values
@@ -104,9 +107,9 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
         """Return the estimates with their standard errors, biases and two intervals.
 
         bias                mean of the refits minus the estimate
-        lower, upper        ends of the BCa interval: percentiles corrected for bias and skewness
-                            (Efron 1987)
-        percentile_lower, percentile_upper  ends of the interval between percentiles of the refits
+        lower, upper        endpoints of the BCa interval, which lie at percentiles corrected for
+                            bias and skewness (Efron 1987)
+        percentile_lower, percentile_upper  endpoints of the percentile interval of the refits
         """
         rows = {n: self._row(n) for n in self.estimate}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")

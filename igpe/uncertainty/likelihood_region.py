@@ -38,13 +38,16 @@ INEXACT = 1e-3  # of the rise: what one Gauss-Newton correction may still promis
 class Region(Shown):
     """Joint confidence region of two unknowns, from the likelihood ratio.
 
-    names       names of the two unknowns;  estimate: their estimates;  units: their units
+    names       names of the two unknowns
+    estimate    estimates of the two unknowns
+    units       units of the two unknowns
     edge        closed curve: a table with one column for each of the two unknowns, and the column
                 `end`: "" where the likelihood ratio determines the edge, and otherwise "bound
                 reached", "open" or "no solution beyond"
     linearised  the linearised region: points on the ellipse, one column for each unknown; empty if
                 a standard error is not defined
-    confidence  confidence level of the region;  rise: increase in the sum of squares on the edge
+    confidence  confidence level of the region
+    rise        increase in the sum of squares on the edge
     integrations  number of integrations of the full model with derivatives
     """
 

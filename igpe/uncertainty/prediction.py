@@ -209,8 +209,8 @@ def predict(
     unknown_names = [n for n in given if n not in known]
     if unknown_names or not given:
         raise ProblemError(
-            f"Cannot predict these names: {unknown_names or 'none given'}. The states and measured "
-            f"quantities are {known}."
+            f"Cannot predict these quantities: {unknown_names or 'none given'}. The states and "
+            f"measured quantities are {known}."
         )
     tables, measured = [], []
     for k, (run, own) in enumerate(zip(runs, of_runs, strict=True)):

@@ -65,7 +65,7 @@ class ParameterProfile:
 
     name, unit          name and unit of the unknown
     estimate            its value at the optimum
-    lower, upper        ends of the interval; a bound or infinite if the profile stays low
+    lower, upper        endpoints of the interval; a bound or infinite if the profile stays low
     lower_end, upper_end  why the interval ends there: "" (the likelihood ratio), "bound reached",
                         "open" (the profile is flat), "no solution beyond"
     values              (k,) values of the unknown, increasing
@@ -87,12 +87,12 @@ class ParameterProfile:
 
     @property
     def determined(self) -> bool:
-        """Return True if the likelihood ratio determines both ends of the interval."""
+        """Return True if the likelihood ratio determines both endpoints."""
         return not (self.lower_end or self.upper_end)
 
     @property
     def remark(self) -> str:
-        """How the interval ends, as text; empty if the likelihood ratio determines both ends."""
+        """Why the interval ends, as text; empty if the likelihood ratio determines both sides."""
         if self.lower_end == self.upper_end:
             return f"{self.lower_end} on both sides" if self.lower_end else ""
         sides = (("below", self.lower_end), ("above", self.upper_end))
@@ -104,9 +104,10 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names         names of all free unknowns
-    parameters    the values at the optimum; objective: the sum of squares at the optimum, or, if
-                  standard deviations are estimated, -2 log-likelihood up to a constant
-    rise          increase in the objective at the ends of the intervals, from the chi-squared
+    parameters    the values at the optimum
+    objective     the sum of squares at the optimum, or, if standard deviations are estimated, -2
+                  log-likelihood up to a constant
+    rise          increase in the objective at the endpoints of intervals, from the chi-squared
                   distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
     profiles      one for each requested unknown

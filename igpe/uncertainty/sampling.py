@@ -102,14 +102,16 @@ TELL = 100  # steps between two sentences
 class Samples(Shown):
     """Draws from the posterior; the start of the chains is discarded.
 
-    names         names of the n unknowns;  estimate: unknown -> value at the maximum of the
-                  likelihood
-    chains        (walkers, steps, n) values of the unknowns;  log_density: (walkers, steps)
-                  logarithm of the posterior density, up to an additive constant
+    names         names of the n unknowns
+    estimate      unknown -> value at the maximum of the likelihood
+    chains        (walkers, steps, n) values of the unknowns
+    log_density   (walkers, steps) logarithm of the posterior density, up to an additive constant
     autocorrelation  unknown -> autocorrelation time of a walker, in steps
     acceptance    fraction of accepted proposals
-    burnt         number of discarded steps; seed: seed of all random numbers
-    confidence    confidence level of the intervals;  notes: remarks for the user
+    burnt         number of discarded steps
+    seed          seed of all random numbers
+    confidence    confidence level of the intervals
+    notes         remarks for the user
     """
 
     names: tuple[str, ...]
@@ -220,7 +222,7 @@ def sample(
     n, names = len(base.x), problem.box.names
     count = max(EACH * n, LEAST) if walkers is None else walkers
     ok = is_count(count) and count >= 2 * n and count % 2 == 0
-    require(ok, "sample", "walkers", count, f"an even number of at least {2 * n}")
+    require(ok, "sample", "walkers", count, f"an even number, at least {2 * n}")
     posterior = Posterior(base)
     start = posterior.walkers(count, np.random.default_rng(seed))
     sampler = emcee.EnsembleSampler(count, n, posterior)

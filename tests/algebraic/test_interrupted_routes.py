@@ -1,4 +1,4 @@
-"""Ctrl-C in step 3: what a route has becomes its answer, with what is proved so far."""
+"""Ctrl-C in step 3: what a route has becomes its answer, with what has been proved."""
 
 import os
 import signal

@@ -267,7 +267,7 @@ def test_rest_at_the_border_of_a_condition_is_said():
     ivp = read.initial_value_problem(0, switching=True)
     q = np.array([TRUTH[n] for n in ivp.unknowns])
     run = Automatic().simulation(ivp, TIMES, sensitivities=True).run(q)
-    assert "changes exactly at the steady state" in run.reason
+    assert "lies exactly at the threshold of a condition" in run.reason
     assert np.isnan(run.states).all()
     assert not Automatic().simulation(ivp, TIMES, sensitivities=True).run(q * [0.9, 1, 1, 1]).reason
 

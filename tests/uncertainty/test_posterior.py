@@ -108,7 +108,7 @@ def test_an_interrupt_ends_with_what_is_drawn():
     ("change", "error", "says"),
     [
         ({"steps": 3}, ProblemError, "10 or more"),
-        ({"walkers": 3}, ProblemError, "even number of at least 4"),
+        ({"walkers": 3}, ProblemError, "an even number, at least 4"),
         ({"seed": -1}, ProblemError, "0 or more"),
         ({"problem": decay(loss=igpe.losses.Huber())}, Unsupported, "Huber"),
     ],

@@ -114,7 +114,7 @@ def test_names_choose():
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"names": ["Z"]}, ProblemError, r"Cannot predict these names: \['Z'\]"),
+        ({"names": ["Z"]}, ProblemError, r"Cannot predict these quantities: \['Z'\]"),
         ({"times": [-1.0]}, ProblemError, "none of them before 0"),
         ({"times": "soon"}, ProblemError, "finite numbers"),
         ({"times": []}, ProblemError, "finite numbers"),

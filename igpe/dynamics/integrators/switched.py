@@ -444,7 +444,7 @@ class _Course:
         rate = found.rates[j]
         if crossing.grazes or not abs(rate) * self.horizon > GRAZING * self.size[j]:
             raise BrokenError(
-                "A trajectory touches a condition on states without crossing it "
+                "A trajectory touches the threshold of a condition on states without crossing it "
                 f"{at(self.t)} (grazing). Derivatives with respect to the unknowns do not exist "
                 "there."
             )

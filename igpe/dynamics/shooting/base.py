@@ -32,7 +32,8 @@ class Estimator(Protocol):
     ) -> Estimate:
         """Search from `start` (every free unknown -> value).
 
-        profiles  one per experiment or none: trajectories to begin with, for methods that use them
+        profiles  a list of initial trajectories, one for each experiment, or an empty list; methods
+                  that need no initial trajectories ignore it
         returns   an Estimate of the free unknowns; failure is its status
         raises    Unsupported if the method cannot do what the problem asks
         """

@@ -70,7 +70,7 @@ class SingleShooting:
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are not used."""
+        """See `igpe.dynamics.shooting.base.Estimator`. The argument `profiles` is ignored."""
         once = replace(self, restarts=ONCE)
         return iteratively_reweighted(
             problem,
@@ -81,8 +81,9 @@ class SingleShooting:
         )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedShooting":
-        """Translate and compile the model once, for many starts; `profiles` are not used.
+        """Translate and compile the model once, for many starts.
 
+        The argument `profiles` is ignored.
         raises Unsupported for constraints, and for robust losses with estimated standard deviations
         """
         require_plain(

@@ -1,4 +1,4 @@
-"""Reactors as chemists write them, as ordinary pyomo.dae builders.
+"""Reactors as chemists write them, as functions that build pyomo.dae models.
 
 from igpe import kinetics
 reactor = kinetics.Batch(["A + B -> C", "C <-> D"], bounds={"k1": (0, 10), ...})

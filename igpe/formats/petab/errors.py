@@ -67,7 +67,7 @@ def petab_objective(
 def petab_gradient(
     problem: Problem, parameters: Mapping[str, float] | None = None, *, priors: bool = False
 ) -> LikelihoodGradient:
-    """Compute `petab_objective` as `value` and its exact derivatives as `gradient`.
+    """Compute the objective of `petab_objective` and its exact derivatives.
 
     The derivatives are taken with respect to the parameters, not to their logarithms, even if the
     table gives them a logarithmic scale; see `igpe.dynamics.likelihood.likelihood_gradient`.
@@ -75,6 +75,8 @@ def petab_gradient(
     problem     a problem that `read_petab` returned
     parameters  unknown -> value; by default the nominal values of the parameter table
     priors      whether to include the problem's priors
+    returns     a named tuple: `value` is the objective, and `gradient` maps the name of each
+                unknown to the derivative
     raises      the errors of `petab_objective`
     """
     values = {**petab_model(problem).nominal, **(parameters or {})}
@@ -115,11 +117,12 @@ def petab_errors(
     The information refers to the parameters on their scales: q is log10 p, log p or p. It is
     computed by central differences of exact gradients. For q = log10 p, the delta method gives
     sd(p) = p ln 10 sd(q). The 95 % intervals are q +- 1.96 sd(q), transformed back to p. On a
-    logarithmic scale both ends are positive, and the interval is asymmetric.
+    logarithmic scale both endpoints are positive, and the interval is asymmetric.
 
-    problem     a problem that `read_petab` returned;  found: an `Estimate`, or a dict
-                {unknown: value}
-    confidence  confidence level of the intervals; method: the method that supplies the integrator
+    problem     a problem that `read_petab` returned
+    found       an `Estimate`, or a dict {unknown: value}
+    confidence  confidence level of the intervals
+    method      the method that supplies the integrator
     returns     one row for each unknown, indexed by `parameterId`. The columns are `estimate` and
                 `standard_error` (of the parameter itself), `scale` (lin, log or log10),
                 `error_on_scale`, `lower` and `upper` (of the parameter itself), and `remark`. The
@@ -243,7 +246,8 @@ def write_petab_parameters(
     errors   a table that `petab_errors` returned, written to separate columns: `standardError` (of
              the parameter itself), `standardErrorOnScale` (of its logarithm if `standardErrorScale`
              is log10 or log), `lowerConfidence` and `upperConfidence` (of the parameter itself)
-    problem  the PEtab YAML file; path: the table to write (tab-separated)
+    problem  the PEtab YAML file
+    path     the table to write (tab-separated)
     raises   ProblemError if the table lacks an unknown or the YAML file lists no table; DataError
              if `path` is a file that igpe did not write, or one of the problem's own
              files
@@ -358,7 +362,8 @@ def write_petab_simulations(simulated: pd.DataFrame, problem: str | Path, path: 
     """Write a PEtab simulation table: the measurement table with simulated values.
 
     simulated  a table that `petab_simulations` returned
-    problem    the PEtab YAML file;  path: the table to write (tab-separated)
+    problem    the PEtab YAML file
+    path       the table to write (tab-separated)
     raises     DataError if `simulated` and the problem's measurement tables have different numbers
                of rows, or if `path` is a file that igpe did not write
     """

@@ -287,8 +287,8 @@ def texts(expressions: Any, symbols: Sequence[Any], names: Sequence[Sequence[str
         if len(made.text) > LONGEST:
             raise ModelError(
                 f"A formula is longer than {LONGEST} characters after substitution of the "
-                "algebraic variables. Make the equations of these variables shorter, or make "
-                "some of the variables states."
+                "algebraic variables. Make the equations of these variables shorter, or turn some "
+                "of them into states."
             )
         return made
 

@@ -196,8 +196,8 @@ def _from_clock(
     is_open = not (is_clock or first >= MORNING or said == "hh:mm" or "h:mm" in hint)
     if is_open and all(c.short for c in clocks) and len(clocks) == np.isfinite(values).sum():
         raise Question(
-            f"'{name}' has times such as {clocks[-1].text} in '{header}', which may be hours and "
-            "minutes or minutes and seconds.",
+            f"Times such as {clocks[-1].text} in '{header}' of '{name}' may be hours and minutes, "
+            "or minutes and seconds.",
             {
                 "hours and minutes": {"roles": {header: "hh:mm"}},
                 "minutes and seconds": {"roles": {header: "mm:ss"}},
@@ -205,8 +205,8 @@ def _from_clock(
         )
     if not is_clock and not is_elapsed and 0 < first < MORNING:
         raise Question(
-            f"The times '{header}' in '{name}' begin at {clocks[0].text}: this may be the time "
-            "since the start or the time of day.",
+            f"The times '{header}' in '{name}' begin at {clocks[0].text}. They may be times since "
+            "the start or times of day.",
             {
                 "the time since the start": {"roles": {header: "elapsed"}},
                 "the time of day": {"roles": {header: "clock"}},

@@ -73,8 +73,8 @@ class Verified(Shown):
     volume       fraction of the box's volume that was not confirmed
     leaves       number of parts into which the certificate divides the box: leaves of the tree, and
                  slabs that contractions cut off
-    subdivided   number of leaves and slabs that the checker had to divide further; boxes: number of
-                 boxes over which the checker integrated the model
+    subdivided   number of leaves and slabs that the checker had to divide further
+    boxes        number of boxes over which the checker integrated the model
     seconds      wall time of the check
     region       the verified statement about a likelihood region; empty if there is none
     arb          result of the additional check with Arb (`with_="arb"`); None if it was not

@@ -34,7 +34,8 @@ ROUNDING = 1e-11  # relative, of sums over some thousand residuals
 class Paving(Shown, Suggesting):
     """The plane of two unknowns around a certified region, divided into boxes.
 
-    names         names of the two unknowns;  level: confidence level
+    names         names of the two unknowns
+    level         confidence level
     lower, upper  (k, 2) corners of the boxes
     kinds         "in": the box provably lies inside the region; "out": it provably lies outside;
                   "edge": neither is proved

@@ -454,8 +454,8 @@ def certify_region(
                   search finds better values, it continues with those. If `estimate` is None, igpe
                   searches for the best values first
     level         confidence level, between 0 and 1
-    precision     largest allowed difference between the outer and the inner end of an interval, as
-                  a fraction of the width of the interval
+    precision     largest allowed difference between the outer and the inner endpoint of an
+                  interval, as a fraction of the width of the interval
     simultaneous  False: the level holds for each unknown separately, as in `igpe.profile` (one
                   degree of freedom); True: it holds for all unknowns together. As in
                   `igpe.profile`, `rise` follows from the chi-squared distribution if standard

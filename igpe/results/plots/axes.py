@@ -317,7 +317,7 @@ ROOM = 0.25  # of an interval, beside it
 
 
 def plot_certified_intervals(region: Any, axes: Any = None) -> Plot:
-    """Outer and inner ends of each unknown's intervals, one line for each separate region.
+    """Outer and inner endpoints of each unknown's intervals, one line for each separate region.
 
     region  of `igpe.certify_region`
     axes    matplotlib axes, one for each unknown; None: draw in a new figure

@@ -27,8 +27,8 @@ def plot_rates(result: ResultData, problem: Problem, names: Sequence[str] | None
     """Plot the reaction rates over time, and the slopes of the measured quantities.
 
     Lines show the rates and slopes of the model. Dotted lines show the slopes of the smoothed
-    measurements, which step 3 fits. igpe computes all slopes from the differences between
-    neighbouring points of each curve on a fine grid.
+    measurements; step 3 fits the model to these slopes. igpe computes all slopes from the
+    differences between neighbouring points of each curve on a fine grid.
 
     result   a result of `igpe.estimate`
     problem  the problem whose parameters were estimated

@@ -182,8 +182,8 @@ def plot_film_strip(problem: Problem, estimate: Estimate, axes: Any = None) -> P
     Curves extend to the last measurement if the model can be integrated that far. There is one row
     of axes for each quantity of each experiment, and one column for each horizon.
 
-    problem   the problem whose parameters were estimated;  estimate: an estimate from
-              `IncrementalShooting`
+    problem   the problem whose parameters were estimated
+    estimate  an estimate from `IncrementalShooting`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
     raises    ProblemError if the estimate has no horizons
     """
@@ -211,8 +211,8 @@ def plot_pieces(
 
     There is one row of axes for each quantity of each experiment, and one column for each iterate.
 
-    problem   the problem whose parameters were estimated;  estimate: an estimate from
-              `MultipleShooting(record=True)`
+    problem   the problem whose parameters were estimated
+    estimate  an estimate from `MultipleShooting(record=True)`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
     iterates  maximum number of iterates drawn: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1

@@ -50,8 +50,8 @@ DEGENERATE = (
 
 
 BORDER = (
-    "A condition on states changes exactly at the steady state, so the steady state has no "
-    "derivatives with respect to the unknowns."
+    "The steady state lies exactly at the threshold of a condition on states, so the steady state "
+    "has no derivatives with respect to the unknowns."
 )
 
 

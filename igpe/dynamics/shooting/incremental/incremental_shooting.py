@@ -110,7 +110,7 @@ class IncrementalShooting(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are not used.
+        """See `igpe.dynamics.shooting.base.Estimator`. The argument `profiles` is ignored.
 
         The trail of the estimate contains the horizons, each an `igpe.core.estimates.Horizon`.
         """
@@ -124,8 +124,9 @@ class IncrementalShooting(Checked):
         )
 
     def prepare(self, problem: Problem, profiles: Sequence[Profile] = ()) -> "PreparedIncremental":
-        """Translate and compile the model once, for many starts; `profiles` are not used.
+        """Translate and compile the model once, for many starts.
 
+        The argument `profiles` is ignored.
         raises Unsupported for robust losses, constraints and time-varying unknowns
         """
         require_plain(problem, "IncrementalShooting", constraints_too=True)

@@ -148,8 +148,8 @@ class MultipleShooting(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `igpe.dynamics.shooting.base.Estimator`; `profiles` are the start values of the
-        nodes."""
+        """See `igpe.dynamics.shooting.base.Estimator`. The argument `profiles` gives the start
+        values of the nodes."""
         once, deadline = replace(self, restarts=Restarts(count=0)), Deadline.after(self.time_limit)
         return iteratively_reweighted(
             problem,
