@@ -90,7 +90,8 @@ def draw(number: int, *, near: bool) -> Case:
     values = {p: float(np.exp(random.uniform(np.log(0.2), np.log(2)))) for p in reactor.parameters}
     times = np.linspace(0.0, 5.0, int(random.integers(10, 16)) + 1)[1:]
     count = int(random.integers(2, 4))
-    measured = sorted(random.permutation(list(SPECIES))[:count].tolist())
+    drawn = random.permutation(list(SPECIES)).tolist()
+    measured = sorted([s for s in drawn if s in reactor.species][:count])  # a reaction has each
     runs = []
     for k in range(2):
         start = dict.fromkeys(SPECIES, 0.0)
