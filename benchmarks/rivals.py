@@ -83,15 +83,14 @@ def draw(number: int, *, near: bool) -> Case:
             continue
         if len(every) >= RIVALS:
             names = _rivals(random, list(every), near=near)
-    names = names[:RIVALS]
     truth = names[0]
-    names = random.permutation(names).tolist()
+    names = random.permutation(names[:RIVALS]).tolist()
     reactor = every[truth]
     values = {p: float(np.exp(random.uniform(np.log(0.2), np.log(2)))) for p in reactor.parameters}
     times = np.linspace(0.0, 5.0, int(random.integers(10, 16)) + 1)[1:]
     count = int(random.integers(2, 4))
     drawn = random.permutation(list(SPECIES)).tolist()
-    measured = sorted([s for s in drawn if s in reactor.species][:count])  # a reaction has each
+    measured = sorted([s for s in drawn if s in reactor.species][:count])
     runs = []
     for k in range(2):
         start = dict.fromkeys(SPECIES, 0.0)

@@ -46,9 +46,9 @@ def compare_models(
     """Compare several models on the same measurements.
 
     AIC = 2 k - 2 log L, AICc = AIC + 2 k (k + 1) / (n - k - 1), BIC = k log n - 2 log L, with k
-    unknowns and n measurements; the weights are proportional to exp(-delta / 2). A likelihood ratio
-    test compares a nested model with the larger model; it uses the chi-squared distribution if
-    sigma is known, and otherwise the F distribution.
+    unknowns and n measurements; log L includes the terms of priors. The weights are proportional
+    to exp(-delta / 2). A likelihood ratio test compares a nested model with the larger model; it
+    uses the chi-squared distribution if sigma is known, and otherwise the F distribution.
 
     results  name -> result; all results must be fits to the same measurements
     nested   name of the smaller model -> name of the larger model that contains it; None: igpe
