@@ -56,7 +56,7 @@ LAST = "<row r='1048576'><c r='XFD1048576'>{}</c></row>"
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        (HEAD + ROW + LAST.format("<v>1</v>"), "1048576 rows of 16384 columns"),
+        (HEAD + ROW + LAST.format("<v>1</v>"), "1048576 rows and 16384 columns"),
         (HEAD + "<row r='2000000000'><c r='A2000000000'><v>1</v></c></row>", "2000000000 rows"),
         (HEAD + "<row>" + "<c><v>1</v></c>" * 600_000 + "</row>", "cells"),
         ("<row><c><v>" + "1" * 70 * 2**20 + "</v></c></row>", "unpack"),

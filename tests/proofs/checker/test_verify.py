@@ -171,7 +171,7 @@ def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"format": "other"}, "format is 'other'"),
+        ({"format": "other"}, "of the format 'other'"),
         ({"tree": []}, "no boxes"),
         ({"point": [1.0]}, "1 coordinates, not 2"),
         ({"objective": float("nan")}, "not a finite number"),
