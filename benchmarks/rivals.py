@@ -93,7 +93,7 @@ def draw(number: int, *, near: bool) -> Case:
     measured = sorted([s for s in drawn if s in reactor.species][:count])
     runs = []
     for k in range(2):
-        start = dict.fromkeys(SPECIES, 0.0)
+        start = dict.fromkeys((s for s in SPECIES if s in reactor.species), 0.0)
         start |= {"A": float(random.uniform(0.5, 2)), "B": float(random.uniform(0.5, 2)) * k}
         exact = simulated(reactor, values, start, times)
         sigma = {n: NOISE * max(float(np.ptp(exact[n])), 0.05) for n in measured}
