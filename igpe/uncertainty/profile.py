@@ -453,8 +453,8 @@ def _with_ranges(made: Profiles, box: Box) -> Profiles:
         profiles.append(
             replace(
                 one,
-                lower=lower,
-                upper=upper,
+                lower=low if at_low else lower,
+                upper=high if at_high else upper,
                 lower_end=one.lower_end or End.BOUND.value * at_low,
                 upper_end=one.upper_end or End.BOUND.value * at_high,
             )

@@ -207,6 +207,8 @@ def test_an_interval_that_others_widen_to_a_bound_ends_there():
     closed = replace(other, upper=most / 2, upper_end="")
     widened = _with_ranges(replace(found, profiles=(far, closed)), problem.box)[other.name]
     assert (widened.upper, widened.upper_end) == (most, "bound reached")
+    rounded = replace(other, upper=most * (1 - 1e-13), upper_end="bound reached")
+    assert _with_ranges(replace(found, profiles=(rounded,)), problem.box)[other.name].upper == most
 
 
 def test_a_profile_ends_within_its_share_of_the_most_integrations():
