@@ -95,7 +95,11 @@ def pose(*feeds, model=tank, parameters=("k",), **options):
             ProblemError,
             "Remove it from parameters=",
         ),
-        (lambda: pose(Known(1.0, 0.1), steady={"feed": 0.0}), DataError, "another value before the start"),
+        (
+            lambda: pose(Known(1.0, 0.1), steady={"feed": 0.0}),
+            DataError,
+            "another value before the start",
+        ),
     ],
 )
 def test_what_is_not_supported_is_refused(make, error, says):
