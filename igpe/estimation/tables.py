@@ -51,8 +51,8 @@ def _sigma(experiment: Experiment, run: Trajectory) -> FloatArray | float:
     which = deviations(experiment, m)
     if which is None:
         return m.sigma if experiment.sigma_known else np.nan
-    told = run.measured[np.searchsorted(run.times, m.times[m.row]), which]
-    return np.where(which >= 0, told, m.sigma)
+    estimated = run.measured[np.searchsorted(run.times, m.times[m.row]), which]
+    return np.where(which >= 0, estimated, m.sigma)
 
 
 def curves(

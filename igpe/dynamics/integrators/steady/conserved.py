@@ -16,10 +16,42 @@ import casadi as ca
 import numpy as np
 
 from igpe.core.arrays import BoolArray, FloatArray
+from igpe.equations.initial_value import InitialValueProblem
 
 NEGLIGIBLE = 1e-10  # singular values of unit columns
 POINTS = 6  # with other unknowns, of order one or about as large as those given
 STATES = 3  # random states at each of these
+
+
+class RestPoint(NamedTuple):
+    """Unknowns (n_q,), modes (n_modes,), and which states are 0 and stay so (n_x,)."""
+
+    q: FloatArray
+    modes: FloatArray
+    stays: BoolArray
+
+
+class SlopesAt(NamedTuple):
+    """Slopes (n_x,) and their derivatives by states (n_x, n_x) and unknowns (n_x, n_q)."""
+
+    f: FloatArray
+    by_x: FloatArray
+    by_q: FloatArray
+
+
+class RestSlopes:
+    """The slopes of states divided by their sizes."""
+
+    def __init__(self, rest: InitialValueProblem) -> None:
+        self.scale = rest.scale
+        by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
+        self._f = ca.Function("f", [rest.x, rest.u, rest.q], [ca.densify(rest.f), *by])
+
+    def __call__(self, x: FloatArray, at: RestPoint) -> SlopesAt:
+        """The slopes at states x (n_x,)."""
+        f, by_x, by_q = (np.asarray(v) for v in self._f(x * self.scale, at.modes, at.q))
+        column = self.scale[:, None]
+        return SlopesAt(f.ravel() / self.scale, by_x * self.scale / column, by_q / column)
 
 
 class Conserved(NamedTuple):
@@ -32,73 +64,52 @@ class Conserved(NamedTuple):
     is_constant: bool
 
 
-class _Near(NamedTuple):
-    """Slopes (n_x,) and their derivatives (n_x, n_x) and (n_x, n_q) at a random state."""
-
-    f: FloatArray
-    by_x: FloatArray
-    by_q: FloatArray
-
-
 class ConservedSums:
-    """Finds the sums for unknowns q (n_q,), modes (n_modes,) and states that stay 0 (n_x,).
+    """Finds the conserved sums at many points."""
 
-    f      (x, modes, q) -> slopes and their derivatives by x and q
-    scale  (n_x,) sizes of the states
-    """
+    def __init__(self, slopes: RestSlopes) -> None:
+        self._slopes = slopes
+        self._known: dict[tuple[bytes, ...], tuple[int, FloatArray]] = {}
 
-    def __init__(self, f: ca.Function, scale: FloatArray) -> None:
-        self._f, self._scale = f, scale
-        self._known: dict[tuple[bytes, ...], Conserved] = {}
-
-    def __call__(self, q: FloatArray, modes: FloatArray, stays: BoolArray) -> Conserved:
+    def __call__(self, at: RestPoint) -> Conserved:
         """The sums; they are computed once for unknowns of the same signs, if they are constant."""
-        key = np.sign(q).tobytes(), modes.tobytes(), stays.tobytes()
+        key = np.sign(at.q).tobytes(), at.modes.tobytes(), at.stays.tobytes()
         if key not in self._known:
-            self._known[key] = self._for_any(q, modes, stays)
-        known = self._known[key]
-        if known.is_constant:
-            return known
-        columns = _columns(self._at_random(STATES, q, modes, stays))
-        return known._replace(rows=_left_null(columns, len(known.rows)))
+            self._known[key] = self._for_any(at)
+        count, constant = self._known[key]
+        if len(constant) == count:
+            return Conserved(constant, is_constant=True)
+        columns = [_by_states(near, at) for near in self._at_random(STATES, at)]
+        return Conserved(_left_null(np.hstack(columns), count), is_constant=False)
 
-    def moved(
-        self, rows: FloatArray, by: FloatArray, q: FloatArray, modes: FloatArray, stays: BoolArray
-    ) -> FloatArray:
+    def moved(self, rows: FloatArray, by: FloatArray, at: RestPoint) -> FloatArray:
         """(n_c, n_q) derivatives of the sums of a difference `by` (n_x,) that has none."""
-        every = list(self._at_random(4 * len(by), q, modes, stays))
+        every = list(self._at_random(4 * len(by), at))
         slopes = np.array([near.f for near in every]).T
         weights = np.linalg.lstsq(slopes, by, rcond=NEGLIGIBLE)[0]
         return np.asarray(-rows @ np.tensordot(weights, [near.by_q for near in every], axes=1))
 
-    def _for_any(self, q: FloatArray, modes: FloatArray, stays: BoolArray) -> Conserved:
-        """For unknowns with these signs; what is 0 stays 0."""
-        random, fewest = np.random.default_rng(1), len(self._scale)
+    def _for_any(self, at: RestPoint) -> tuple[int, FloatArray]:
+        """How many sums there are for unknowns with these signs, and those that are constant."""
+        random, count = np.random.default_rng(1), len(at.stays)
         columns = list[FloatArray]()
         for k in range(POINTS):
-            size = np.abs(q) if k % 2 else np.ones(len(q))
-            there = np.sign(q) * size * random.uniform(0.5, 1.5, len(q))
-            every = list(self._at_random(STATES, there, modes, stays, k))
-            columns.append(_columns(every))
-            fewest = min(fewest, len(_left_null(columns[-1])))
-            columns += [_unit(near.by_q[:, q != 0]) for near in every]
-        rows = _left_null(np.hstack(columns))
-        is_constant = len(rows) == fewest
-        return Conserved(rows if is_constant else np.zeros((fewest, len(self._scale))), is_constant)
+            size = np.abs(at.q) if k % 2 else np.ones(len(at.q))
+            there = at._replace(q=np.sign(at.q) * size * random.uniform(0.5, 1.5, len(at.q)))
+            every = list(self._at_random(STATES, there, k))
+            columns.append(np.hstack([_by_states(near, at) for near in every]))
+            count = min(count, len(_left_null(columns[-1])))
+            columns += [_unit(near.by_q[:, at.q != 0]) for near in every]
+        return count, _left_null(np.hstack(columns))
 
-    def _at_random(
-        self, count: int, q: FloatArray, modes: FloatArray, stays: BoolArray, seed: int = 0
-    ) -> Iterator[_Near]:
+    def _at_random(self, count: int, at: RestPoint, seed: int = 0) -> Iterator[SlopesAt]:
         random = np.random.default_rng(seed)
         for _ in range(count):
-            x = np.where(stays, 0.0, random.uniform(0.5, 1.5, len(stays)))
-            f, by_x, by_q = (np.asarray(v) for v in self._f(x * self._scale, modes, q))
-            column = self._scale[:, None]
-            yield _Near(f.ravel() / self._scale, by_x[:, ~stays] / column, by_q / column)
+            yield self._slopes(np.where(at.stays, 0.0, random.uniform(0.5, 1.5, len(at.stays))), at)
 
 
-def _columns(every: Iterator[_Near] | list[_Near]) -> FloatArray:
-    return np.hstack([_unit(np.column_stack([near.f, near.by_x])) for near in every])
+def _by_states(near: SlopesAt, at: RestPoint) -> FloatArray:
+    return _unit(np.column_stack([near.f, near.by_x[:, ~at.stays]]))
 
 
 def _unit(columns: FloatArray) -> FloatArray:

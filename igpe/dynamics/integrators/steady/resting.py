@@ -15,6 +15,7 @@ All is in states divided by their sizes.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import pairwise
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -25,7 +26,12 @@ from igpe.core.arrays import BoolArray, FloatArray
 from igpe.dynamics.integrators.base import Integrator, Intervals, Refused
 from igpe.dynamics.integrators.crossings import GRAZING
 from igpe.dynamics.integrators.limits import allowed
-from igpe.dynamics.integrators.steady.conserved import Conserved, ConservedSums
+from igpe.dynamics.integrators.steady.conserved import (
+    Conserved,
+    ConservedSums,
+    RestPoint,
+    RestSlopes,
+)
 from igpe.equations.initial_value import InitialValueProblem
 
 SPANS = 10.0 ** np.arange(9)  # times the longest experiment's duration, to come to rest
@@ -122,27 +128,9 @@ class SmoothApproach(Approach):
 
     @cached_property
     def _stages(self) -> list[Intervals]:
-        ends = np.array([self.intervals.ivp.t0, *self.intervals.cut.times])
-        over = self.intervals.over
-        return [
-            over(self.intervals.ivp, ends[k : k + 2], ends[k + 1 : k + 2])
-            for k in range(len(ends) - 1)
-        ]
-
-
-class _Point(NamedTuple):
-    """Unknowns (n_q,) and modes (n_modes,)."""
-
-    q: FloatArray
-    modes: FloatArray
-
-
-class _Near(NamedTuple):
-    """Slopes (n_x,) and their derivatives by states and unknowns."""
-
-    f: FloatArray
-    by_x: FloatArray
-    by_q: FloatArray
+        every = self.intervals
+        ends = map(np.array, pairwise([every.ivp.t0, *every.cut.times]))
+        return [every.over(every.ivp, nodes, nodes[1:]) for nodes in ends]
 
 
 class Resting:
@@ -155,9 +143,9 @@ class Resting:
     def __init__(self, rest: InitialValueProblem, approach: Approach) -> None:
         self.scale, self.approach, self.duration = rest.scale, approach, rest.duration
         self._last: tuple[Any, Rest] | None = None
-        by = [ca.densify(ca.jacobian(rest.f, v)) for v in (rest.x, rest.q)]
-        self._f = ca.Function("f", [rest.x, rest.u, rest.q], [ca.densify(rest.f), *by])
-        self._conserved = ConservedSums(self._f, self.scale)
+        self._modes = rest.u.numel()
+        self._slopes = RestSlopes(rest)
+        self._conserved = ConservedSums(self._slopes)
         self._gaps = None
         if rest.switching is not None:
             gaps = rest.switching.gaps
@@ -212,8 +200,9 @@ class Resting:
         self, states: FloatArray, by: FloatArray, q: FloatArray, true: BoolArray
     ) -> Rest | str:
         """The state at rest next to the last row; or why there is none."""
-        at = _Point(q, self._modes(true))
-        sums = self._conserved(*at, _stays(states, by))
+        stays = (states[[0, -1]] == 0).all(axis=0) & (by == 0).all(axis=1)
+        at = RestPoint(q, true[: self._modes].astype(float), stays)
+        sums = self._conserved(at)
         x = self._exact(states, sums.rows, at)
         if isinstance(x, str):
             return x
@@ -232,13 +221,12 @@ class Resting:
         return Rest(x * self.scale, own * self.scale[:, None], true=true)
 
     def _moved(
-        self, x: FloatArray, states: FloatArray, by: FloatArray, sums: Conserved, at: _Point
+        self, x: FloatArray, states: FloatArray, by: FloatArray, sums: Conserved, at: RestPoint
     ) -> FloatArray | str:
         """(n_x, n_q) how the state at rest moves with the unknowns; or why it does not."""
-        here, of_sums = self._near(x, at), sums.rows @ (by / self.scale[:, None])
+        here, of_sums = self._slopes(x, at), sums.rows @ (by / self.scale[:, None])
         if not sums.is_constant:
-            off = states[0] - x
-            of_sums = of_sums + self._conserved.moved(sums.rows, off, *at, _stays(states, by))
+            of_sums = of_sums + self._conserved.moved(sums.rows, states[0] - x, at)
         own = _solved(here.by_x, sums.rows, -here.by_q, of_sums)
         if own is None:
             return DEGENERATE
@@ -249,18 +237,9 @@ class Resting:
         grows = bool(rates.real.max() > GROWS * np.abs(rates).max())
         return UNSTABLE if grows else own
 
-    def _modes(self, true: BoolArray) -> FloatArray:
-        """Inputs of the equations at rest: their modes."""
-        return true[: self._f.numel_in(1)].astype(float)
-
     @staticmethod
     def _is_still(before: FloatArray, after: FloatArray) -> bool:
         return bool((np.abs(after - before) <= STILL * np.maximum(np.abs(after), 1.0)).all())
-
-    def _near(self, x: FloatArray, at: _Point) -> _Near:
-        f, by_x, by_q = (np.asarray(v) for v in self._f(x * self.scale, at.modes, at.q))
-        column = self.scale[:, None]
-        return _Near(f.ravel() / self.scale, by_x * self.scale / column, by_q / column)
 
     def _lasts(self, by_x: FloatArray, conserved: FloatArray, spans: float) -> BoolArray:
         """(n_x,) whether a little more of a state would have stayed for all this time."""
@@ -269,11 +248,11 @@ class Resting:
         assert times is not None, "these equations have been solved before"
         return np.asarray(np.abs(np.diag(times)) > spans * self.duration)
 
-    def _exact(self, states: FloatArray, conserved: FloatArray, at: _Point) -> FloatArray | str:
+    def _exact(self, states: FloatArray, conserved: FloatArray, at: RestPoint) -> FloatArray | str:
         """The state at rest (n_x,) next to the last row; or why there is none."""
         x: FloatArray = states[-1].copy()
         for _ in range(ITERATIONS):
-            here = self._near(x, at)
+            here = self._slopes(x, at)
             step = _solved(here.by_x, conserved, -here.f, conserved @ (states[0] - x))
             if step is None:
                 return DEGENERATE
@@ -287,11 +266,6 @@ class Resting:
         return x
 
 
-def _stays(states: FloatArray, by: FloatArray) -> BoolArray:
-    """(n_x,) which states are 0 from the start to rest, whatever the unknowns are."""
-    return np.asarray((states[[0, -1]] == 0).all(axis=0) & (by == 0).all(axis=1))
-
-
 def _solved(
     by_x: FloatArray, conserved: FloatArray, right: FloatArray, sums: FloatArray
 ) -> FloatArray | None:
@@ -303,8 +277,8 @@ def _solved(
     matrix = matrix * weight[:, None]
     width = _inverse(np.abs(matrix).max(axis=0))
     both = (np.concatenate([right, sums]).T * weight).T
-    found, _, rank, _ = np.linalg.lstsq(matrix * width, both, rcond=SINGULAR)
-    return None if rank < len(width) else np.asarray((found.T * width).T)
+    solution, _, rank, _ = np.linalg.lstsq(matrix * width, both, rcond=SINGULAR)
+    return None if rank < len(width) else np.asarray((solution.T * width).T)
 
 
 def _inverse(sizes: FloatArray) -> FloatArray:
