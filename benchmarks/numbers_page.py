@@ -43,7 +43,7 @@ measurements were made on different dates (see below).
 WINNERS = """
 **Faster than igpe** in total time: {total}.
 
-**Faster than igpe if a user who knows the optimum stops a method there**: {knowing}.
+**Faster than igpe if a method stops as soon as it reaches the known optimum**: {knowing}.
 
 ## Reliability
 

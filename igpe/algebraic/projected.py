@@ -61,7 +61,7 @@ class GlobalSolver:
     """A general global solver, started from the best local optimum.
 
     solver      solver that computes the best point and the lower bound
-    witness     another solver, which confirms that the gap is closed
+    witness     a second solver, which confirms that the gap is closed
     time_limit  time limit in seconds; when it is reached, or on Ctrl-C, the route returns the best
                 point and the best lower bound found so far
     local       local search that finds the solver's start point; its result is returned if the

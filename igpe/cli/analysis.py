@@ -30,7 +30,8 @@ def profile(
         list[str] | None,
         typer.Option(
             "--name",
-            help="Parameter or start value to profile; repeat the option for more. Default: all.",
+            help="Parameter or start value to profile; repeat the option to profile several. "
+            "Default: all.",
         ),
     ] = None,
     data: DataFile = None,

@@ -22,7 +22,7 @@ class Estimate(Shown):
 
     parameters   name -> value, in the model's units
     objective    value of the minimised function (for dynamic methods, the weighted sum of squares)
-    status       how the computation ended
+    status       the `Status` with which the computation ended
     method       description of the method that computed the estimate
     lower_bound  proved lower bound on the objective; -inf if the method proves no bound
     seconds      wall time

@@ -49,7 +49,7 @@ def negative_log_likelihood(
     were given, estimated (`EstimatedSigma`) or follow the model (`Noise`), in the model's units.
 
     problem     with standard deviations
-    parameters  unknown -> value, for every free unknown of the problem
+    parameters  a dict {unknown: value} with every free unknown of the problem
     priors      whether the densities of the problem's priors are multiplied in
     integrator  of the model
     returns     infinity where the model cannot predict some measurement, or s is not positive

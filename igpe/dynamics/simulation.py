@@ -31,7 +31,7 @@ def simulate(
     """Simulate every experiment at the given values of the unknowns.
 
     problem     the problem whose experiments are simulated
-    parameters  unknown -> value, for every free unknown of the problem
+    parameters  a dict {unknown: value} with every free unknown of the problem
     times       times at which values are reported; by default 200 time points plus the measurement
                 times
     integrator  integrator, including its tolerances

@@ -91,7 +91,7 @@ class Reconciliation(Shown):
     gross_errors  the gross errors (`GrossError`), the clearest first
     chi_squared, degrees, p  statistic, degrees of freedom and p-value of the test of all balances
     rest    p-value of the test of all balances without the measurements that have gross errors
-    level   maximum probability that igpe reports a gross error although there is none
+    level   maximum probability that igpe reports a gross error when there is none
     experiments  the experiments without the measurements that have gross errors
     notes   remarks on quantities that are not checked, and on balances that do not close
     """
@@ -141,7 +141,7 @@ def reconcile(
     unmeasured  quantities that are not measured but occur in balances or formulas
     soft       balance that holds only approximately (its name, or the element) -> its standard
                deviation
-    level      maximum probability that igpe reports a gross error although there is none
+    level      maximum probability that igpe reports a gross error when there is none
     raises     ProblemError if balances cannot be read or contradict each other, DataError if
                standard deviations are missing
     """

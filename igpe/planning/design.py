@@ -24,8 +24,8 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.dynamics.integrators.sundials import Sundials
-from igpe.dynamics.shooting.base import constraints
 from igpe.dynamics.shooting.simulated import simulate
+from igpe.planning.budget import Budget
 from igpe.planning.design_problem import (
     EMPTY,
     DesignProblem,
@@ -182,7 +182,8 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
     with np.errstate(invalid="ignore"):
         errors = {"before": before, "after": after, "ratio": before / after}
     known = {"value": box.vector(posed.values), "unit": [posed.full.unit(n) for n in box.names]}
-    experiments = tuple(planned_experiment(posed, best, k) for k in range(len(best.design)))
+    used = np.flatnonzero(best.chosen.times.any(axis=1))
+    experiments = tuple(planned_experiment(posed, best, int(k)) for k in used)
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
     relative = [float(np.exp(-judge.exact(one) / 2)) for one in ends]
     return Plan(
@@ -259,7 +260,7 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     """Integrated as any experiment is, not by what the design was found with."""
     full, end = posed.full, posed.plan.conditions.end
     same = {n: getattr(planned, n) for n in ("name", "start", "start_time", "inputs")}
-    experiment = placeholder(end, posed.noise, sigma=carried(posed.noise), **same)
+    experiment = placeholder([end], posed.noise, sigma=carried(posed.noise), **same)
     alone = Problem(full.model, parameters=list(full.parameters), experiments=experiment)
     grid = np.union1d(np.linspace(planned.start_time, end, POINTS), posed.allowed.times)
     ((_, run),) = simulate(alone, Sundials(), posed.plan.values(posed.values), (grid,))
@@ -279,8 +280,7 @@ def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
 
 
 def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
-    kept = constraints(posed.full)
-    notes = [f"The plan ignores the model's constraints {kept}."] if kept else []
+    notes = list[str]()
     models = [(n, d) for n, d in posed.noise.items() if isinstance(d, NoiseModel)]
     shares = [n for n, model in models if not model.deviation(np.zeros(1)).any()]
     sizes = {n: courses.loc[courses["name"] == n, "predicted"].abs() for n in shares}
@@ -301,6 +301,16 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
         if n in posed.plan.shared
     ]
     return tuple(notes)
+
+
+def require_kept(best: BestDesign) -> None:
+    """Raise ProblemError if the best design violates limits."""
+    if best.violated:
+        raise ProblemError(
+            f"No plan was found that satisfies {', '.join(best.violated)}. Widen the bounds in "
+            "free={...}, increase the budget, or set more `starts`. If a constraint does not apply "
+            "to planned experiments, deactivate it in the model."
+        )
 
 
 INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
@@ -325,6 +335,7 @@ def design(
     seed: int = 0,
     integrator: Integrator = Automatic(),
     sizes: Mapping[str, float] = EMPTY,
+    budgets: Budget | Sequence[Budget] = (),
 ) -> Plan:
     """Choose conditions and samples for the next experiments, to obtain small standard errors.
 
@@ -357,6 +368,8 @@ def design(
     samples      for a robust design: the number of sets of values to draw from the distribution of
                  the estimates, or a table of such sets with a column for each unknown. The design
                  then maximises the mean of Φ over `parameters` and these sets
+    budgets      one or several `Budget`s, which limit the cost, feed, time or number of samples.
+                 If they pay for fewer experiments than `experiments`, the plan has fewer
     pool, starts  number of random experiments, and number of local searches from the best of them
     seed         seed of the random experiments and searches
     integrator   the method that integrates the model with its sensitivities
@@ -379,7 +392,7 @@ def design(
         problem, parameters,  # type: ignore[arg-type]  # what they are not is refused there
         free=free, conditions=conditions, times=times, measure=measure, criterion=criterion,
         count=experiments, existing=existing, like=like, integrator=integrator,
-        sizes=sizes,
+        sizes=sizes, budgets=budgets,
     )  # fmt: skip
     points = [posed.values, *scenarios(samples, posed, seed)]
     search = DesignSearch(posed, points, pool, starts, seed)
@@ -390,6 +403,7 @@ def design(
             "Narrow the bounds to feasible values, and test one experiment with igpe.simulate.",
             Status.INTEGRATION_BROKE,
         )
+    require_kept(best)
     with finishing():
         plan = report(posed, search, best)
     return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))

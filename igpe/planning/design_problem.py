@@ -1,6 +1,6 @@
 """A design problem made ready: who is unknown, what is known, what may be chosen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -17,6 +17,8 @@ from igpe.dynamics.shooting.base import refuse_censored, refuse_correlated, requ
 from igpe.dynamics.shooting.reweighting import held_weights
 from igpe.equations.compiled import require_smooth_and_normal
 from igpe.equations.sizes import NEAREST
+from igpe.planning.budget import Budget, DesignCost, design_cost
+from igpe.planning.design_limits import PlannedLimits, planned_limits
 from igpe.planning.design_variables import (
     DesignVariable,
     ExistingExperiments,
@@ -69,6 +71,7 @@ class DesignProblem:
     given_sizes: frozenset[str]
     criterion: Criterion
     integrator: Integrator
+    costs: tuple[DesignCost, ...]
 
     @property
     def judge(self) -> RegularisedCriterion:
@@ -88,6 +91,11 @@ class DesignProblem:
         return PlannedSensitivities(
             ivp, self.allowed.times, list(self.noise.values()), self.integrator, bounds
         )
+
+    def limits(self, scenarios: Sequence[Mapping[str, float]]) -> list[PlannedLimits]:
+        """The model's constraints in a planned experiment, in all scenarios."""
+        each = (planned_limits(self.plan, {**self.values, **s}, self.integrator) for s in scenarios)
+        return [limits for limits in each if limits is not None]
 
     def as_before(self) -> FloatArray | None:
         """(n_choices,) the numbers of the template; None if it lacks one."""
@@ -120,6 +128,7 @@ def read_design(
     like: str | None,
     integrator: Integrator,
     sizes: Mapping[str, float] = EMPTY,
+    budgets: Budget | Sequence[Budget] = (),
 ) -> DesignProblem:
     """See `igpe.planning.design.design`."""
     require_mapping("free", free, "free={'A': igpe.planning.Between(0, 2)}", ProblemError)
@@ -175,7 +184,19 @@ def read_design(
         given_sizes=frozenset(sizes),
         criterion=criterion,
         integrator=integrator,
+        costs=tuple(design_cost(budget, plan) for budget in _budgets(budgets)),
     )
+
+
+def _budgets(given: Any) -> list[Budget]:
+    """One or several budgets. Raises ProblemError for anything else."""
+    every = [given] if isinstance(given, Budget) else given
+    if not isinstance(every, Sequence) or not all(isinstance(one, Budget) for one in every):
+        raise ProblemError(
+            f"`budgets` is {shown(given)}; give one or several igpe.planning.Budget(...), for "
+            "example budgets=[igpe.planning.Budget(20, sample=1)]."
+        )
+    return list(every)
 
 
 def _template(problem: Problem, like: str | None) -> Experiment:

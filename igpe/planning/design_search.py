@@ -6,16 +6,18 @@ section 3: the problem is not convex, local optima work well).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import LinearConstraint, minimize
+from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from igpe.core.arrays import FloatArray, IntArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import finishing
+from igpe.planning.budget import DesignCost
+from igpe.planning.design_limits import KEPT, DesignLimits, PlannedLimits
 from igpe.planning.design_problem import DesignProblem, planned_name
 from igpe.planning.information import DesignInformation, RegularisedCriterion, UnknownSpace
 from igpe.planning.plan import PlannedExperiment
@@ -26,17 +28,34 @@ ROUNDS = 6  # of numbers and samples in turn
 ENOUGH = 1e-4  # of an efficiency: a round that brings less is the last
 BROKEN = 1e3  # loss of a design that cannot be integrated
 STEPS = 150  # of the local search
+FEWEST = 16  # random experiments of the pool, even if they violate constraints
+SHARES = (0.5, 0.25, 0.75, 0.9)  # of the budgets for the first numbers of local searches
+
+
+class Candidate(NamedTuple):
+    """Numbers (n_experiments, n_choices) with their samples, and how far they violate limits."""
+
+    design: FloatArray
+    chosen: SampleChoice
+    violation: float
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The larger, the better: first that limits are kept."""
+        return -self.violation, self.chosen.value
 
 
 class BestDesign(NamedTuple):
-    """The numbers (n_experiments, n_choices), the samples, and how the starts ended.
+    """The best design, and how the starts ended.
 
+    violated  names of the limits that it violates
     complete  False if the search was interrupted
     """
 
     design: FloatArray
     chosen: SampleChoice
     values: tuple[float, ...]
+    violated: tuple[str, ...] = ()
     complete: bool = True
 
 
@@ -75,8 +94,17 @@ class SearchedDesign(Protocol):
         """The criterion, finite everywhere."""
         ...
 
+    @property
+    def costs(self) -> Sequence[DesignCost]:
+        """The costs that budgets limit."""
+        ...
+
     def outputs(self, scenario: Any, /) -> PlannedRows:
         """Rows of a planned experiment."""
+        ...
+
+    def limits(self, scenarios: Sequence[Any], /) -> Sequence[PlannedLimits]:
+        """The model's constraints in a planned experiment, in all scenarios."""
         ...
 
     def known(self, scenario: Any, /) -> FloatArray:
@@ -118,6 +146,18 @@ class DesignSearch:
         """How many experiments are planned."""
         return len(self.posed.space.places)
 
+    @cached_property
+    def limits(self) -> DesignLimits:
+        """What designs must keep."""
+        posed = self.posed
+        path = posed.limits(self.points)
+        return DesignLimits(posed.plan, self.count, path, posed.costs, posed.allowed.times)
+
+    def allowed(self, design: FloatArray) -> SamplingRules:
+        """Which samples may be taken with these numbers (n_experiments, n_choices)."""
+        budgets = tuple(cost.samples(design) for cost in self.posed.costs)
+        return replace(self.posed.allowed, budgets=budgets)
+
     def run(self, first: FloatArray | None) -> BestDesign | None:
         """The best design found, None if all broke down; `first` (n_choices,) is one to try.
 
@@ -125,42 +165,57 @@ class DesignSearch:
         """
         if not self.posed.plan.choices:
             only = self._sampled(np.zeros(0), thorough=True)
-            return None if only is None else BestDesign(*only, ())
+            return None if only is None else self._best([only])
         pool, is_given = self._pool(first)
         if not pool:
             return None
         begins, complete = self._begins(pool, is_given=is_given), True
-        designs: list[tuple[FloatArray, SampleChoice]] = []
+        candidates: list[Candidate] = []
         try:
-            designs += (one for one in map(self._improved, begins) if one is not None)
+            shares = [
+                SHARES[k % len(SHARES)] if self.posed.costs else 1.0 for k in range(len(begins))
+            ]
+            improved = map(self._improved, begins, shares)
+            candidates += (one for one in improved if one is not None)
             # the samples of the best design are sought from random choices as well
-            best = max(range(len(designs)), key=lambda i: designs[i][1].value, default=None)
-            gained = None if best is None else self.information(designs[best][0])
-            if best is not None and gained is not None:
-                designs[best] = designs[best][0], choose(gained, self.posed.allowed)
+            if candidates:
+                best = max(candidates, key=lambda one: one.rank)
+                candidates.append(self._finished(best))
         except KeyboardInterrupt:
             complete = False
             with finishing():  # else the first experiment that a local search would have begun with
-                near = map(self._allowed, begins if not designs else [])
+                near = map(self._allowed, begins if not candidates else [])
                 each = (self._sampled(cube, thorough=False) for cube in near)
                 one = next((one for one in each if one is not None), None)
-                designs = designs if one is None else [one]
-        if not designs:
-            return None
-        best_design, chosen = max(designs, key=lambda one: one[1].value)
-        return BestDesign(best_design, chosen, tuple(one[1].value for one in designs), complete)
+                candidates = candidates if one is None else [one]
+        return self._best(candidates)._replace(complete=complete) if candidates else None
 
-    def _sampled(
-        self, cube: FloatArray, *, thorough: bool
-    ) -> tuple[FloatArray, SampleChoice] | None:
+    def _best(self, candidates: list[Candidate]) -> BestDesign:
+        """The best one, experiments without samples last."""
+        design, chosen, violation = max(candidates, key=lambda one: one.rank)
+        order = np.argsort(~chosen.times.any(axis=1), kind="stable")
+        violated: list[str] = []
+        if violation > 0:
+            cube = (design - self.posed.plan.lower) / self.posed.plan.width
+            violated = self.limits.violated(cube.ravel(), chosen.times)
+        values = tuple(one.chosen.value for one in candidates if one.violation == violation)
+        chosen = chosen._replace(taken=chosen.taken[order])
+        return BestDesign(design[order], chosen, values, tuple(violated))
+
+    def _finished(self, best: Candidate) -> Candidate:
+        """The same numbers, the samples sought more thoroughly."""
+        gained = self.information(best.design)
+        assert gained is not None, "candidates can be integrated"
+        return best._replace(chosen=choose(gained, self.allowed(best.design)))
+
+    def _sampled(self, cube: FloatArray, *, thorough: bool) -> Candidate | None:
         """Numbers of a point of the cube with their samples; None if they cannot be integrated."""
         design = self._numbers(cube.reshape(self.count, -1))
         gained = self.information(design)
-        return (
-            None
-            if gained is None
-            else (design, choose(gained, self.posed.allowed, thorough=thorough))
-        )
+        if gained is None:
+            return None
+        chosen = choose(gained, self.allowed(design), thorough=thorough)
+        return Candidate(design, chosen, self.limits.violation(cube, chosen.times))
 
     def _even(self) -> FloatArray:
         """Weights of samples that are not chosen yet: each an equal share."""
@@ -195,7 +250,23 @@ class DesignSearch:
             known = [r for r in rows if r is not None]
             if len(known) == len(rows):
                 pool.append((cube, known))
-        return pool, first is not None and bool(pool) and pool[0][0] is cubes[0]
+        self.limits.learn([cube for cube, _ in pool])
+        is_given = first is not None and bool(pool) and pool[0][0] is cubes[0]
+        return self._feasible(pool, keep_first=is_given), is_given
+
+    def _feasible(
+        self, pool: list[tuple[FloatArray, list[FloatArray]]], *, keep_first: bool
+    ) -> list[tuple[FloatArray, list[FloatArray]]]:
+        """Those that keep the model's constraints, and at least `FEWEST` with small violations."""
+        if not self.limits.path:
+            return pool
+        alone = replace(self.limits, count=1)
+        runs = [alone.of_model(cube) for cube, _ in pool]
+        far = np.array([np.inf if r is None else max(-r.values.min(), 0.0) for r in runs])
+        if keep_first:
+            far[0] = 0.0
+        most = max(KEPT, np.sort(far)[min(FEWEST, len(far)) - 1])
+        return [one for one, f in zip(pool, far, strict=True) if f <= most]
 
     def _begins(
         self, pool: list[tuple[FloatArray, list[FloatArray]]], *, is_given: bool
@@ -231,38 +302,54 @@ class DesignSearch:
             now = [f + a[best] for f, a in zip(now, added, strict=True)]
         return tuple(taken)
 
-    def _improved(self, cube: FloatArray) -> tuple[FloatArray, SampleChoice] | None:
-        """Numbers and samples in turn until neither changes much."""
+    def _improved(self, cube: FloatArray, share: float) -> Candidate | None:
+        """Numbers and samples in turn until neither changes much.
+
+        share  of the budgets that the first numbers may use
+        """
         weights, best = self._even(), None
+        taken = self._one_sample()
         for _ in range(ROUNDS):
-            cube = self._local(cube, weights)
+            cube = self._local(cube, weights, taken, share)
             one = self._sampled(cube, thorough=False)
             if one is None:
                 return best
-            gain = np.inf if best is None else one[1].value - best[1].value
-            best = one if gain > 0 else best
-            if gain < ENOUGH or self.posed.allowed.everything:
+            is_better = best is None or one.rank > best.rank
+            gain = np.inf if best is None else one.chosen.value - best.chosen.value
+            best = one if best is None or is_better else best
+            if gain < ENOUGH or (self.posed.allowed.everything and not self.posed.costs):
                 break
-            weights = one[1].taken.astype(float)
-        return self._on_levels(*best) if best is not None and self._levels else best
+            weights, taken, share = one.chosen.taken.astype(float), one.chosen.times, 1.0
+        return self._on_levels(best) if best is not None and self._levels else best
 
-    def _on_levels(
-        self, design: FloatArray, chosen: SampleChoice
-    ) -> tuple[FloatArray, SampleChoice] | None:
+    def _one_sample(self) -> BoolArray:
+        """(n_experiments, n_times) the first sample alone, which leaves most of the budgets."""
+        n_t = len(self.posed.allowed.times)
+        return np.tile(np.arange(n_t) == 0, (self.count, 1))
+
+    def _on_levels(self, candidate: Candidate) -> Candidate | None:
         """Discrete numbers exchanged one after the other, and the rest, in turn (Meyer and
         Nachtsheim, Technometrics 37 (1995) 60)."""
-        plan, best, weights = self.posed.plan, None, chosen.taken.astype(float)
-        cube = self._allowed(((design - plan.lower) / plan.width).ravel())
+        plan, best, chosen = self.posed.plan, None, candidate.chosen
+        cube = self._allowed(((candidate.design - plan.lower) / plan.width).ravel())
         for _ in range(ROUNDS):
+            weights, taken = chosen.taken.astype(float), chosen.times
             loss = self.loss(weights)
+
+            def rank(c: FloatArray, taken: BoolArray = taken, loss: Any = loss) -> Any:
+                return self.limits.violation(c, taken), loss(c)[0]
+
             for place, levels in self._levels.items():
                 own = self._owner == place
-                cube = min((np.where(own, v, cube) for v in levels), key=lambda c: loss(c)[0])
-            cube = self._local(cube, weights, held=list(self._levels))
+                cube = min((np.where(own, v, cube) for v in levels), key=rank)
+            cube = self._local(cube, weights, taken, held=list(self._levels))
             one = self._sampled(cube, thorough=False)
-            if one is None or (best is not None and one[1].value - best[1].value < ENOUGH):
+            if one is None or (best is not None and one.rank <= best.rank):
                 return best
-            best, weights = one, one[1].taken.astype(float)
+            gain = np.inf if best is None else one.chosen.value - best.chosen.value
+            best, chosen = one, one.chosen
+            if gain < ENOUGH:
+                break
         return best
 
     @cached_property
@@ -287,21 +374,27 @@ class DesignSearch:
             cube = np.where(self._owner == place, nearest, cube)
         return cube
 
-    def _local(self, cube: FloatArray, weights: FloatArray, held: Sequence[int] = ()) -> FloatArray:
+    def _local(
+        self,
+        cube: FloatArray,
+        weights: FloatArray,
+        taken: BoolArray,
+        share: float = 1.0,
+        held: Sequence[int] = (),
+    ) -> FloatArray:
         """A local search from a point of the unit cube; never worse than it.
 
-        held  places of numbers that stay
+        taken, share  samples that budgets pay for, and how much of the rest settings may use
+        held          places of numbers that stay
         """
         cube, free = cube[self._owner], np.setdiff1d(self._owner, np.array(held, dtype=np.intp))
         if not len(free):
             return cube
         spread = (self._owner[:, None] == free).astype(float)
         fixed = np.where(spread.any(axis=1), 0.0, cube)
-        loss, (steep, steepest) = self.loss(weights), self.posed.plan.steepness
+        loss = self.loss(weights)
         method: dict[str, object] = {"method": "L-BFGS-B", "options": {"maxiter": STEPS}}
-        if len(steep):
-            most, each = np.tile(steepest, self.count), np.kron(np.eye(self.count), steep)
-            limits = LinearConstraint(each @ spread, -most - each @ fixed, most - each @ fixed)
+        if limits := self.limits.for_search(taken, share, fixed, spread):
             options = {"maxiter": STEPS, "ftol": 1e-8}
             method = {"method": "SLSQP", "constraints": limits, "options": options}
 
@@ -312,7 +405,12 @@ class DesignSearch:
         bounds = [(0.0, 1.0)] * len(free)
         minimum = minimize(of, cube[free], jac=True, bounds=bounds, **method)  # type: ignore[call-overload]
         end = fixed + spread @ np.clip(minimum.x, 0.0, 1.0)
-        return end if loss(end)[0] <= loss(cube)[0] else cube
+        if not limits:
+            return end if loss(end)[0] <= loss(cube)[0] else cube
+        far = [self.limits.violation(one, taken) for one in (end, cube)]
+        if far[0] == far[1]:
+            return end if loss(end)[0] <= loss(cube)[0] else cube
+        return end if far[0] < far[1] else cube
 
     def loss(self, weights: FloatArray) -> Callable[[FloatArray], tuple[float, FloatArray]]:
         """-Φ and its gradient, as a function of the cube (n_experiments * n_choices,)."""

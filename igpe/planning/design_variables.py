@@ -240,7 +240,7 @@ class ProblemWithoutData:
         """
         states = build(self.model, [self.start_time, self.until]).states
         place = placeholder(
-            self.until,
+            [self.until],
             self.measured,
             start={n: v for n, v in otherwise.items() if n in states} | dict(self.start),
             start_time=self.start_time,
@@ -256,9 +256,11 @@ class ProblemWithoutData:
         )
 
 
-def placeholder(end: float, measured: Iterable[str], **settings: Any) -> Experiment:
-    """An experiment with zeros in the place of its measurements, at its end."""
-    table = pd.DataFrame({"time": [end]} | {n: [0.0] for n in measured})
+def placeholder(
+    times: Sequence[float] | FloatArray, measured: Iterable[str], **settings: Any
+) -> Experiment:
+    """An experiment with zeros in the place of its measurements."""
+    table = pd.DataFrame({"time": times} | {n: np.zeros(len(times)) for n in measured})
     return Experiment(table, **settings)
 
 

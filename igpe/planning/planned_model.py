@@ -26,6 +26,7 @@ import numpy as np
 from igpe.core.arrays import BoolArray, FloatArray
 from igpe.core.errors import ProblemError
 from igpe.dynamics.integrators.base import Integrator
+from igpe.dynamics.shooting.base import constraints
 from igpe.equations.compiled import compiled
 from igpe.equations.initial_value import InitialValueProblem
 from igpe.planning.design_variables import DesignVariable, Ramps, placeholder
@@ -34,6 +35,7 @@ from igpe.problem.inputs import Table
 from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
 
+CHECKED = 61  # times at which the model's constraints over time are kept
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least
 SHIFT = 1e-3  # of a number's range, either way
 ROOT = float(np.sqrt(2.0))
@@ -79,8 +81,8 @@ def sensitivity_problem(
         u.append(sum(design[i] * part for (i, _), part in pairs) if own else parts[0])
     chosen = {c.unknown: i for i, c in enumerate(choices) if c.unknown}
     symbols = {n: ivp.q[i] for i, n in enumerate(ivp.unknowns)}
-    p = ca.vertcat(*(symbols.get(n, ca.SX.sym(n)) for n in sizes))
-    width, n_x, n_y = ca.diag(ca.DM(list(sizes.values()))), ivp.x.numel(), ivp.y.numel()
+    p = ca.vertcat(ca.SX(0, 1), *(symbols.get(n, ca.SX.sym(n)) for n in sizes))
+    width, n_x, n_y = ca.diag(ca.vertcat(*sizes.values())), ivp.x.numel(), ivp.y.numel()
     s, y_s = ca.SX.sym("S", n_x, len(sizes)), ca.SX.sym("Y", n_y, len(sizes))
     old = ca.vertcat(ivp.u, ivp.q)
     fixed = [design[chosen[n]] if n in chosen else ca.SX(values[n]) for n in ivp.unknowns]
@@ -363,8 +365,11 @@ def _alone(
             bounds[n] = f.lower, f.upper
         else:
             inputs[n] = f.shapes(conditions.begin)[0]
+    inner = [b for f in free.values() for b in f.breaks if conditions.begin < b < conditions.end]
+    grid = np.linspace(conditions.begin, conditions.end, CHECKED)
+    is_limited = bool(constraints(problem))
     only = placeholder(
-        conditions.end,
+        np.union1d(grid, inner) if is_limited else [conditions.end],
         measured,
         name="plan",
         start=start,

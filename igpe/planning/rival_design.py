@@ -24,6 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from igpe.core.arrays import FloatArray, IntArray
+from igpe.planning.budget import DesignCost
+from igpe.planning.design_limits import PlannedLimits
 from igpe.planning.design_problem import DesignProblem
 from igpe.planning.information import DOptimal, RegularisedCriterion, UnknownSpace, determined
 from igpe.planning.planned_model import (
@@ -221,6 +223,16 @@ class RivalDesign:
     def allowed(self) -> SamplingRules:
         """Which samples may be taken."""
         return self.first.allowed
+
+    @property
+    def costs(self) -> Sequence[DesignCost]:
+        """The costs that budgets limit."""
+        return self.first.costs
+
+    def limits(self, pairs: Sequence[RivalPair]) -> list[PlannedLimits]:
+        """The constraints of the models of these pairs, in a planned experiment."""
+        names = dict.fromkeys(n for pair in pairs for n in (pair.right, pair.rival))
+        return [one for n in names for one in self.posed[n].limits([{}])]
 
     @cached_property
     def block(self) -> UnknownBlock:

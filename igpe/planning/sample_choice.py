@@ -15,6 +15,7 @@ decomposition lowers the bound: w is the best mixture of the choices met. Each s
 a bound of its own, and the largest of them holds for all.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -23,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from igpe.core.arrays import BoolArray, FloatArray
+from igpe.core.arrays import BoolArray, FloatArray, IntArray
+from igpe.planning.budget import SampleCost
 from igpe.planning.information import DesignInformation, DOptimal
 
 MIXTURES = 40  # mixtures tried at most; the bound is valid after each
@@ -44,18 +46,35 @@ class SamplingRules:
 
     times      (n_times,) candidates;  at_most: samples in each experiment;  spacing: between two
     quantities sets of measured quantities (n_measured,) to choose one of
+    budgets    what the samples may cost
     """
 
     times: FloatArray
     at_most: int
     spacing: float
     quantities: tuple[BoolArray, ...]
+    budgets: tuple[SampleCost, ...] = ()
 
     @property
     def everything(self) -> bool:
         """Whether nothing needs to be chosen."""
         close = len(self.times) > 1 and np.diff(self.times).min() < self.spacing
-        return self.at_most >= len(self.times) and len(self.quantities) == 1 and not close
+        return (
+            self.at_most >= len(self.times)
+            and len(self.quantities) == 1
+            and not close
+            and self.affords(np.ones((self.count, len(self.times)), dtype=bool))
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of experiments that the budgets are about."""
+        return len(self.budgets[0].fixed) if self.budgets else 1
+
+    def affords(self, taken: BoolArray) -> bool:
+        """Whether the budgets pay for these samples (n_experiments, n_times)."""
+        each = [(b, b.of_samples(self.times, taken)) for b in self.budgets]
+        return all(b.total(costs) <= b.most for b, costs in each)
 
     @property
     def apart(self) -> float:
@@ -65,24 +84,92 @@ class SamplingRules:
     def best(self, gains: FloatArray) -> BoolArray:
         """The choice of largest sum of gains (n_experiments, n_times, n_measured), of one set."""
         (chosen,) = self.quantities
-        taken = np.array([self._best_times(row) for row in gains @ chosen.astype(float)])
+        each = [_BestTimes(self, row) for row in gains @ chosen.astype(float)]
+        ends = self._affordable(each) if self.budgets else [one.unlimited for one in each]
+        taken = np.array([one.chosen(end) for one, end in zip(each, ends, strict=True)])
         return np.asarray(taken[..., None] & chosen)
 
-    def _best_times(self, gains: FloatArray) -> BoolArray:
-        """Largest sum with the given number and spacing, by recursion from the left."""
-        n = len(gains)
-        before = np.searchsorted(self.times, self.times - max(self.apart, 0.0), "right")
-        before = np.minimum(before, np.arange(n))  # how many samples are early enough for the next
-        best = np.zeros((n + 1, self.at_most + 1))
+    def _affordable(self, each: "Sequence[_BestTimes]") -> list[tuple[int, int]]:
+        """Number and last one of the samples of each experiment, with the largest sum of gains that
+        the budgets pay for: combined one experiment after the other, without what is dominated."""
+        alone = [b for b in self.budgets if b.budget.each]
+        common = [b for b in self.budgets if not b.budget.each]
+        gains, costs, ends = np.zeros(1), np.zeros((1, len(common))), [list[tuple[int, int]]()]
+        for e, one in enumerate(each):
+            number, last = np.nonzero(np.isfinite(one.gains))
+            paid = np.ones(len(number), dtype=bool)
+            for b in alone:
+                paid &= b.of(e, number, self.times[last]) <= b.most
+            number, last = number[paid], last[paid]
+            own = np.array([b.of(e, number, self.times[last]) for b in common])
+            own = own.reshape(len(common), -1).T
+            kept = _not_dominated(one.gains[number, last], own)
+            number, last, own = number[kept], last[kept], own[kept]
+            total = (gains[:, None] + one.gains[number, last]).ravel()
+            cost = (costs[:, None] + own).reshape(-1, len(common))
+            within = np.flatnonzero((cost <= [b.most for b in common]).all(axis=1))
+            within = within[_not_dominated(total[within], cost[within])]
+            gains, costs = total[within], cost[within]
+            before, added = np.divmod(within, len(number))
+            pairs = zip(before, added, strict=True)
+            ends = [[*ends[i], (int(number[k]), int(last[k]))] for i, k in pairs]
+        return ends[int(np.argmax(gains))]
+
+
+def _not_dominated(gains: FloatArray, costs: FloatArray) -> IntArray:
+    """Places of those to which no other one has as large a gain at no larger costs (n, n_costs)."""
+    order = np.lexsort((*costs.T, -gains))
+    if costs.shape[1] == 0:
+        return order[:1]
+    costs = costs[order]
+    if costs.shape[1] == 1:
+        least = np.minimum.accumulate(np.append(np.inf, costs[:-1, 0]))
+        return np.asarray(order[costs[:, 0] < least])
+    kept: list[int] = []
+    for i, cost in enumerate(costs):
+        if not kept or not (costs[kept] <= cost).all(axis=1).any():
+            kept.append(i)
+    return np.asarray(order[kept])
+
+
+class _BestTimes:
+    """The samples of one experiment with the largest sum of gains (n_times,), by recursion from the
+    left.
+
+    gains  (at_most + 1, n_times) the largest sum of so many samples at most, the last of them at
+           this time; without any samples 0 at the first time; -inf where there are none
+    """
+
+    def __init__(self, allowed: SamplingRules, gains: FloatArray) -> None:
+        times, n, most = allowed.times, len(gains), allowed.at_most
+        before = np.searchsorted(times, times - max(allowed.apart, 0.0), "right")
+        self._before = np.minimum(before, np.arange(n))  # samples early enough for the next
+        self._best = np.zeros((n + 1, most + 1))
+        self.gains = np.full((most + 1, n), -np.inf)
+        self.gains[0, 0] = 0.0
         for i in range(n):
-            best[i + 1] = best[i]
-            best[i + 1, 1:] = np.maximum(best[i, 1:], best[before[i], :-1] + gains[i])
-        taken, i, left = np.zeros(n, dtype=bool), n, self.at_most
-        while i > 0 and left > 0:
-            if best[i, left] > best[i - 1, left]:
-                taken[i - 1], i, left = True, int(before[i - 1]), left - 1
-            else:
+            self.gains[1:, i] = self._best[self._before[i], :-1] + gains[i]
+            self._best[i + 1] = self._best[i]
+            self._best[i + 1, 1:] = np.maximum(self._best[i, 1:], self.gains[1:, i])
+
+    @property
+    def unlimited(self) -> tuple[int, int]:
+        """Number and last one of the samples with the largest sum."""
+        number, last = np.unravel_index(int(np.argmax(self.gains)), self.gains.shape)
+        return int(number), int(last)
+
+    def chosen(self, end: tuple[int, int]) -> BoolArray:
+        """(n_times,) the samples, from their number and the last one."""
+        left, last = end
+        taken = np.zeros(self.gains.shape[1], dtype=bool)
+        while left > 0:
+            taken[last] = True
+            i, left = int(self._before[last]), left - 1
+            while i > 0 and left > 0 and self._best[i, left] <= self._best[i - 1, left]:
                 i -= 1
+            if i == 0:
+                break
+            last = i - 1
         return taken
 
 
@@ -96,6 +183,11 @@ class SampleChoice(NamedTuple):
     taken: BoolArray
     value: float
     bound: float
+
+    @property
+    def times(self) -> BoolArray:
+        """(n_experiments, n_times) when samples are taken."""
+        return np.asarray(self.taken.any(axis=2))
 
     @property
     def efficiency(self) -> float:
@@ -233,25 +325,42 @@ class _Exchanges:
     def _moved(self, times: BoolArray, e: int, i: Any) -> tuple[BoolArray, float]:
         """The best choice with sample i of an experiment elsewhere or left out, and its Φ.
 
+        With budgets, the sample may move to another experiment.
         i  None: with one more
         """
         left = times.copy()
         if i is not None:
             left[e, i] = False
-        t = self.allowed.times
-        near = np.abs(t - t[left[e], None]) < self.allowed.apart
-        possible = np.flatnonzero(~left[e] & ~near.any(axis=0))
-        if len(possible) == 0:
+        places = self._possible(left, [e] if not self.allowed.budgets else range(len(times)))
+        if len(places) == 0:
             return left, -np.inf
         pairs = zip(self._informations(left), self.samples, strict=True)
-        moves = [np.concatenate([f[None], f + s[e, possible]]) for f, s in pairs]
+        moves = [np.concatenate([f[None], f + s[tuple(places.T)]]) for f, s in pairs]
         judge = self.gained.judge
         less, *values = judge.together([judge(one) for one in moves])
         best = int(np.argmax(values))
         if i is not None and less > values[best] and not judge.criterion.concave:
             return left, float(less)
-        left[e, possible[best]] = True
+        left[tuple(places[best])] = True
         return left, float(values[best])
+
+    def _possible(self, left: BoolArray, experiments: Iterable[int]) -> IntArray:
+        """(m, 2) experiment and time of every sample that may be added."""
+        t, places = self.allowed.times, []
+        each = [(b, b.of_samples(t, left)) for b in self.allowed.budgets]
+        for e in experiments:
+            number = int(left[e].sum())
+            if number >= self.allowed.at_most:
+                continue
+            near = np.abs(t - t[left[e], None]) < self.allowed.apart
+            free = np.flatnonzero(~left[e] & ~near.any(axis=0))
+            last = np.maximum(t[free], t[left[e]].max(initial=-np.inf))
+            for b, costs in each:
+                others = 0.0 if b.budget.each else costs.sum() - costs[e]
+                paid = others + b.of(e, number + 1, last) <= b.most
+                free, last = free[paid], last[paid]
+            places += [(e, k) for k in free]
+        return np.array(places, dtype=np.intp).reshape(-1, 2)
 
     def _value(self, times: BoolArray) -> float:
         judge = self.gained.judge

@@ -305,7 +305,7 @@ class Experiment(Suggesting):
         """Return a copy of the experiment with another table and without spectra, for a model that
         has more quantities.
 
-        table  measurements, with the names and units of the model
+        table  table of measurements, with the column names and units of the model
         """
         unused = dict.fromkeys(("spectra", "only", "sigma", "correlation"))
         held: dict[str, Any] = {"inputs": dict(self.inputs), "units": {}, "columns": {}}
@@ -401,8 +401,8 @@ class Experiment(Suggesting):
     def source(self) -> str:
         """Name and SHA-256 of the data file; for a DataFrame, the SHA-256 of its values.
 
-        The checksum covers the table as CSV text, and then the times, wavelengths and values of any
-        spectra as numbers of eight bytes each.
+        The checksum covers the table as CSV text, followed by the times, wavelengths and values of
+        any spectra as eight-byte numbers.
         """
         if self._file:
             return self._file

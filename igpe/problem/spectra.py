@@ -265,7 +265,7 @@ class Spectra(Suggesting):
             raise DataError(f"`method` is {shown(method)}; expected 'snv' or 'msc'.")
         if self.pure:
             raise DataError(
-                "The corrected spectra are no sums of the known spectra of "
+                "The corrected spectra are not sums of the known spectra of "
                 f"{', '.join(self.pure)}, because each spectrum gets its own scale. Omit the "
                 "argument `pure`, or do not correct the spectra."
             )

@@ -128,7 +128,9 @@ class _Sheets:
         self.rows = max(self.rows, self.last_row)
 
     def _refuse(self, *_: object) -> None:
-        raise DataError(f"'{self.path}' defines entities (a DOCTYPE); workbooks must not.")
+        raise DataError(
+            f"'{self.path}' defines entities (a DOCTYPE), which igpe does not accept in workbooks."
+        )
 
     def _begin(self, tag: str, entries: dict[str, str]) -> None:
         tag = tag.rpartition(":")[2]
@@ -399,7 +401,9 @@ def select_columns(
                 f"Column '{name}' has infinite entries. Leave missing values empty (NaN)."
             )
         if np.isnan(values).all():
-            raise DataError(f"Column '{name}' contains no numbers. Leave it out with only=[...].")
+            raise DataError(
+                f"Column '{name}' contains no numbers. List the columns to use: only=[...]."
+            )
     return chosen
 
 

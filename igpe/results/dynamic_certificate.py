@@ -139,7 +139,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     cut           value that the sum of squares provably exceeds in every decided box; equals
                   `lower_bound` if all boxes are decided
     gap_wanted    requested relative gap
-    status        how the search ended
+    status        the `Status` with which the search ended
     seconds       wall time
     examined      number of boxes whose solutions were enclosed
     open_share    fraction of the full box's volume that is not decided

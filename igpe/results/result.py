@@ -29,7 +29,7 @@ class Result(ResultData, Stored, name="result", number=1):
     estimates     one `Parameter` per unknown
     objective     weighted sum of squared residuals plus the prior terms, computed by accurate
                   integration
-    status        how step 5 ended
+    status        the `Status` with which step 5 ended
     covariance    (n, n) covariance of the first n `estimates`; the other unknowns were fixed
     measurements  number of measurements
     degrees       degrees of freedom (number of measurements minus number of unknowns that are not
@@ -69,7 +69,8 @@ class Result(ResultData, Stored, name="result", number=1):
     criterion     name of the objective if it is not a sum of squares; otherwise empty
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
-    sources       experiment -> name of its data file, and the SHA-256 checksum of this file
+    sources       a dict that maps each experiment to the name and the SHA-256 checksum of its data
+                  file
     combined      unknowns that can be determined only in combination, even from perfect
                   measurements
     unprovable    reason why `igpe.certify` does not support the problem; empty if it supports the

@@ -85,7 +85,7 @@ class Candidate:
     incremental  estimates after step 4
     corrected    estimates after step 5
     objective    weighted sum of squares after step 5; infinite if step 5 failed
-    status       how step 5 ended
+    status       the `Status` with which step 5 ended
     reached      final objective of each start of step 4; infinite if the start gave no usable
                  result
     """

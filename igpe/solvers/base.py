@@ -47,7 +47,7 @@ class Solver(Protocol):
 
     @property
     def install(self) -> str:
-        """How to install the solver, in one sentence."""
+        """Installation instructions for the solver, in one sentence."""
         ...
 
     def available(self) -> bool:

@@ -204,7 +204,7 @@ class Ipopt:
 
     @property
     def install(self) -> str:
-        """How to install the solver, in one sentence."""
+        """Installation instructions for the solver, in one sentence."""
         return "IPOPT comes with CasADi: `pip install casadi`."
 
     @property
@@ -223,7 +223,7 @@ class Ipopt:
         return replace(answer, seconds=time.perf_counter() - start_time)
 
     def prepare(self, model: Any, sizes: Sizes | None = None) -> PreparedModel:
-        """Translate the model once, to solve it several times.
+        """Translate the model once, so that it can be solved several times.
 
         sizes   whether to scale variables, objective and constraints to magnitude 1; the
                 constraints are scaled by their derivatives at the current values

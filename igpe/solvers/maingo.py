@@ -63,7 +63,7 @@ class MAiNGO:
 
     @property
     def install(self) -> str:
-        """How to install the solver, in one sentence."""
+        """Installation instructions for the solver, in one sentence."""
         return "MAiNGO comes with maingopy: `pip install igpe[maingo]`."
 
     def available(self) -> bool:

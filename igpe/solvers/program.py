@@ -243,7 +243,7 @@ class AmplProgram:
 
     @property
     def install(self) -> str:
-        """How to install the solver, in one sentence."""
+        """Installation instructions for the solver, in one sentence."""
         return self.how or (
             f"There is no program `{self.program}` on PATH; `conda install -c conda-forge "
             f"{self.program}` may install it."
@@ -484,7 +484,7 @@ class Scip:
 
     @property
     def install(self) -> str:
-        """How to install the solver, in one sentence."""
+        """Installation instructions for the solver, in one sentence."""
         return "SCIP comes with PySCIPOpt: `pip install pyscipopt`."
 
     def available(self) -> bool:

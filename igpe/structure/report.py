@@ -138,7 +138,7 @@ def _shared(findings: Sequence[Finding]) -> list[str]:
 def _determined(shared: IdentifiableCombination) -> str:
     names = in_words(shared.unknowns)
     if shared.nothing:
-        return f"{names}: the data determine nothing about them"
+        return f"{names}: the data contain no information about them"
     number = len(shared.unknowns) - shared.directions
     known = "one combination" if number == 1 else f"{number} combinations"
     if shared.functions:

@@ -91,7 +91,7 @@ def region(
 
     problem     the problem whose parameters were estimated
     estimate    a Result or Estimate of the problem, or a dict {unknown: value}
-    names       names of two free unknowns
+    names       names of the two unknowns, which must not be fixed
     confidence  confidence level of the region
     method      method whose integrator solves the model
     raises      ProblemError unless `names` contains two free unknowns and there is at least one

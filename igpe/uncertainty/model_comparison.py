@@ -50,12 +50,13 @@ def compare_models(
     to exp(-delta / 2). A likelihood ratio test compares a nested model with the larger model; it
     uses the chi-squared distribution if sigma is known, and otherwise the F distribution.
 
-    results  name -> result; all results must be fits to the same measurements
-    nested   name of the smaller model -> name of the larger model that contains it; None: igpe
-             identifies such pairs from the names of the unknowns
+    results  a dict {name: result}; all results must be fits to the same measurements
+    nested   a dict that maps the name of each smaller model to the name of the larger model that
+             contains it; None: igpe identifies such pairs from the names of the unknowns
     raises   DataError if the measurements differ or only some have standard deviations,
              ProblemError if there are fewer than two models, or if `nested` names a model that is
-             not in `results`, Unsupported for fits with a robust loss, which is no likelihood
+             not in `results`, Unsupported for fits with a robust loss, which is not a
+             likelihood
     """
     if not isinstance(results, Mapping) or len(results) < 2:  # noqa: PLR2004
         raise ProblemError(
@@ -85,7 +86,7 @@ def refuse_robust(names: Sequence[str]) -> None:
     if names:
         raise Unsupported(
             f"{in_words(names)} cannot be compared with other models, because a robust loss (Huber "
-            "or L1) is no likelihood. Omit the argument `loss`, and remove the outliers that "
+            "or L1) is not a likelihood. Omit the argument `loss`, and remove the outliers that "
             "`result.outliers()` lists from the measurements of all models."
         )
 

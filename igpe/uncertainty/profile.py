@@ -110,7 +110,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     rise          increase in the objective at the endpoints of intervals, from the chi-squared
                   distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
-    profiles      one for each requested unknown
+    profiles      one `Profile` for each requested unknown
     linearised    unknown -> (lower, upper) from the covariance, for comparison
     integrations  number of integrations of the full model with derivatives; 0 for collocation
     seconds       wall time
@@ -383,8 +383,8 @@ def profile(
                 `igpe.estimate`
     returns     the profiles; if the call is interrupted (Ctrl-C) after the first profile, only the
                 finished ones
-    raises      ProblemError for names or an estimate that do not fit the problem, Unsupported if
-                the method does not support the problem, EstimationFailed if the model cannot be
+    raises      ProblemError if a name or the estimate does not belong to the problem, Unsupported
+                if the method does not support the problem, EstimationFailed if the model cannot be
                 integrated at the estimate or no profile could be computed; other errors as in
                 `igpe.campaign`
 

@@ -100,7 +100,7 @@ TELL = 100  # steps between two sentences
 
 @dataclass(frozen=True, repr=False)
 class Samples(Shown):
-    """Draws from the posterior; the start of the chains is discarded.
+    """Draws from the posterior, without the burn-in of the chains.
 
     names         names of the n unknowns
     estimate      unknown -> value at the maximum of the likelihood
@@ -108,7 +108,7 @@ class Samples(Shown):
     log_density   (walkers, steps) logarithm of the posterior density, up to an additive constant
     autocorrelation  unknown -> autocorrelation time of a walker, in steps
     acceptance    fraction of accepted proposals
-    burnt         number of discarded steps
+    burnt         number of burn-in steps, which were discarded
     seed          seed of all random numbers
     confidence    confidence level of the intervals
     notes         remarks for the user

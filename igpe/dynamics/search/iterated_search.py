@@ -52,7 +52,8 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 
 @dataclass(frozen=True)
 class IteratedSearch(Checked):
-    """Low-accuracy searches from random starts, then from modified optima; then accurate searches.
+    """Low-accuracy searches, first from random starts and then from modified optima, followed by
+    accurate searches from the best of them.
 
     local       the method of the accurate searches, which eliminate no unknowns
     starts      number of random starts at which the model can be integrated, from a seeded Sobol
@@ -66,7 +67,7 @@ class IteratedSearch(Checked):
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
                 corresponds to about a minute of processor time
-    pool        number of best optima that are modified
+    pool        number of the best optima from which the modified starts are formed
     finalists   number of accurate searches
     iterations  maximum number of iterations of a low-accuracy search; a search that starts at one
                 of the best optima may take four times as many

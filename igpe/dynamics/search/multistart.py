@@ -41,8 +41,8 @@ FURTHER = 10  # times as many may an integration of a search from the best trial
 class MultiStart(Checked):
     """A local method, run from several starts.
 
-    local    method of the searches. Single shooting simulates all trials first and searches from
-             the best; any other method searches from the first `starts` trials
+    local    method that performs the local searches. Single shooting simulates all trials first and
+             searches from the best; any other method searches from the first `starts` trials
     trials   number of points within the bounds, from a seeded Sobol sequence
     starts   number of local searches
     seed     seed of the Sobol sequence; the same seed gives the same result

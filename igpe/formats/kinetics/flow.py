@@ -33,7 +33,8 @@ class Stream:
     """A feed of solution, in volume per time, which increases the volume of the contents.
 
     flow  name of the time-dependent input
-    of    species -> concentration in the stream: a number, or the name of a constant input
+    of    a dict that maps species to their concentrations in the stream; a concentration is a
+          number, or the name of a constant input
     """
 
     flow: str
@@ -204,8 +205,8 @@ class Cstr(Reactor):
     concentrations.
 
     dilution  flow divided by volume, 1/time: name of a time-dependent input, or a number
-    inlet     species -> its concentration in the feed: name of a time-dependent input, or a number.
-              For species that are not listed, this concentration is 0
+    inlet     a dict that maps species to their concentrations in the feed; a concentration is a
+              number, or the name of a time-dependent input. For species that are not listed, it is 0
 
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.

@@ -29,8 +29,8 @@ class MichaelisMenten(RateLaw):
     substrate      S; may be omitted if the left side has only one species
     inhibitors     species that competes with S (may be the product) -> its constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
-    uncompetitive  species that binds to the enzyme-substrate complex -> its constant Ku. A species
-                   in both `inhibitors` and `uncompetitive` is a mixed inhibitor; if its two
+    uncompetitive  a dict that maps each species that binds to the enzyme-substrate complex to its
+                   constant Ku. A species in both `inhibitors` and `uncompetitive` is a mixed inhibitor; if its two
                    constants are equal, it is a non-competitive inhibitor
     excess         constant Ks of inhibition by the substrate itself
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is then vmax*(S - P/equilibrium)
@@ -145,7 +145,7 @@ class Monod(_Growth):
     growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is half of `growth`
     substrate, biomass  S and X; may be omitted if each is the only species on its side
-    limits, inhibitors  further species -> constant K. Growth needs each species in `limits` (for
+    limits, inhibitors  dicts that map further species to their constants K. Growth needs each species in `limits` (for
                         example oxygen); each contributes the factor c/(K + c). Each species in
                         `inhibitors` contributes the factor K/(K + c)
 
@@ -222,7 +222,7 @@ class Maintenance(RateLaw):
     """demand*X, or demand*X*S/(half + S): the rate at which cells consume substrate without
     growing, for "S ->".
 
-    demand     substrate that a unit of biomass consumes per unit of time
+    demand     maintenance coefficient: amount of substrate consumed per unit of biomass and time
     biomass    X
     substrate  S; may be omitted if the left side has only one species
     half       substrate concentration at which the rate is half of demand*X; this form keeps S

@@ -39,7 +39,7 @@ _TERM = re.compile(r"(?:(?P<count>\d+/\d+|\d+(?:\.\d+)?|\.\d+)\s*\*?\s*)?(?P<nam
 class Equation:
     """Stoichiometry of one reaction: reactants and products.
 
-    left, right  species -> its stoichiometric coefficient, a positive number
+    left, right  dicts that map each species to its stoichiometric coefficient, a positive number
     reversible   whether the arrow points both ways
     """
 
@@ -54,7 +54,7 @@ class Equation:
 
     @property
     def net(self) -> dict[str, Fraction]:
-        """Species (except catalysts) -> net amount that one turnover of the reaction produces."""
+        """Net amount of each species (except catalysts) that one turnover produces."""
         change = {s: self.right.get(s, Fraction(0)) - self.left.get(s, 0) for s in self.species}
         return {s: n for s, n in change.items() if n}
 
@@ -373,11 +373,11 @@ class Reaction:
     text    equation, for example "A + 2 B -> C"; "<->" marks a reversible reaction
     rate    rate law; by default mass action with the constant k1 (k1f and k1r if the reaction is
             reversible) for the first reaction in the list, k2 for the second, and so on
-    yields  species -> its yield, a number or the name of a parameter, for species whose
-            stoichiometry is not known. The rate of a species on the left is divided by its yield:
-            "S -> X" with {"S": "Y"} consumes rate/Y of S (Y is biomass made per substrate
-            consumed). The rate of a species on the right is multiplied by its yield: "S -> X + P"
-            with {"P": "Y_P"} makes Y_P*rate of P
+    yields  a dict that maps species whose stoichiometry is not known to their yields (numbers or
+            names of parameters). The rate of a species on the left is divided by its yield:
+            "S -> X" with {"S": "Y"} consumes rate/Y of S, where Y is the biomass produced per unit
+            of substrate consumed. The rate of a species on the right is multiplied by its yield:
+            "S -> X + P" with {"P": "Y_P"} produces Y_P*rate of P
     raises  ModelError for yields of species that do not react
     """
 
@@ -426,7 +426,9 @@ class Reaction:
 
     @property
     def fixed(self) -> tuple[Equation, ...]:
-        """Equations that conserve the same sums as the reaction, for all values of the yields."""
+        """Equations that together conserve exactly the sums that the reaction conserves for all
+        values of the yields.
+        """
         left, right = (
             {s: n for s, n in side.items() if s not in self.yields}
             for side in (self.equation.left, self.equation.right)

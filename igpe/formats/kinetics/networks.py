@@ -31,7 +31,7 @@ def networks(
     lists its reactions, separated by semicolons.
 
     reactions  strings ("A -> B"), or `Reaction`s with rate laws
-    at_most, at_least  largest and smallest number of reactions in a network
+    at_most, at_least  maximum and minimum number of reactions in a network
     present    species that are present from the start or are fed. igpe omits networks in which
                a reactant is neither present nor made by another reaction
     always     reactions, written as in `reactions`, that every network contains

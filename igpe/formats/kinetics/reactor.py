@@ -57,7 +57,7 @@ class Deactivation:
     constant   rate constant of deactivation
     order      order with respect to the activity: 1 (exponential), 2 (sintering), or the name
                of a parameter
-    poisons    species that causes deactivation -> its order n. The species may be a reactant
+    poisons    a dict that maps each species that causes deactivation to its order n. The species may be a reactant
                (parallel deactivation), a product (series deactivation) or a poison
     residual   residual activity: number, or name of a parameter
     reactions  the reactions that need the catalyst, listed by their numbers, starting from 1; None:
@@ -106,7 +106,7 @@ class Deactivation:
         return self.reactions is None or number in self.reactions
 
     def slope(self, m: Any, t: float, c: Concentrations) -> Any:
-        """Return the slope of the activity."""
+        """Return the time derivative of the activity."""
         left = m.component(ACTIVITY)[t]
         if self.residual != 0.0:
             left = left - value(self.residual, m, t)

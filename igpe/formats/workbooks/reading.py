@@ -63,7 +63,7 @@ def read_workbook(
              "yield of B from A" or "area"; a column of times may also be "clock", "elapsed",
              "hh:mm" or "mm:ss"
     names    header -> name in the model
-    units    header or name of a condition -> its unit, for units that the file does not contain
+    units    a dict that maps headers or names of conditions to units that the file does not contain
     marked   strings that mark missing values, in addition to "", "-", "NA" and "n.a."
     decimal  decimal separator of numbers that are stored as text: "," or "."
     dates    order of day and month in dates: "day first" or "month first"

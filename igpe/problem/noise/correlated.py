@@ -180,11 +180,11 @@ class Correlated(Checked, Correlation):
     are the standard deviations from `sigma`. If a value is missing, igpe uses the marginal
     covariance of the other values.
 
-    between  pair of measured columns -> correlation, for example {("A", "B"): 0.6}; pairs that are
-             not listed have correlation 0. None: igpe estimates all correlations, assuming that
-             they are the same at all times and in all experiments. If sigma is None as well, igpe
-             estimates the full covariance
-    columns  measured columns (set automatically by the experiment)
+    between  a dict that maps pairs of measured columns to the correlations of their errors, for
+             example {("A", "B"): 0.6}; pairs that are not listed have correlation 0. None: igpe
+             estimates all correlations, assuming that they are the same at all times and in all
+             experiments. If sigma is None as well, igpe estimates the full covariance
+    columns  names of the measured columns; the experiment sets this argument
     raises   ProblemError for numbers that are not between -1 and 1, or if the correlations do not
              form a valid correlation matrix
     """

@@ -36,7 +36,7 @@ class Paving(Shown, Suggesting):
 
     names         names of the two unknowns
     level         confidence level
-    lower, upper  (k, 2) corners of the boxes
+    lower, upper  (k, 2) lower and upper corners of the boxes
     kinds         "in": the box provably lies inside the region; "out": it provably lies outside;
                   "edge": neither is proved
     best          (r, 2) the best parameter values in each separate region

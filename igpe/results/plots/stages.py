@@ -214,7 +214,7 @@ def plot_pieces(
     problem   the problem whose parameters were estimated
     estimate  an estimate from `MultipleShooting(record=True)`
     axes      matplotlib axes, one for each row and column; None: draw in a new figure
-    iterates  maximum number of iterates drawn: the first, the last, and others between them
+    iterates  maximum number of iterates to draw: the first, the last, and others between them
     raises    ProblemError if the estimate has no iterates, or `iterates` is below 1
     """
     stages = _recorded(estimate)

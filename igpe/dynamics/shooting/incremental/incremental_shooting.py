@@ -85,7 +85,7 @@ class IncrementalShooting(Checked):
     robust      whether to integrate early horizons with low accuracy first, to widen bounds after a
                 bad fit, and to repair an estimate from which the model cannot be integrated over a
                 longer horizon; False: the method follows the paper exactly
-    restarts    settings for further starts if a fit is bad
+    restarts    settings for additional starts, which igpe tries if a fit is bad
     """
 
     integrator: Integrator = Automatic()

@@ -7,10 +7,11 @@ with its derivatives; one constraint may hold several of them, at different time
 over time is one constraint for each time of the model: start, measured times, and its own.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import casadi as ca
 import numpy as np
@@ -26,6 +27,13 @@ from igpe.equations.translate import Translator
 from igpe.numerics.least_squares.chains.chains import Limits
 from igpe.problem.inputs import evaluate
 from igpe.problem.problem import Problem
+
+SymbolicInput: TypeAlias = Callable[[float, bool], Any]
+"""(time, whether before a jump there) -> value, a number or a CasADi expression."""
+
+
+def _evaluated(value: Any, time: float, before: bool) -> float:
+    return evaluate(value, time, before=before)
 
 
 class LimitQuantity(NamedTuple):
@@ -100,9 +108,16 @@ class ModelLimits:
         return np.array(row, dtype=np.intp), np.array(column, dtype=np.intp)
 
 
-def model_limits(problem: Problem, k: int, ivp: InitialValueProblem) -> ModelLimits | None:
+def model_limits(
+    problem: Problem,
+    k: int,
+    ivp: InitialValueProblem,
+    inputs: Mapping[str, SymbolicInput] = MappingProxyType({}),
+) -> ModelLimits | None:
     """Those of experiment `k`; None if there are none.
 
+    inputs  those whose values are expressions in the unknowns of `ivp`, in place of the
+            experiment's own
     raises ModelError if one cannot be translated, Unsupported if it holds what the equations do not
            determine, or a time before the start
     """
@@ -111,7 +126,7 @@ def model_limits(problem: Problem, k: int, ivp: InitialValueProblem) -> ModelLim
         constraints |= {f"{name} at {t:g}": c for t, c in series.items()}
     if not constraints:
         return None
-    symbols = _Symbols(problem, k, ivp)
+    symbols = _Symbols(problem, k, ivp, inputs)
     translate = Translator(symbols, ivp.t)
     rows: list[tuple[str, Any, float, float]] = []
     for name, constraint in constraints.items():
@@ -140,7 +155,13 @@ def model_limits(problem: Problem, k: int, ivp: InitialValueProblem) -> ModelLim
 class _Symbols(Mapping[int, Any]):
     """id(Pyomo data) -> what it is in constraints of one experiment; readings as they are met."""
 
-    def __init__(self, problem: Problem, k: int, ivp: InitialValueProblem) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        k: int,
+        ivp: InitialValueProblem,
+        inputs: Mapping[str, SymbolicInput],
+    ) -> None:
         self.readings: dict[LimitQuantity, Any] = {}
         self.start, instance, experiment = ivp.t0, problem.instances[k], problem.experiments[k]
         free = dict(zip(ivp.unknowns, ca.vertsplit(ivp.q), strict=True))
@@ -161,10 +182,11 @@ class _Symbols(Mapping[int, Any]):
             for n in problem.parameters
         }
         for name, value in experiment.inputs.items():  # at a jump those before it
+            of = inputs.get(name, partial(_evaluated, value))
             if name in instance.scalars:
-                others[id(instance.scalars[name])] = evaluate(value, self.start)
+                others[id(instance.scalars[name])] = of(self.start, False)
             for t, data in instance.series.get(name, {}).items():
-                others[id(data)] = evaluate(value, t, before=t > self.start)
+                others[id(data)] = of(t, t > self.start)
         for name in problem.time_varying:
             pieces = problem.pieces(name, experiment)
             for t, data in instance.series[name].items():

@@ -124,7 +124,7 @@ class MultipleShooting(Checked):
                 errors explain the residuals or, if errors are unknown, until two fits agree. ():
                 only exact matching
     search      search method for exact matching; use `BackwardLifting()` for hundreds of unknowns
-    restarts    settings for further starts if a fit is bad
+    restarts    settings for additional starts, which igpe tries if a fit is bad
     time_limit  limit on the wall-clock time of an estimate, in seconds; the first evaluation of
                 each stage may exceed it. At the limit, igpe integrates the model once at the best
                 estimate so far and returns this estimate. Its status is TIME_LIMIT, or the status

@@ -1,0 +1,254 @@
+"""What a design must keep: the model's constraints, budgets, and the steepness of ramps.
+
+The model's constraints are functions of states, slopes and algebraic variables at certain times, as
+for multiple shooting, here with exact derivatives by the chosen numbers. The local search gets all
+limits, and each design is checked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+
+from igpe.core.arrays import BoolArray, FloatArray
+from igpe.dynamics.integrators.base import Integrator, Simulation
+from igpe.dynamics.shooting.multiple.limits_of_model import ModelLimits, SymbolicInput, model_limits
+from igpe.equations.compiled import compiled
+from igpe.planning.budget import DesignCost
+from igpe.planning.planned_model import PlannedModel, sensitivity_problem
+from igpe.problem.inputs import evaluate
+
+KEPT = 1e-6  # of a limit's size: so much of a violation is rounding
+BROKEN = 1e3  # margin, in sizes, where an experiment cannot be integrated
+SMALLEST = 1e-9  # size of a constraint whose values are all 0
+
+
+class Margins(NamedTuple):
+    """Distances to limits, negative beyond them, relative to the limits' sizes.
+
+    values (m,), by_design (m, n): derivatives by all numbers in the unit cube
+    """
+
+    values: FloatArray
+    by_design: FloatArray
+
+
+class PlannedLimits:
+    """The model's constraints in one planned experiment, as functions of the chosen numbers.
+
+    names  (m,) of the constraints, with their times
+    """
+
+    def __init__(
+        self, limits: ModelLimits, simulation: Simulation, place: FloatArray, held: FloatArray
+    ) -> None:
+        self._limits, self._simulation, self._place, self._held = limits, simulation, place, held
+        self._low, self._high = np.isfinite(limits.low), np.isfinite(limits.high)
+        each = np.array(limits.names, dtype=object)
+        self.names: list[str] = [*each[self._low], *each[self._high]]
+        bounds = np.concatenate([limits.low[self._low], limits.high[self._high]])
+        self._families = [name.split(" at ")[0] for name in self.names]
+        self.sizes = self._largest(np.abs(bounds))
+
+    def _largest(self, values: FloatArray) -> FloatArray:
+        """(m,) the largest value of each constraint over its times."""
+        most: dict[str, float] = {}
+        for name, value in zip(self._families, values.tolist(), strict=True):
+            most[name] = max(most.get(name, SMALLEST), value)
+        return np.array([most[name] for name in self._families])
+
+    def margins(self, design: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Margins (m,) in the model's units, and their derivatives (m, n_choices) by the design;
+        None where the experiment cannot be integrated."""
+        run, limits = self._simulation.run(design), self._limits
+        if not run.status.usable:
+            return None
+        row = np.searchsorted(run.times, [r.time for r in limits.readings])
+        first = run.measured.shape[1] - len(limits.watched)
+        column = [first + limits.watched.index(r.name) for r in limits.readings]
+        value, by_reading, by_q = limits.function(
+            run.measured[row, column], self._held + self._place @ design
+        )
+        slope = by_reading.full() @ run.measured_by_unknown[row, column] + by_q.full() @ self._place
+        c = value.full().ravel()
+        margins = np.concatenate([(c - limits.low)[self._low], (limits.high - c)[self._high]])
+        slopes = np.concatenate([slope[self._low], -slope[self._high]])
+        return (margins, slopes) if np.isfinite(margins).all() else None
+
+    def learn(self, designs: Sequence[FloatArray]) -> None:
+        """Take the sizes of constraints whose bound is 0 from their values at these designs."""
+        runs = [run[0] for run in map(self.margins, designs) if run is not None]
+        if runs:
+            seen = self._largest(np.abs(runs).max(axis=0))
+            self.sizes = np.where(self.sizes > SMALLEST, self.sizes, seen)
+
+
+def planned_limits(
+    plan: PlannedModel, values: Mapping[str, float], integrator: Integrator
+) -> PlannedLimits | None:
+    """The model's constraints in a planned experiment; None if there are none.
+
+    values  unknown of the full problem -> value
+    raises  ModelError and Unsupported as `model_limits`
+    """
+    ivp = compiled(plan.problem).initial_value_problem(0)
+    count, names = len(plan.choices), list(ivp.unknowns)
+    numbers = ca.SX.sym("design", count)
+    wide = replace(
+        ivp,
+        unknowns=(*names, *(f"design {i}" for i in range(count))),
+        q=ca.vertcat(ivp.q, numbers),
+    )
+    limits = model_limits(plan.problem, 0, wide, _inputs(plan, numbers))
+    if limits is None:
+        return None
+    known = plan.values(values)
+    held = np.zeros(len(names) + count)
+    held[: len(names)] = [known.get(n, 0.0) for n in names]
+    place = np.zeros((len(held), count))
+    for i, choice in enumerate(plan.choices):
+        place[names.index(choice.unknown) if choice.unknown in names else len(names) + i, i] = 1.0
+    watched = sensitivity_problem(limits.watching(ivp), plan.choices, known, {})
+    simulation = integrator.simulation(watched, limits.times, sensitivities=True)
+    return PlannedLimits(limits, simulation, place, held)
+
+
+def _inputs(plan: PlannedModel, numbers: Any) -> dict[str, SymbolicInput]:
+    """Free inputs over time as functions of the chosen numbers."""
+    inputs: dict[str, SymbolicInput] = {}
+    first = 0
+    for name, variable in plan.free.items():
+        own = range(first, first + variable.count)
+        first += variable.count
+        shapes = [(i, c.profile[1]) for i in own if (c := plan.choices[i]).profile]
+
+        def of(time: float, before: bool, shapes: Any = tuple(shapes)) -> Any:
+            return sum(numbers[i] * evaluate(shape, time, before=before) for i, shape in shapes)
+
+        if shapes:
+            inputs[name] = of
+    return inputs
+
+
+@dataclass(frozen=True)
+class DesignLimits:
+    """All limits of a design (n_experiments, n_choices), as functions of numbers in the unit cube.
+
+    path   the model's constraints: in each scenario, or of each rival
+    costs  those of the budgets
+    times  (n_times,) candidates for samples
+    """
+
+    plan: PlannedModel
+    count: int
+    path: Sequence[PlannedLimits]
+    costs: Sequence[DesignCost]
+    times: FloatArray
+    _known: dict[bytes, Margins | None] = field(default_factory=dict)
+
+    def learn(self, cubes: Sequence[FloatArray]) -> None:
+        """See `PlannedLimits.learn`; cubes (n_choices,) of single experiments."""
+        for limits in self.path:
+            limits.learn([self.plan.lower + cube * self.plan.width for cube in cubes])
+
+    def of_model(self, cube: FloatArray) -> Margins | None:
+        """Margins of the model's constraints in all experiments and scenarios, and derivatives by
+        the cube (n_experiments * n_choices,); None where an experiment cannot be integrated."""
+        key = cube.tobytes()
+        if key not in self._known:
+            self._known.clear()
+            self._known[key] = self._of_model(cube)
+        return self._known[key]
+
+    def _of_model(self, cube: FloatArray) -> Margins | None:
+        values, slopes, width = [np.zeros(0)], [np.zeros((0, len(cube)))], self.plan.width
+        for e, part in enumerate(cube.reshape(self.count, -1)):
+            for limits in self.path:
+                run = limits.margins(self.plan.lower + part * width)
+                if run is None:
+                    return None
+                wide = np.zeros((len(run[0]), len(cube)))
+                wide[:, e * len(part) : (e + 1) * len(part)] = run[1] * width
+                values.append(run[0] / limits.sizes)
+                slopes.append(wide / limits.sizes[:, None])
+        return Margins(np.concatenate(values), np.concatenate(slopes))
+
+    def linear(self, taken: BoolArray) -> Margins:
+        """Margins at the cube's origin, and slopes: of ramps, and of budgets with these samples
+        (n_experiments, n_times)."""
+        steep, most = self.plan.steepness
+        each = np.kron(np.eye(self.count), steep)
+        rows, values = [each, -each], [np.tile(most, 2 * self.count)]
+        for cost in self.costs:
+            of_settings, left = cost.of_settings(self.times, taken)
+            size = cost.budget.at_most
+            values.append((left - of_settings @ self.plan.lower @ np.ones(self.count)) / size)
+            rows.append(-(of_settings * self.plan.width).reshape(len(left), -1) / size)
+        return Margins(np.concatenate(values), np.concatenate(rows))
+
+    def violation(self, cube: FloatArray, taken: BoolArray) -> float:
+        """The largest violation of any limit, relative to its size; 0 if all are kept within
+        rounding."""
+        linear, model = self.linear(taken), self.of_model(cube)
+        if model is None:
+            return np.inf
+        margins = [*(linear.values + linear.by_design @ cube), *model.values]
+        least = min(margins, default=0.0)
+        return 0.0 if least >= -KEPT else -float(least)
+
+    def for_search(
+        self, taken: BoolArray, share: float, fixed: FloatArray, spread: FloatArray
+    ) -> list[dict[str, Any]]:
+        """Constraints for `scipy.optimize.minimize`, of numbers z with cube = fixed + spread @ z.
+
+        share  of what budgets leave beside these samples, as much for settings
+        """
+        linear = self.linear(taken)
+        cheapest = linear.values + np.maximum(linear.by_design, 0.0).sum(axis=1)
+        values, is_budget = linear.values.copy(), np.arange(len(cheapest)) >= self._ramps
+        values[is_budget] -= (1 - share) * np.maximum(cheapest, 0.0)[is_budget]
+        possible = cheapest >= 0
+        rows = linear.by_design[possible]
+        begin, slopes = values[possible] + rows @ fixed, rows @ spread
+        each: list[dict[str, Any]] = []
+        if len(begin):
+            each.append({
+                "type": "ineq",
+                "fun": lambda z: begin + slopes @ z,
+                "jac": lambda z: slopes,
+            })
+        if self.path:
+
+            def model(z: FloatArray) -> Margins:
+                known = self.of_model(fixed + spread @ z)
+                return self._broken(len(fixed)) if known is None else known
+
+            each.append({
+                "type": "ineq",
+                "fun": lambda z: model(z).values,
+                "jac": lambda z: model(z).by_design @ spread,
+            })
+        return each
+
+    @property
+    def _ramps(self) -> int:
+        """Number of linear margins that are not about budgets."""
+        return 2 * self.count * len(self.plan.steepness[1])
+
+    def _broken(self, n: int) -> Margins:
+        """Margins (m,) where an experiment cannot be integrated."""
+        m = self.count * sum(len(limits.names) for limits in self.path)
+        return Margins(np.full(m, -BROKEN), np.zeros((m, n)))
+
+    def violated(self, cube: FloatArray, taken: BoolArray) -> list[str]:
+        """Names of the limits that a design violates."""
+        model, linear = self.of_model(cube), self.linear(taken)
+        if model is None:
+            return []
+        names = [n for _ in range(self.count) for limits in self.path for n in limits.names]
+        pairs = zip(names, model.values, strict=True)
+        families = [name.split(" at ")[0] for name, margin in pairs if margin < -KEPT]
+        paid = (linear.values + linear.by_design @ cube)[self._ramps :]
+        return [*dict.fromkeys(families), *["the budgets"] * bool((paid < -KEPT).any())]
