@@ -464,22 +464,24 @@ def _refined_best(
     """
     paths = sorted(paths, key=_place)
     best, first = None, paths[0].corrected
+    before = [one.objective for one in begun.values() if np.isfinite(one.objective)]
     if paths[0].usable and np.isfinite(first.objective):
-        best = refine(problem, residuals, first)
+        best = refine(problem, residuals, first, min(before, default=np.inf))
     if is_plain(problem) and len(problem.box):
-        before = []
+        uncorrected = []
         for path in paths:
             start = begun[id(path.algebraic)]
             values, objective = start.parameters, start.objective
             guess = profiles(
                 Simulated(problem, settings.integrator, values), path.algebraic.curves.of
             )
-            before.append(Uncorrected(values, objective, path.usable, guess))
-        shot = by_shooting(problem, residuals, before, best)
+            uncorrected.append(Uncorrected(values, objective, path.usable, guess))
+        shot = by_shooting(problem, residuals, uncorrected, best)
         if shot is not None:
             number, best = shot
             paths.insert(0, paths.pop(number))
         elif best is not None:
+            best = best if best.polished else refine(problem, residuals, first)
             paths = [_shared(path, first, best.estimate, problem.box) for path in paths]
     if best is None:
         raise EstimationFailed(

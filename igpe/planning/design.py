@@ -30,10 +30,16 @@ from igpe.planning.design_problem import (
     EMPTY,
     DesignProblem,
     Values,
+    planned_name,
     read_design,
     require_inside,
 )
-from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiment
+from igpe.planning.design_search import (
+    BestDesign,
+    DesignSearch,
+    planned_experiments,
+    require_kept,
+)
 from igpe.planning.design_variables import (
     Between,
     DesignVariable,
@@ -182,8 +188,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
     with np.errstate(invalid="ignore"):
         errors = {"before": before, "after": after, "ratio": before / after}
     known = {"value": box.vector(posed.values), "unit": [posed.full.unit(n) for n in box.names]}
-    used = np.flatnonzero(best.chosen.times.any(axis=1))
-    experiments = tuple(planned_experiment(posed, best, int(k)) for k in used)
+    experiments = planned_experiments(posed, best)
     courses = pd.concat([_course(posed, e) for e in experiments], ignore_index=True)
     relative = [float(np.exp(-judge.exact(one) / 2)) for one in ends]
     return Plan(
@@ -209,6 +214,7 @@ def report(posed: DesignProblem, search: DesignSearch, best: BestDesign) -> Plan
         deviations=posed.deviations,
         starts=tuple(sorted(float(np.exp(-v / 2)) for v in best.values)),
         seed=search.seed,
+        weights=_weights(posed, best),
         notes=(*_not_estimable(posed, each[0]), *_notes(posed, courses)),
     )
 
@@ -256,6 +262,19 @@ def _not_estimable(posed: DesignProblem, after: Determined) -> list[str]:
     return lines
 
 
+LIGHT = 1e-3  # a weight below it is rounding
+
+
+def _weights(posed: DesignProblem, best: BestDesign) -> pd.DataFrame:
+    """See `Plan.weights`."""
+    weights = best.chosen.weights
+    e, t, q = np.nonzero(weights > LIGHT)
+    names = np.array(list(posed.noise), dtype=object)
+    planned = np.array([planned_name(posed.full, k) for k in range(len(weights))], dtype=object)
+    columns = {"experiment": planned[e], "time": posed.allowed.times[t], "name": names[q]}
+    return pd.DataFrame(columns | {"weight": weights[e, t, q]})
+
+
 def _course(posed: DesignProblem, planned: PlannedExperiment) -> pd.DataFrame:
     """Integrated as any experiment is, not by what the design was found with."""
     full, end = posed.full, posed.plan.conditions.end
@@ -301,16 +320,6 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
         if n in posed.plan.shared
     ]
     return tuple(notes)
-
-
-def require_kept(best: BestDesign) -> None:
-    """Raise ProblemError if the best design violates limits."""
-    if best.violated:
-        raise ProblemError(
-            f"No plan was found that satisfies {', '.join(best.violated)}. Widen the bounds in "
-            "free={...}, increase the budget, or set more `starts`. If a constraint does not apply "
-            "to planned experiments, deactivate it in the model."
-        )
 
 
 INTERRUPTED = "Interrupted: this is the best plan so far; a longer search may find a better plan."
@@ -404,6 +413,10 @@ def design(
             Status.INTEGRATION_BROKE,
         )
     require_kept(best)
+    if posed.sampling.free:
+        posed = posed.refined
+        search = replace(search, posed=posed)
+        best = search.refined(best)
     with finishing():
         plan = report(posed, search, best)
     return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))

@@ -1,7 +1,7 @@
 """A design problem made ready: who is unknown, what is known, what may be chosen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -72,6 +72,12 @@ class DesignProblem:
     criterion: Criterion
     integrator: Integrator
     costs: tuple[DesignCost, ...]
+    sampling: Sampling
+
+    @property
+    def refined(self) -> "DesignProblem":
+        """The same with all times at which samples may be taken."""
+        return replace(self, allowed=replace(self.allowed, times=self.sampling.fine))
 
     @property
     def judge(self) -> RegularisedCriterion:
@@ -184,6 +190,7 @@ def read_design(
         given_sizes=frozenset(sizes),
         criterion=criterion,
         integrator=integrator,
+        sampling=sampling,
         costs=tuple(design_cost(budget, plan) for budget in _budgets(budgets)),
     )
 

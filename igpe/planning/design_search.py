@@ -16,6 +16,7 @@ from scipy.stats import qmc
 
 from igpe.core.arrays import BoolArray, FloatArray, IntArray
 from igpe.core.deadline import finishing
+from igpe.core.errors import ProblemError
 from igpe.planning.budget import DesignCost
 from igpe.planning.design_limits import KEPT, DesignLimits, PlannedLimits
 from igpe.planning.design_problem import DesignProblem, planned_name
@@ -32,7 +33,7 @@ FEWEST = 16  # random experiments of the pool, even if they violate constraints
 SHARES = (0.5, 0.25, 0.75, 0.9)  # of the budgets for the first numbers of local searches
 
 
-class Candidate(NamedTuple):
+class SampledDesign(NamedTuple):
     """Numbers (n_experiments, n_choices) with their samples, and how far they violate limits."""
 
     design: FloatArray
@@ -170,7 +171,7 @@ class DesignSearch:
         if not pool:
             return None
         begins, complete = self._begins(pool, is_given=is_given), True
-        candidates: list[Candidate] = []
+        candidates: list[SampledDesign] = []
         try:
             shares = [
                 SHARES[k % len(SHARES)] if self.posed.costs else 1.0 for k in range(len(begins))
@@ -179,8 +180,8 @@ class DesignSearch:
             candidates += (one for one in improved if one is not None)
             # the samples of the best design are sought from random choices as well
             if candidates:
-                best = max(candidates, key=lambda one: one.rank)
-                candidates.append(self._finished(best))
+                best = max(range(len(candidates)), key=lambda i: candidates[i].rank)
+                candidates[best] = self._finished(candidates[best])
         except KeyboardInterrupt:
             complete = False
             with finishing():  # else the first experiment that a local search would have begun with
@@ -190,7 +191,18 @@ class DesignSearch:
                 candidates = candidates if one is None else [one]
         return self._best(candidates)._replace(complete=complete) if candidates else None
 
-    def _best(self, candidates: list[Candidate]) -> BestDesign:
+    def refined(self, best: BestDesign) -> BestDesign:
+        """The best design once more, if sampling times are free: with times of the fine grid."""
+        plan = self.posed.plan
+        cube = ((best.design - plan.lower) / plan.width).ravel()
+        one = self._sampled(cube, thorough=True)
+        assert one is not None, "the design was integrated before"
+        if best.complete and plan.choices:
+            moved = self._improved(cube, 1.0, one.chosen)
+            one = one if moved is None or moved.rank <= one.rank else self._finished(moved)
+        return self._best([one])._replace(values=best.values, complete=best.complete)
+
+    def _best(self, candidates: list[SampledDesign]) -> BestDesign:
         """The best one, experiments without samples last."""
         design, chosen, violation = max(candidates, key=lambda one: one.rank)
         order = np.argsort(~chosen.times.any(axis=1), kind="stable")
@@ -202,20 +214,20 @@ class DesignSearch:
         chosen = chosen._replace(taken=chosen.taken[order])
         return BestDesign(design[order], chosen, values, tuple(violated))
 
-    def _finished(self, best: Candidate) -> Candidate:
+    def _finished(self, best: SampledDesign) -> SampledDesign:
         """The same numbers, the samples sought more thoroughly."""
         gained = self.information(best.design)
         assert gained is not None, "candidates can be integrated"
         return best._replace(chosen=choose(gained, self.allowed(best.design)))
 
-    def _sampled(self, cube: FloatArray, *, thorough: bool) -> Candidate | None:
+    def _sampled(self, cube: FloatArray, *, thorough: bool) -> SampledDesign | None:
         """Numbers of a point of the cube with their samples; None if they cannot be integrated."""
         design = self._numbers(cube.reshape(self.count, -1))
         gained = self.information(design)
         if gained is None:
             return None
         chosen = choose(gained, self.allowed(design), thorough=thorough)
-        return Candidate(design, chosen, self.limits.violation(cube, chosen.times))
+        return SampledDesign(design, chosen, self.limits.violation(cube, chosen.times))
 
     def _even(self) -> FloatArray:
         """Weights of samples that are not chosen yet: each an equal share."""
@@ -302,13 +314,18 @@ class DesignSearch:
             now = [f + a[best] for f, a in zip(now, added, strict=True)]
         return tuple(taken)
 
-    def _improved(self, cube: FloatArray, share: float) -> Candidate | None:
+    def _improved(
+        self, cube: FloatArray, share: float, chosen: SampleChoice | None = None
+    ) -> SampledDesign | None:
         """Numbers and samples in turn until neither changes much.
 
-        share  of the budgets that the first numbers may use
+        share   of the budgets that the first numbers may use
+        chosen  the samples to begin with; None: an equal share of all
         """
         weights, best = self._even(), None
         taken = self._one_sample()
+        if chosen is not None:
+            weights, taken = chosen.taken.astype(float), chosen.times
         for _ in range(ROUNDS):
             cube = self._local(cube, weights, taken, share)
             one = self._sampled(cube, thorough=False)
@@ -327,7 +344,7 @@ class DesignSearch:
         n_t = len(self.posed.allowed.times)
         return np.tile(np.arange(n_t) == 0, (self.count, 1))
 
-    def _on_levels(self, candidate: Candidate) -> Candidate | None:
+    def _on_levels(self, candidate: SampledDesign) -> SampledDesign | None:
         """Discrete numbers exchanged one after the other, and the rest, in turn (Meyer and
         Nachtsheim, Technometrics 37 (1995) 60)."""
         plan, best, chosen = self.posed.plan, None, candidate.chosen
@@ -451,7 +468,28 @@ class DesignSearch:
         )
 
 
-def planned_experiment(posed: DesignProblem, best: BestDesign, k: int) -> PlannedExperiment:
+def require_kept(best: BestDesign) -> None:
+    """Raise ProblemError if the best design violates limits, or has no samples."""
+    if not best.chosen.taken.any():
+        raise ProblemError(
+            "The budgets do not pay for a single sample in the cheapest experiment that was tried. "
+            "Increase `at_most` of the budgets, or reduce the costs."
+        )
+    if best.violated:
+        raise ProblemError(
+            f"No plan was found that satisfies {', '.join(best.violated)}. Widen the bounds in "
+            "free={...}, increase the budget, or set more `starts`. If a constraint does not apply "
+            "to planned experiments, deactivate it in the model."
+        )
+
+
+def planned_experiments(posed: DesignProblem, best: BestDesign) -> tuple[PlannedExperiment, ...]:
+    """Those of a design in which samples are taken."""
+    used = np.flatnonzero(best.chosen.times.any(axis=1))
+    return tuple(_planned_experiment(posed, best, int(k)) for k in used)
+
+
+def _planned_experiment(posed: DesignProblem, best: BestDesign, k: int) -> PlannedExperiment:
     """The k-th experiment of a design."""
     taken, numbers = best.chosen.taken[k], best.design[k]
     pairs = zip(posed.plan.choices, numbers, strict=True)

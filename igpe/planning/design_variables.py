@@ -31,6 +31,8 @@ from igpe.problem.noise.sigma import Deviation
 from igpe.problem.problem import Problem
 from igpe.problem.problem_checks import Bounds
 
+ROUGH, FINE = 41, 1001  # times between which free sampling times are chosen, first and in the end
+
 
 class DesignVariable(Checked):
     """Base of free variables of a design: one number, or one number at each break of a profile.
@@ -185,6 +187,8 @@ class Sampling(Checked):
     spacing     minimum time between two samples
     quantities  maximum number of measured quantities, which are the same in all planned
                 experiments; None: all
+    free        whether samples may be taken at any time between the first and the last candidate;
+                igpe chooses the times to a thousandth of this range, so that `at_most` is needed
     raises      ProblemError for times that are not finite numbers, and for invalid counts
     """
 
@@ -192,6 +196,7 @@ class Sampling(Checked):
     at_most: CountOrNone = None
     spacing: NotNegative = 0.0
     quantities: CountOrNone = None
+    free: Flag = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -204,12 +209,28 @@ class Sampling(Checked):
                 f"The candidate times are {shown(self.candidates)}; give finite numbers, for "
                 "example Sampling(np.linspace(0.5, 8, 16), at_most=6)."
             )
+        if self.free and (self.at_most is None or times[0] == times[-1]):
+            raise ProblemError(
+                f"Sampling has free=True, candidates from {times[0]:g} to {times[-1]:g} and "
+                f"at_most={self.at_most}. Give a range of times and a number of samples, for "
+                "example Sampling((0.5, 8), at_most=6, free=True)."
+            )
         object.__setattr__(self, "candidates", tuple(times.tolist()))
 
     @property
     def times(self) -> FloatArray:
-        """(n,) the candidate times in ascending order; replicates are adjacent."""
-        return np.array(self.candidates, dtype=float)
+        """(n,) the candidate times in ascending order; replicates are adjacent. Free times are
+        searched on a rough grid first."""
+        return self._grid(ROUGH) if self.free else np.array(self.candidates, dtype=float)
+
+    @property
+    def fine(self) -> FloatArray:
+        """(n,) the times that are compared in the end."""
+        return self._grid(FINE) if self.free else self.times
+
+    def _grid(self, count: int) -> FloatArray:
+        even = np.linspace(self.candidates[0], self.candidates[-1], count)
+        return np.union1d(even, self.candidates)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,14 @@ from igpe.core.status import Status
 from igpe.dynamics.integrators.automatic import Automatic
 from igpe.dynamics.integrators.base import Integrator
 from igpe.numerics.statistics.lack_of_fit import FAR, akaike_weights
+from igpe.planning.budget import Budget
 from igpe.planning.design_problem import EMPTY, DesignProblem, Values, read_design
-from igpe.planning.design_search import BestDesign, DesignSearch, planned_experiment
+from igpe.planning.design_search import (
+    BestDesign,
+    DesignSearch,
+    planned_experiments,
+    require_kept,
+)
 from igpe.planning.design_variables import DesignVariable, Sampling
 from igpe.planning.information import DOptimal, determined
 from igpe.planning.plan import LaboratoryPlan, PlannedExperiment
@@ -110,6 +116,7 @@ def discriminate(
     experiments: int = 1,
     existing: bool = True,
     like: str | None = None,
+    budgets: Budget | Sequence[Budget] = (),
     pool: int = 128,
     starts: int = 3,
     seed: int = 0,
@@ -124,8 +131,8 @@ def discriminate(
                 0. `BoxHill` weights each model by exp(-delta/2). The predicted power accounts for
                 these differences
     criterion   `igpe.planning.BoxHill()`, `BuzziFerraris()` or `HunterReiner()`
-    free, conditions, times, measure, experiments, existing, like, pool, starts, seed, integrator
-                as for `igpe.design`
+    free, conditions, times, measure, experiments, existing, like, budgets, pool, starts, seed,
+    integrator                  as for `igpe.design`
     returns     the plan; if the call is interrupted (Ctrl-C), the best plan so far, with a note
     raises      ProblemError if settings do not fit all models, or if there are fewer than two
                 models; EstimationFailed if no experiment could be integrated with all models;
@@ -141,6 +148,7 @@ def discriminate(
     shared: dict[str, Any] = {
         "free": free, "conditions": conditions, "times": times, "criterion": DOptimal(),
         "count": experiments, "existing": existing, "like": like, "integrator": integrator,
+        "budgets": budgets,
     }  # fmt: skip
     posed = _posed(problems, parameters, measure, shared)
     known = _deltas(posed, deltas)
@@ -155,6 +163,10 @@ def discriminate(
             "with all rivals. Narrow the bounds to feasible values.",
             Status.INTEGRATION_BROKE,
         )
+    require_kept(best)
+    if design.first.sampling.free:
+        design = design.refined
+        best = replace(search, posed=design).refined(best)
     with finishing():
         plan = _report(design, best, criterion, known, seed)
     return plan if best.complete else replace(plan, notes=(INTERRUPTED, *plan.notes))
@@ -213,8 +225,7 @@ def _report(
     seed: int,
 ) -> RivalPlan:
     first = design.first
-    count = len(best.design)
-    experiments = tuple(planned_experiment(first, best, k) for k in range(count))
+    experiments = planned_experiments(first, best)
     courses = [
         _course(design, name, e, k, best.design[k])
         for name in design.posed

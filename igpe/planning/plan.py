@@ -192,6 +192,7 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 CRITERIA = {c.__name__: c for c in (DOptimal, AOptimal, EOptimal, ModifiedE)}
 PROVEN = 0.9999  # an efficiency as high is called the best
 ERRORS = Columns(("name", "unit"), ("value", "before", "after", "ratio"), key="name")
+WEIGHTS = Columns(("experiment", "name"), ("time", "weight"))
 COURSES = Columns(("experiment", "name"), ("time", "predicted", "sigma"))
 
 
@@ -219,6 +220,9 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
                  and the planned experiments contain no standard deviations
     starts       exp(-Φ/2) of the local searches, best first
     seed         seed of the random experiments
+    weights      table of the best continuous design with the same settings: how often each sample
+                 is taken if the numbers of samples need not be integers, with the columns
+                 `experiment`, `time`, `name` and `weight`. Empty for the criterion `ModifiedE`
     notes        remarks for the user
     units        units of inputs, measured quantities and "time", if they are known
     deviations   measured quantity -> its error model, if standard deviations depend on the model or
@@ -241,6 +245,9 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
     notes: tuple[str, ...] = ()
     deviations: Mapping[str, Deviation] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    weights: Annotated[pd.DataFrame, WEIGHTS] = field(
+        default_factory=lambda: WEIGHTS.table({n: [] for c in WEIGHTS[:2] for n in c}), repr=False
+    )
 
     def simulated(self, seed: int) -> pd.DataFrame:
         """Return `table` with measurements simulated at the assumed parameter values."""

@@ -225,6 +225,11 @@ class RivalDesign:
         return self.first.allowed
 
     @property
+    def refined(self) -> "RivalDesign":
+        """The same with all times at which samples may be taken."""
+        return RivalDesign({n: p.refined for n, p in self.posed.items()}, self.pairs)
+
+    @property
     def costs(self) -> Sequence[DesignCost]:
         """The costs that budgets limit."""
         return self.first.costs

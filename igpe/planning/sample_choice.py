@@ -102,11 +102,11 @@ class SamplingRules:
                 paid &= b.of(e, number, self.times[last]) <= b.most
             number, last = number[paid], last[paid]
             own = np.array([b.of(e, number, self.times[last]) for b in common])
-            own = own.reshape(len(common), -1).T
+            own = own.reshape(len(common), len(number)).T
             kept = _not_dominated(one.gains[number, last], own)
             number, last, own = number[kept], last[kept], own[kept]
             total = (gains[:, None] + one.gains[number, last]).ravel()
-            cost = (costs[:, None] + own).reshape(-1, len(common))
+            cost = (costs[:, None] + own).reshape(len(total), len(common))
             within = np.flatnonzero((cost <= [b.most for b in common]).all(axis=1))
             within = within[_not_dominated(total[within], cost[within])]
             gains, costs = total[within], cost[within]
@@ -178,11 +178,13 @@ class SampleChoice(NamedTuple):
 
     taken       (n_experiments, n_times, n_measured)
     value       Φ of them;  bound: no allowed choice has more (infinite if nothing is proven)
+    weights     as `taken`, where numbers of samples need not be whole: the best such design met
     """
 
     taken: BoolArray
     value: float
     bound: float
+    weights: FloatArray
 
     @property
     def times(self) -> BoolArray:
@@ -211,7 +213,7 @@ def choose(
     if allowed.everything:
         taken = np.ones(gained.shape, dtype=bool) & allowed.quantities[0]
         value = gained.value(taken.astype(float))
-        return SampleChoice(taken, value, value)
+        return SampleChoice(taken, value, value, taken.astype(float))
     searches = [_Exchanges(gained, replace(allowed, quantities=(q,))) for q in allowed.quantities]
     each = [(search.from_relaxed(), search) for search in searches]
     bound = max(one.bound for one, _ in each)
@@ -223,10 +225,17 @@ def choose(
     return best._replace(bound=bound)
 
 
-def _relaxed(gained: DesignInformation, allowed: SamplingRules) -> tuple[float, list[BoolArray]]:
-    """The bound, and the choices met on the way, of one set of quantities."""
+class _Relaxed(NamedTuple):
+    """The bound of one set of quantities, the choices met on the way, and the best mixture."""
+
+    bound: float
+    met: list[BoolArray]
+    weights: FloatArray
+
+
+def _relaxed(gained: DesignInformation, allowed: SamplingRules) -> _Relaxed:
     if not gained.judge.criterion.concave:
-        return np.inf, []
+        return _Relaxed(np.inf, [], np.full(gained.shape, np.nan))
     share = allowed.at_most / len(allowed.times)
     met = [allowed.best(gained.gains(np.ones(gained.shape) * allowed.quantities[0] * share))]
     weights, bound = met[0].astype(float), np.inf
@@ -241,7 +250,7 @@ def _relaxed(gained: DesignInformation, allowed: SamplingRules) -> tuple[float, 
         met.append(vertex)
         mixture = _mixed(gained, np.array(met, dtype=float), np.append(mixture, 0.0))
         weights = np.tensordot(mixture, np.array(met, dtype=float), 1)
-    return bound, met
+    return _Relaxed(bound, met, weights)
 
 
 def _mixed(gained: DesignInformation, choices: FloatArray, start: FloatArray) -> FloatArray:
@@ -282,13 +291,14 @@ class _Exchanges:
         Mixtures of several sets of quantities would make the bound weak.
         """
         gained, judge = self.gained, self.gained.judge
-        bound, met = _relaxed(gained, self.allowed)
+        bound, met, weights = _relaxed(gained, self.allowed)
         if not isinstance(judge.criterion, DOptimal):
             volume = replace(gained, judge=replace(judge, criterion=DOptimal()))
-            met = [*met, *_relaxed(volume, self.allowed)[1]]
+            met = [*met, *_relaxed(volume, self.allowed).met]
         ranked = sorted(met, key=lambda v: -gained.value(v.astype(float)))
         ends = [self.ended(v) for v in ranked[:FIRST]]
-        return max(ends, key=lambda one: one.value)._replace(bound=bound)
+        best = max(ends, key=lambda one: one.value)
+        return best._replace(bound=bound, weights=weights)
 
     def restarted(self, best: SampleChoice) -> SampleChoice:
         """The best after exchanges from random choices; deterministic."""
@@ -299,7 +309,8 @@ class _Exchanges:
                 break
             kept = (k % 2) * best.taken * (random.uniform(size=(*shape[:2], 1)) < KEPT)
             end = self.ended(self.allowed.best(random.uniform(size=shape) + shape[1] * kept))
-            best = end._replace(bound=best.bound) if end.value > best.value else best
+            if end.value > best.value:
+                best = best._replace(taken=end.taken, value=end.value)
         return best
 
     def ended(self, start: BoolArray) -> SampleChoice:
@@ -320,7 +331,8 @@ class _Exchanges:
                     adds = i is None and self.gained.judge.criterion.concave
                     if value > now + BETTER or (adds and value >= now - BETTER):
                         times, now, better = moved, value, True
-        return SampleChoice(np.asarray(times[..., None] & self.allowed.quantities[0]), now, np.inf)
+        taken = np.asarray(times[..., None] & self.allowed.quantities[0])
+        return SampleChoice(taken, now, np.inf, taken.astype(float))
 
     def _moved(self, times: BoolArray, e: int, i: Any) -> tuple[BoolArray, float]:
         """The best choice with sample i of an experiment elsewhere or left out, and its Φ.

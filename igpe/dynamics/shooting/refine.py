@@ -33,6 +33,7 @@ from igpe.numerics.least_squares.gauss_newton import GaussNewton
 from igpe.problem.problem import Problem
 
 SEARCH = GaussNewton(radius=0.1, max_iterations=300)
+WORSE = 1.0  # relative rise of the objective above another candidate's that is far worse
 AGREE = 1e-2  # relative difference of the two sums of squares that is discretisation error
 ROUNDING = 1e-6  # of the sum of squares: a rise that is none, where values are put on bounds
 FLOOR = 1e-9  # of the data's own sum of squares: below it both are rounding
@@ -40,25 +41,32 @@ SLACK = 1e-6  # of a state's size, by which an integrated state may pass its bou
 
 
 class Refined(NamedTuple):
-    """The estimate, residuals and derivative there (None if it cannot be integrated), and notes."""
+    """The estimate, residuals and derivative there (None if it cannot be integrated), and notes.
+
+    polished  False if igpe did not search for the optimum of the integrated model
+    """
 
     estimate: Estimate
     at: Linearised | None
     notes: tuple[str, ...] = ()
+    polished: bool = True
 
 
-def refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
+def refine(
+    problem: Problem, residuals: Residuals, rough: Estimate, known: float = np.inf
+) -> Refined:
     """The optimum of the integrated model next to the corrected one.
 
     residuals  accurately integrated
+    known      objective of another candidate: values that are far worse are only integrated
 
     Where the two disagree the integrated model is right, if shooting can follow it.
     """
-    refined = _refine(problem, residuals, rough)
+    refined = _refine(problem, residuals, rough, known)
     return refined._replace(notes=(*refined.notes, *residuals.slow))
 
 
-def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
+def _refine(problem: Problem, residuals: Residuals, rough: Estimate, known: float) -> Refined:
     box = problem.box
     x = box.vector(rough.parameters)
     at = residuals(x)
@@ -66,6 +74,8 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate) -> Refined:
         why = f" {residuals.broken.sentence}" if residuals.broken else ""
         lost = f"The model could not be integrated at the estimate.{why}"
         return Refined(rough, None, (lost,))
+    if np.isfinite(known) and objective_at(problem, at) - known > WORSE * abs(known):
+        return Refined(rough, at, polished=False)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
     if is_shot:
         fit = refitted_on_bounds(residuals, _fitted(residuals, x, at, box), box, SEARCH)
