@@ -206,7 +206,8 @@ class Cstr(Reactor):
 
     dilution  flow divided by volume, 1/time: name of a time-dependent input, or a number
     inlet     a dict that maps species to their concentrations in the feed; a concentration is a
-              number, or the name of a time-dependent input. For species that are not listed, it is 0
+              number, or the name of a time-dependent input. The concentration of a species that
+              is not listed is 0
 
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.

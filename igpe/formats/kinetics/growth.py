@@ -27,11 +27,12 @@ class MichaelisMenten(RateLaw):
     vmax           largest rate
     km             substrate concentration at which the rate is half its maximum
     substrate      S; may be omitted if the left side has only one species
-    inhibitors     species that competes with S (may be the product) -> its constant Kc
+    inhibitors     a dict that maps each species that competes with S (the product may be one of
+                   them) to its constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
     uncompetitive  a dict that maps each species that binds to the enzyme-substrate complex to its
-                   constant Ku. A species in both `inhibitors` and `uncompetitive` is a mixed inhibitor; if its two
-                   constants are equal, it is a non-competitive inhibitor
+                   constant Ku. A species in both `inhibitors` and `uncompetitive` is a mixed
+                   inhibitor; if its two constants are equal, it is a non-competitive inhibitor
     excess         constant Ks of inhibition by the substrate itself
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is then vmax*(S - P/equilibrium)
 
@@ -145,9 +146,9 @@ class Monod(_Growth):
     growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is half of `growth`
     substrate, biomass  S and X; may be omitted if each is the only species on its side
-    limits, inhibitors  dicts that map further species to their constants K. Growth needs each species in `limits` (for
-                        example oxygen); each contributes the factor c/(K + c). Each species in
-                        `inhibitors` contributes the factor K/(K + c)
+    limits, inhibitors  dicts that map further species to their constants K. Growth needs each
+                        species in `limits` (for example oxygen); each contributes the factor
+                        c/(K + c). Each species in `inhibitors` contributes the factor K/(K + c)
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """
