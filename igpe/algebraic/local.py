@@ -76,7 +76,7 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Gauss-Newton searches from good Sobol points that lie far apart from each other.
+    """Gauss-Newton searches from good Sobol points that are far apart.
 
     trials  number of Sobol points at which the objective is evaluated
     starts  number of local searches from the best of these points

@@ -116,7 +116,7 @@ class Comparison(Shown):
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def plot(self, axes: Any = None) -> Plot:
-        """A waterfall plot: each method's objectives in ascending order.
+        """Draw a waterfall plot: each method's objectives in ascending order.
 
         axes  matplotlib axes; None: draw in a new figure
         """
@@ -283,7 +283,7 @@ class Campaign(Shown):
         return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
 
     def plot(self, axes: Any = None) -> Plot:
-        """A waterfall plot: the objectives of all starts in ascending order.
+        """Draw a waterfall plot: the objectives of all starts in ascending order.
 
         axes  matplotlib axes; None: draw in a new figure
         """

@@ -190,8 +190,8 @@ class Experiment(Suggesting):
                 quantities at the same time, or `igpe.losses.AR1(0.7)` between times of the same
                 quantity. If you omit the number, igpe estimates the correlation. Steps 1 and 3
                 treat the errors as independent in any case. None: independent errors
-    units       column (or "time") -> its unit, for example "mol/L"; igpe converts the values to the
-                model's units
+    units       a dict that maps columns (or "time") to their units, for example "mol/L"; igpe
+                converts the values to the model's units
     columns     column of the table -> the name that igpe uses for it: a name in the model, `time`
                 or `experiment`; for example {"t / h": "time", "c(A)": "A"}. Omitted columns keep
                 their names
@@ -284,8 +284,9 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """Return a copy of the experiment with other measurements.
 
-        data            a table or its path. Inputs that are columns of the present table come from
-                        the new table if it has these columns, and stay as they are otherwise
+        data            a table with the new measurements, or its path. Inputs that are columns of
+                        the present table come from the new table if it has these columns, and stay
+                        as they are otherwise
         one_of_several  whether the table has a column `experiment`; if so, igpe uses only the rows
                         with the name of this experiment
         sigma           standard deviations of the new measurements, as for `Experiment`; None:

@@ -281,7 +281,7 @@ def rivals(
 ) -> Rivals:
     """Fit rival models to the same measurements, without start values, and rank them.
 
-    problems   name -> problem, all with the same measurements
+    problems   a dict {name: problem}; all problems must have the same measurements
     settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
                       others; requires at least two experiments, and no unknowns that belong to only

@@ -202,7 +202,8 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class AmplProgram:
-    """An external solver program, called as AMPL calls it: `program model.nl -AMPL options`.
+    """An external solver program, which igpe calls in the same way as AMPL does:
+    `program model.nl -AMPL options`.
 
     program      name of the program: couenne, bonmin, scip, pounce, ...
     options      command-line arguments, e.g. ("tol=1e-9",)

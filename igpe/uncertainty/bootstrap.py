@@ -61,7 +61,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
                   deviation)
     asked         number of replications requested
     complete      False if the run was interrupted
-    kind          how errors were drawn
+    kind          description of how the errors were drawn
     seed          random seed of the errors
     confidence    confidence level of the intervals
     acceleration  unknown -> acceleration of its BCa interval
@@ -307,7 +307,7 @@ def bootstrap(
                   executor
     seed          seed of the random errors
     confidence    confidence level of the intervals
-    method        method of the refits
+    method        method that performs the refits
     executor, store, timeout   executor, store and time limit of the refits, as for `igpe.campaign`
     progress      a function that receives each message; or True, False or None, as for
                   `igpe.estimate`

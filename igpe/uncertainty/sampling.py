@@ -106,7 +106,7 @@ class Samples(Shown):
     estimate      unknown -> value at the maximum of the likelihood
     chains        (walkers, steps, n) values of the unknowns
     log_density   (walkers, steps) logarithm of the posterior density, up to an additive constant
-    autocorrelation  unknown -> autocorrelation time of a walker, in steps
+    autocorrelation  a dict that maps each unknown to the autocorrelation time of a walker, in steps
     acceptance    fraction of accepted proposals
     burnt         number of burn-in steps, which were discarded
     seed          seed of all random numbers

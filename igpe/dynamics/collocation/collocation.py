@@ -74,7 +74,7 @@ class Collocation(Checked):
     """Least squares on the discretised equations; igpe refines the mesh until the optimum is
     stable.
 
-    solver           IPOPT with its settings
+    solver           the solver IPOPT, with its settings
     points           number of Radau points in each element
     tolerance        the refinement stops when, from one mesh to the next, no unknown changes by
                      more than tolerance * max(|value|, 1e-3 * width of its bounds). igpe does not

@@ -45,7 +45,8 @@ class Stream:
 class MolarVolumes:
     """Ideal mixing: the algebraic equation V = sum of (amount * molar volume).
 
-    of      species -> molar volume (volume per amount); the molar volume of all other species is 0
+    of      a dict that maps species to their molar volumes (volume per amount); the molar volume of
+            all other species is 0
     inert   constant input (for example, the amount of solvent) -> its molar volume
     """
 

@@ -26,7 +26,7 @@ class MichaelisMenten(RateLaw):
 
     vmax           largest rate
     km             substrate concentration at which the rate is half its maximum
-    substrate      S; may be omitted if the left side has only one species
+    substrate      name of S; may be omitted if the left side has only one species
     inhibitors     a dict that maps each species that competes with S (the product may be one of
                    them) to its constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
@@ -90,7 +90,7 @@ class Hill(RateLaw):
     vmax        largest rate
     half        concentration at which the rate is half its maximum
     exponent    n
-    regulator   S; may be omitted if the left side has only one species
+    regulator   name of S; may be omitted if the left side has only one species
     repressing  whether S slows the reaction
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapter 12.
@@ -145,7 +145,8 @@ class Monod(_Growth):
 
     growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is half of `growth`
-    substrate, biomass  S and X; may be omitted if each is the only species on its side
+    substrate, biomass  names of S and X; may be omitted if each is the only species on its side of
+                        the reaction
     limits, inhibitors  dicts that map further species to their constants K. Growth needs each
                         species in `limits` (for example oxygen); each contributes the factor
                         c/(K + c). Each species in `inhibitors` contributes the factor K/(K + c)
@@ -224,8 +225,8 @@ class Maintenance(RateLaw):
     growing, for "S ->".
 
     demand     maintenance coefficient: amount of substrate consumed per unit of biomass and time
-    biomass    X
-    substrate  S; may be omitted if the left side has only one species
+    biomass    name of X
+    substrate  name of S; may be omitted if the left side has only one species
     half       substrate concentration at which the rate is half of demand*X; this form keeps S
                positive. None: the rate is demand*X
 

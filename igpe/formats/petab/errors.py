@@ -334,7 +334,7 @@ def petab_simulations(
     """Simulate the values of all measurements, in the order of the measurement table.
 
     parameters  a dict {unknown: value}; by default, the nominal values of the parameter table
-    integrator  integrator for the simulation
+    integrator  the integrator that solves the equations
     returns     the measurement table, with a column `simulation` instead of `measurement`. This
                 column contains the values of the observable itself, even if logarithms are
                 compared, and NaN where the model cannot be integrated
