@@ -127,7 +127,7 @@ WORDS = {  # figures of overhead.json
     "the user's builder, called twice, and checks": "two calls to the user's builder, and checks",
     "translated": "translation",
     "structure": "structural analysis",
-    "power of n that translation grows with": "exponent with which the translation time grows",
+    "power of n that translation grows with": "growth exponent of the translation time",
     "estimate, first": "first estimate",
     "estimate, again": "second estimate",
     "bootstrap of 20, each": "one of 20 bootstrap replications",

@@ -107,7 +107,7 @@ def estimate(
     """Estimate the unknowns in five steps (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
     settings  methods that the steps use
-    seed      seed of every random choice; the same seed gives the same result
+    seed      seed of all random choices; the same seed gives the same result
     executor, store, timeout   as for `igpe.campaign`; igpe uses them when step 4 processes the
                                candidates from step 3; `timeout` limits each candidate, and
                                `time_limit` limits the whole call

@@ -75,7 +75,7 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     undecided: tuple[tuple[float, ...], ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each region and unknown.
+        """Return a table with one row for each region and unknown.
 
         outer_lower, outer_upper  endpoints of an interval that provably contains the region
         inner_lower, inner_upper  smallest and largest value proved to belong to the region; NaN if

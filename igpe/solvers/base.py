@@ -47,7 +47,7 @@ class Solver(Protocol):
 
     @property
     def install(self) -> str:
-        """How to install the solver, in one sentence."""
+        """One sentence that says how to install the solver."""
         ...
 
     def available(self) -> bool:

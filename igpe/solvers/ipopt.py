@@ -204,7 +204,7 @@ class Ipopt:
 
     @property
     def install(self) -> str:
-        """How to install the solver, in one sentence."""
+        """One sentence that says how to install the solver."""
         return "IPOPT comes with CasADi: `pip install casadi`."
 
     @property

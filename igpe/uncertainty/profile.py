@@ -104,7 +104,7 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names         names of all free unknowns
-    parameters    the values at the optimum
+    parameters    values of these unknowns at the optimum
     objective     the sum of squares at the optimum, or, if standard deviations are estimated, -2
                   log-likelihood up to a constant
     rise          increase in the objective at the endpoints of intervals, from the chi-squared

@@ -103,10 +103,10 @@ class Samples(Shown):
     """Draws from the posterior; the start of the chains is discarded.
 
     names         names of the n unknowns
-    estimate      unknown -> value at the maximum of the likelihood
+    estimate      a dict {unknown: value at the maximum of the likelihood}
     chains        (walkers, steps, n) values of the unknowns
     log_density   (walkers, steps) logarithm of the posterior density, up to an additive constant
-    autocorrelation  unknown -> autocorrelation time of a walker, in steps
+    autocorrelation  a dict {unknown: autocorrelation time of a walker}, in steps
     acceptance    fraction of accepted proposals
     burnt         number of discarded steps
     seed          seed of all random numbers

@@ -62,8 +62,9 @@ class MolarVolumes:
 class Semibatch(Reactor):
     """dn/dt = V*(net rate of production by the reactions) + feeds; the states are amounts.
 
-    volume   `MolarVolumes`, a number, or the name of a constant input. If `volume` is None, V is a
-             state, which the streams increase; the experiment gives the start value of V
+    volume   volume of the contents: `MolarVolumes`, a number, or the name of a constant input. If
+             `volume` is None, V is a state, which the streams increase; the experiment gives the
+             start value of V
     feeds    list of `MolarFeed`s and `Stream`s
     amounts  pattern for the names of amounts: "n_{}" gives `n_A`; a concentration has the name of
              its species

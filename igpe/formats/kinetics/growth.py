@@ -26,7 +26,7 @@ class MichaelisMenten(RateLaw):
 
     vmax           largest rate
     km             substrate concentration at which the rate is half its maximum
-    substrate      S; may be omitted if the left side has only one species
+    substrate      name of S; may be omitted if the left side has only one species
     inhibitors     species that competes with S (may be the product) -> its constant Kc
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
     uncompetitive  species that binds to the enzyme-substrate complex -> its constant Ku. A species
@@ -89,7 +89,7 @@ class Hill(RateLaw):
     vmax        largest rate
     half        concentration at which the rate is half its maximum
     exponent    n
-    regulator   S; may be omitted if the left side has only one species
+    regulator   name of S; may be omitted if the left side has only one species
     repressing  whether S slows the reaction
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapter 12.
@@ -144,7 +144,7 @@ class Monod(_Growth):
 
     growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is half of `growth`
-    substrate, biomass  S and X; may be omitted if each is the only species on its side
+    substrate, biomass  names of S and X; may be omitted if each is the only species on its side
     limits, inhibitors  further species -> constant K. Growth needs each species in `limits` (for
                         example oxygen); each contributes the factor c/(K + c). Each species in
                         `inhibitors` contributes the factor K/(K + c)
@@ -169,7 +169,7 @@ class Haldane(_Growth):
     """growth*S/(half + S + S^2/excess)*X: growth inhibited by excess substrate.
 
     growth, half  as for `Monod`
-    excess        constant of inhibition by the substrate, a concentration
+    excess        substrate inhibition constant, a concentration
     substrate, biomass, limits, inhibitors  as for `Monod`
 
     Source: Andrews, Biotechnol. Bioeng. 10 (1968) 707, eq. 3.

@@ -217,10 +217,11 @@ class MassAction(RateLaw):
     """forward*(product of concentrations on the left) - backward*(product of concentrations on the
     right).
 
-    forward      rate constant of the reaction as written
+    forward      rate constant of the forward reaction (left to right)
     backward     rate constant of the reverse reaction
     equilibrium  equilibrium constant forward/backward, if `backward` is not given
-    orders       species on the left -> order, if it differs from the stoichiometric coefficient
+    orders       a dict {species: order} for the species on the left whose order differs from the
+                 stoichiometric coefficient
     """
 
     forward: Constant
@@ -285,8 +286,8 @@ class PowerLaw(RateLaw):
     """constant*product of (c/reference)^order, with orders that may be unknown.
 
     constant   the rate when all concentrations equal `reference`
-    orders     species -> order: number, or name of a parameter; products and inert species are also
-               allowed
+    orders     a dict {species: order}; an order is a number or the name of a parameter; products
+               and inert species are also allowed
     reference  reference concentration; a value within the measured range makes `constant` and
                `orders` nearly uncorrelated
 

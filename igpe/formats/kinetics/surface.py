@@ -68,8 +68,8 @@ class Dissolution(RateLaw):
     coefficient  initial rate of dissolution in pure solvent per amount of solid, 1/time
     saturation   concentration of the saturated solution
     initial      amount of solid at the start, per volume of liquid
-    solid        A_s; may be omitted if the left side has only one species
-    dissolved    A; may be omitted if the right side has only one species
+    solid        name of A_s; may be omitted if the left side has only one species
+    dissolved    name of A; may be omitted if the right side has only one species
 
     Source: Hixson and Crowell, Ind. Eng. Chem. 23 (1931) 923, eq. 4.
     """

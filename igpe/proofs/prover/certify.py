@@ -176,7 +176,7 @@ class BranchAndBound(Checked):
     Stadtherr, Industrial & Engineering Chemistry Research 45 (2006) 8373). These enclosures are
     intersected with Mueller's bounds.
 
-    gap         the proof stops at this relative gap between the bound and the objective
+    gap         relative gap between the bound and the objective at which the proof stops
     time_limit  limit on the wall time of the proof itself, in seconds; igpe keeps what has been
                 proved by then
     """
@@ -302,8 +302,8 @@ def certify(
     estimate    a Result, an Estimate, or a dict {unknown: value}: the values that igpe is to prove
                 optimal. If igpe finds better values, it returns those instead. If `estimate` is
                 None, igpe searches for the best values first
-    gap         the proof stops at this relative gap between the lower bound and the best sum of
-                squares
+    gap         relative gap between the lower bound and the best sum of squares at which the proof
+                stops
     time_limit  time limit of the proof in seconds, not counting compilation and the first estimate.
                 At the limit, or on Ctrl-C, igpe returns what it has proved so far
     progress    a function that receives each message; or True, False or None, as for

@@ -104,8 +104,8 @@ class MultipleShooting(Checked):
 
     At the end of the search, the intervals join into a continuous trajectory (exact matching). The
     method tolerates bad start values of parameters, because the states start near their
-    measurements. Estimated start values of measured states also start near the measurements,
-    whatever `start` contains.
+    measurements. igpe also takes the first guesses of the estimated start values of measured states
+    from the measurements, whatever `start` contains.
 
     Exact matching enforces the constraints of the model; the preceding continuation does not.
     Constraints can be equations or inequalities that relate unknowns and states at any of the
