@@ -78,8 +78,8 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 class LocalSearch:
     """Gauss-Newton searches from good Sobol points that lie far apart from each other.
 
-    trials  number of points to evaluate
-    starts  number of local searches from the best of these points
+    trials  number of Sobol points to evaluate
+    starts  number of local searches; they start at the best of these points
     seed    seed of the random points; the same seed gives the same result
     search  method of the local searches
     """

@@ -139,8 +139,8 @@ def reconcile(
                each element. Include all species that contain the element. The values of these
                species must be amounts, or molar concentrations at constant volume
     unmeasured  quantities that are not measured but occur in balances or formulas
-    soft       balance that holds only approximately (its name, or the element) -> its standard
-               deviation
+    soft       a dict {balance: standard deviation} for balances that hold only approximately; a
+               balance is given by its name, or by its element
     level      maximum probability that igpe reports a gross error although there is none
     raises     ProblemError if balances cannot be read or contradict each other, DataError if
                standard deviations are missing

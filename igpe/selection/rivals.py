@@ -460,7 +460,9 @@ def _lines(found: Rivals) -> Iterator[str]:
     both = {*found.same, *(pair[::-1] for pair in found.same)}
     for right, rival in found.contained:
         if (right, rival) not in both:
-            yield f"{rival} can produce all outputs of {right} (fitted at a few points)."
+            yield (
+                f"{rival} can produce all outputs of {right} (igpe fitted them at a few points)."
+            )
     for right, rival in found.separable:
         yield (
             f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "

@@ -108,7 +108,7 @@ class Samples(Shown):
     log_density   (walkers, steps) logarithm of the posterior density, up to an additive constant
     autocorrelation  a dict {unknown: autocorrelation time of a walker}, in steps
     acceptance    fraction of accepted proposals
-    burnt         number of discarded steps
+    burnt         number of steps that are discarded at the start of each chain
     seed          seed of all random numbers
     confidence    confidence level of the intervals
     notes         remarks for the user
@@ -139,7 +139,7 @@ class Samples(Shown):
         return _module("arviz_base").from_dict({"posterior": posterior, "sample_stats": stats})
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each unknown.
+        """Return a table with one row for each unknown.
 
         The columns are the estimate, mean, standard deviation, median, equal-tailed interval, R-hat
         and effective sample size (Vehtari et al. 2021), and the autocorrelation time in steps.
