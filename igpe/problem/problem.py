@@ -64,16 +64,16 @@ class Problem(Suggesting):
                   an indexed Var stands for all its members
     experiments   an `Experiment`, or a list of them
     local         parameters that have a separate value in each experiment
-    priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
+    priors        a dict {parameter: prior}; a prior is `NormalPrior(mean, deviation)` or
+                  `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
-    time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
+    time_varying  a dict {name of a time-indexed Var: `PiecewiseConstant(...)`}
     logarithmic   parameters whose bounds are positive and span decades: igpe distributes starts
                   evenly on a logarithmic scale, and the Gauss-Newton methods (shooting) iterate on
                   the logarithms of these parameters
-    space         a dict {ContinuousSet: grid}; the key is the name of a ContinuousSet other than
-                  time, and the grid is a number of intervals, or
-                  `igpe.integrators.FiniteDifference(50, scheme="central")`. The states are then
-                  members such as `c[0.5]`, and columns of tables have these names
+    space         a dict {name of a ContinuousSet other than time: grid}; a grid is a number of
+                  intervals, or `igpe.integrators.FiniteDifference(50, scheme="central")`. The
+                  states are then members such as `c[0.5]`, and columns of tables have these names
     raises        ModelError, DataError or ProblemError; the message states the cause and the remedy
 
     Names of unknowns: a parameter has its own name, `k1`; an estimated start value has a name such

@@ -471,7 +471,7 @@ class Scip:
     feasibility  tolerance of the constraints. The default of SCIP, 1e-6, is too loose for least
                  squares, because SCIP treats the objective as a constraint and underestimates small
                  residuals
-    threads      number of threads of the linear solver
+    threads      number of threads for the linear solver
     seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)
     """

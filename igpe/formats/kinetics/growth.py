@@ -27,11 +27,11 @@ class MichaelisMenten(RateLaw):
     vmax           largest rate
     km             substrate concentration at which the rate is half its maximum
     substrate      name of S; may be omitted if the left side has only one species
-    inhibitors     a dict that maps each species that competes with S (the product may be one of
-                   them) to its constant Kc
+    inhibitors     a dict {species: constant Kc} of the species that compete with S (the product may
+                   be one of them)
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
-    uncompetitive  a dict that maps each species that binds to the enzyme-substrate complex to its
-                   constant Ku. A species in both `inhibitors` and `uncompetitive` is a mixed
+    uncompetitive  a dict {species: constant Ku} of the species that bind to the enzyme-substrate
+                   complex. A species in both `inhibitors` and `uncompetitive` is a mixed
                    inhibitor; if its two constants are equal, it is a non-competitive inhibitor
     excess         constant Ks of inhibition by the substrate itself
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is then vmax*(S - P/equilibrium)
@@ -147,7 +147,7 @@ class Monod(_Growth):
     half                substrate concentration at which the specific rate is half of `growth`
     substrate, biomass  names of S and X; may be omitted if each is the only species on its side of
                         the reaction
-    limits, inhibitors  dicts that map further species to their constants K. Growth needs each
+    limits, inhibitors  dicts {species: constant K} of further species. Growth needs each
                         species in `limits` (for example oxygen); each contributes the factor
                         c/(K + c). Each species in `inhibitors` contributes the factor K/(K + c)
 
@@ -171,7 +171,7 @@ class Haldane(_Growth):
     """growth*S/(half + S + S^2/excess)*X: growth inhibited by excess substrate.
 
     growth, half  as for `Monod`
-    excess        constant of inhibition by the substrate, a concentration
+    excess        substrate inhibition constant, a concentration
     substrate, biomass, limits, inhibitors  as for `Monod`
 
     Source: Andrews, Biotechnol. Bioeng. 10 (1968) 707, eq. 3.

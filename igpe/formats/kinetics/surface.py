@@ -175,8 +175,8 @@ class LangmuirHinshelwood(_Surface):
     """constant*(product of K*c of the reactants)/(1 + sum of K*c)^sites: all reactants adsorb.
 
     constant      rate constant of the surface reaction
-    adsorption    a dict that maps each species that adsorbs (products and inert species are also
-                  allowed) to its adsorption constant K, 1/concentration
+    adsorption    a dict {species: adsorption constant K, 1/concentration} of all species that
+                  adsorb, including products and inert species
     dissociative  species that dissociate when they adsorb; their terms in the sum are sqrt(K*c)
     sites         exponent; by default the number of adsorbed reactant molecules, where a molecule
                   that dissociates counts twice
