@@ -94,7 +94,7 @@ igpe and SciPy's `make_smoothing_spline` choose the penalty by generalised cross
 computes the penalty by a fixed rule that ignores the noise. For more than a few hundred points, the
 curve of csaps follows the noise, and its slopes are inaccurate. csaps does not search for the
 penalty and solves only one linear system. **For up to 10,000 points, csaps is therefore 3 to 20
-times as fast as igpe.** If csaps gets the penalty that igpe found for its natural spline, both
+times as fast as igpe.** If csaps uses the penalty that igpe found for its natural spline, both
 compute the same curve; the time of csaps then excludes the search for the penalty. For 100,000
 points, igpe and csaps take about the same time. For more points igpe is faster, because its spline
 has only 3,000 knots. Only igpe reports standard errors. SciPy searches for a penalty between 0 and
@@ -127,7 +127,7 @@ WORDS = {  # figures of overhead.json
     "the user's builder, called twice, and checks": "two calls to the user's builder, and checks",
     "translated": "translation",
     "structure": "structural analysis",
-    "power of n that translation grows with": "exponent with which the translation time grows",
+    "power of n that translation grows with": "growth exponent of the translation time",
     "estimate, first": "first estimate",
     "estimate, again": "second estimate",
     "bootstrap of 20, each": "one of 20 bootstrap replications",

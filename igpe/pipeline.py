@@ -106,8 +106,8 @@ def estimate(
 ) -> Result:
     """Estimate the unknowns in five steps (Michalik, Chachuat & Marquardt 2009, Fig. 1).
 
-    settings  methods that the steps use
-    seed      seed of every random choice; the same seed gives the same result
+    settings  methods to use in the five steps
+    seed      seed of all random choices; the same seed gives the same result
     executor, store, timeout   as for `igpe.campaign`; igpe uses them when step 4 processes the
                                candidates from step 3; `timeout` limits each candidate, and
                                `time_limit` limits the whole call
@@ -118,8 +118,8 @@ def estimate(
               "auto": only if the problem has at most four unknowns, finite bounds and fewer than 40
               states, and for about ten seconds; True: for at most a minute, with a note if there is
               no proof; False: never
-    time_limit  seconds of wall time for the whole call. At the limit, igpe returns the best
-                estimate so far, with status TIME_LIMIT. None: no limit
+    time_limit  limit on the wall time of the whole call, in seconds. At the limit, igpe returns the
+                best estimate so far, with status TIME_LIMIT. None: no limit
     raises    ModelError if the equations cannot be read, ProblemError if bounds are missing,
               Unsupported if no step supports the problem, EstimationFailed if no candidate could be
               fitted before the time limit

@@ -76,10 +76,10 @@ def distinct(regression: Regression, fits: Iterable[Fit]) -> list[Fit]:
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Gauss-Newton searches from good Sobol points that lie far apart from each other.
+    """Gauss-Newton searches from good Sobol points that are far apart.
 
     trials  number of Sobol points at which the objective is evaluated
-    starts  number of local searches from the best of these points
+    starts  number of local searches; they start at the best of these points
     seed    seed of the random points; the same seed gives the same result
     search  method of the local searches
     """

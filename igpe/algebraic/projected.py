@@ -181,8 +181,8 @@ class Projected:
                 point and the best lower bound found so far
     samples     maximum number of random points from which igpe chooses the starts; at each point,
                 it computes the best values of the linear parameters
-    starts      number of local searches from these points; igpe runs at most n + 1 searches for n
-                nonlinear parameters
+    starts      number of these points from which igpe starts a local search; igpe runs at most n +
+                1 searches for n nonlinear parameters
     seed        seed of the random points
     search      method of the local searches
     exchange    whether to replace parameters by new ones, for example k2/kc or Ea2 - dh, each of

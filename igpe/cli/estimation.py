@@ -163,7 +163,8 @@ def compare(
     method: Annotated[
         list[MethodName] | None,
         typer.Option(
-            "--method", help="Method to compare; repeat the option for more methods. Default: all."
+            "--method",
+            help="Method to compare; repeat the option to compare several. Default: all.",
         ),
     ] = None,
     starts: Annotated[

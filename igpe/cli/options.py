@@ -140,7 +140,7 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
 
     measured = resolved(table, elsewhere.format)
     for header, unit in measured.attrs[ASSUMED].items():
-        said = f"'{data}' gives no unit for '{header}'; igpe takes its values as {unit}."
+        said = f"'{data}' gives no unit for '{header}'; igpe assumes {unit}."
         typer.echo(printable(said), err=True)
     return problem.with_data(measured)
 

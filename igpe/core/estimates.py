@@ -20,7 +20,7 @@ ROUNDING = 1e-12  # of the largest objective: below it differences are rounding
 class Estimate(Shown):
     """Estimated parameters, with the status and the method of the estimate.
 
-    parameters   name -> value, in the model's units
+    parameters   a dict {name: value}, in the model's units
     objective    value of the minimised function (for dynamic methods, the weighted sum of squares)
     status       the `Status` with which the computation ended
     method       description of the method that computed the estimate

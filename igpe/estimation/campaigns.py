@@ -116,7 +116,7 @@ class Comparison(Shown):
         return pd.DataFrame.from_dict(rows, orient="index")
 
     def plot(self, axes: Any = None) -> Plot:
-        """A waterfall plot: each method's objectives in ascending order.
+        """Draw a waterfall plot: each method's objectives in ascending order.
 
         axes  matplotlib axes; None: draw in a new figure
         """
@@ -283,7 +283,7 @@ class Campaign(Shown):
         return {str(k): int(v) for k, v in self.table["status"].value_counts().items()}
 
     def plot(self, axes: Any = None) -> Plot:
-        """A waterfall plot: the objectives of all starts in ascending order.
+        """Draw a waterfall plot: the objectives of all starts in ascending order.
 
         axes  matplotlib axes; None: draw in a new figure
         """
@@ -337,9 +337,9 @@ def campaign(
                timeout, each start runs in a separate process
     progress   a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns    the starts; if the call is interrupted (Ctrl-C), only the finished ones
-    raises     ProblemError for invalid arguments, for a problem that no process can receive or
-               prepare, or for an executor that accepts no work; DataError if `store` is not an igpe
-               store; Unsupported if the estimator does not support the problem
+    raises     ProblemError for invalid arguments, for a problem that cannot be sent to a process or
+               prepared there, or for an executor that accepts no work; DataError if `store` is not
+               an igpe store; Unsupported if the estimator does not support the problem
 
     If a process dies during a start, igpe tries this start three more times, and then records it as
     WORKER_DIED. A start is recorded as RAISED if it ends with an unexpected error, or if its worker

@@ -39,7 +39,7 @@ class Suspect:
     kind        "value": one measurement is wrong; "offset": a constant is added to a quantity;
                 "factor": all values of a quantity are wrong by the same factor
     name        name of the quantity
-    experiment  name of the experiment; None if the error is in all experiments
+    experiment  name of the experiment with the error; None if the error affects all experiments
     time        time of the measurement; None if the values at all times are wrong
     size        measured value minus true value, in the unit of the quantity; if `kind` is "factor",
                 this difference divided by the true value
@@ -135,12 +135,12 @@ def reconcile(
                {"carbon": "6*glucose + 2*ethanol + CO2 = constant"}. "= constant" means a total that
                is unknown but constant within each experiment; "= 0" or another number means a known
                total
-    formulas   quantity -> chemical formula: {"glucose": "C6H12O6"}. igpe adds a balance for each
-               element. Include all species that contain the element. The values of these species
-               must be amounts, or molar concentrations at constant volume
+    formulas   a dict {quantity: chemical formula}: {"glucose": "C6H12O6"}. igpe adds a balance for
+               each element. Include all species that contain the element. The values of these
+               species must be amounts, or molar concentrations at constant volume
     unmeasured  quantities that are not measured but occur in balances or formulas
-    soft       balance that holds only approximately (its name, or the element) -> its standard
-               deviation
+    soft       a dict {balance: standard deviation} for balances that hold only approximately; a
+               balance is given by its name, or by its element
     level      maximum probability that igpe reports a gross error when there is none
     raises     ProblemError if balances cannot be read or contradict each other, DataError if
                standard deviations are missing

@@ -78,7 +78,8 @@ class Settings(Suggesting):
 
     @property
     def compiled(self) -> Integrator:
-        """The integrator; a compiled integrator of the same accuracy replaces the default."""
+        """The integrator to use: `integrator`, or a compiled integrator of the same accuracy if
+        `integrator` is the default."""
         exact = self.integrator
         return Automatic(exact.rtol, exact.atol) if exact == Settings().integrator else exact
 

@@ -56,7 +56,9 @@ from igpe.uncertainty.adequacy import NOT_INTEGRATED, with_findings
 
 MOST_WORK = 5e7  # products of residues: a few hundredths of a second, little beside an estimation
 CLEAR = 1e-5  # of the largest singular value: what is above is no error of integration
-NOT_COMPARED = "Because of the interrupt, errors were not compared with the verdicts of igpe.check."
+NOT_COMPARED = (
+    "Because of the interruption, errors were not compared with the verdicts of igpe.check."
+)
 SEARCHED, CANDIDATE = "search for other optima", "another candidate from step 3"
 PACKAGES = ("igpe", "pyomo", "casadi", "numpy", "scipy", "pandas", "pyscipopt")
 
@@ -65,7 +67,8 @@ def passed(count: int) -> list[str]:
     """Values of step 3 that the later steps did not follow."""
     return [
         f"igpe did not correct {count} more local {'optimum' if count == 1 else 'optima'} from "
-        "step 3 that came close to the best. To correct more, increase RouteSelection(most=...)."
+        "step 3 that came close to the best. To correct more of them, increase "
+        "RouteSelection(most=...)."
     ] * (count > 0)
 
 

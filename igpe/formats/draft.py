@@ -48,7 +48,7 @@ HERE = '''
     """Path(__file__).parent
 DATA = {data}
 
-# Header in the table -> its name in the model.
+# Maps each header in the table to its name in the model.
 """
     """NAMES = {{
 {columns}}}

@@ -25,10 +25,10 @@ class Event(Suggesting):
               m.first + 24
     when      a rule (m, t) that returns a comparison, given instead of `at`; for example lambda m,
               t: m.V[t] >= m.full. The event happens each time the comparison becomes true
-    add       a dict that maps states to increments; an increment is a number, the name of a
-              parameter, or a rule (m, t)
-    set       a dict that maps states to new values; a value is a number, the name of a parameter,
-              or a rule (m, t)
+    add       a dict {state: increment}; an increment is a number, the name of a parameter, or a
+              rule (m, t)
+    set       a dict {state: new value}; a new value is a number, the name of a parameter, or a rule
+              (m, t)
     delay     time from the trigger to the jump: a number, the name of a parameter, or a rule (m, t)
               that uses no states. The trigger is the time `at`, or the moment at which the
               comparison becomes true

@@ -150,38 +150,39 @@ class Experiment(Suggesting):
     data        a DataFrame with a column `time` and one column for each measured quantity (NaN:
                 missing), or the path of a CSV, Excel or Parquet file with such a table; None if
                 only spectra were measured
-    start       state -> its start value: a number (known), the name of a parameter, `Unknown(lower,
-                upper)` (estimated), or `igpe.losses.NormalPrior(mean, deviation)` (known with this
-                standard deviation). Omit a state if the model gives its start value (by a fixed
-                value or an equation). A value given here replaces that of the model. The name of
-                an indexed variable stands for all its members: give it a number or a profile over
-                the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or {"c[:,A]": series}
+    start       a dict {state: start value}; a start value is a number (known), the name of a
+                parameter, `Unknown(lower, upper)` (estimated), or `igpe.losses.NormalPrior(mean,
+                deviation)` (known with this standard deviation). Omit a state if the model gives
+                its start value (by a fixed value or an equation). A value given here replaces that
+                of the model. The name of an indexed variable stands for all its members: give it a
+                number or a profile over the indices, as in {"c": 0.0}, {"c": lambda x: 1 - x} or
+                {"c[:,A]": series}
     start_time  time to which the start values refer. The default is the first measured time if that
                 is 0 or negative, otherwise 0. `start_time` is required if the first measured time
                 is larger than the time between the first and last measurements
-    inputs      a list of inputs that are columns of `data`: ["T"]; or input -> its values. The
+    inputs      a list of inputs that are columns of `data`: ["T"]; or a dict {input: values}. The
                 values can be the name of a column of `data`, a number, `igpe.linear_input(...)`,
                 `igpe.step_input(...)`, a function of time written with Pyomo's functions, a pandas
                 Series whose index holds the times, or a DataFrame with a column `time`. Columns,
                 Series and DataFrames are linear between their times; for jumps, use
                 `igpe.step_input(...)`. Times of inputs are in the unit of the model's time, except
                 those of the table `data` itself, which igpe converts. A `NormalPrior` stands for a
-                constant input whose value is uncertain; each experiment has its own value. A
-                column that is an input is not a measurement
+                constant input whose value is uncertain; each experiment has its own value. A column
+                that is an input is not a measurement
     events      a list of `Event` objects: doses, injections and other jumps of states, at known or
                 unknown times or when a condition becomes true; for example [igpe.Event(at=2.0,
                 add={"A": 10.0})]
     steady      True: the experiment starts at the steady state that the model reaches from `start`
                 with the inputs at the start of the experiment. If inputs had other values before
-                the start, give input -> number: {"feed": 0.0}. Before the start, only events with
-                before=True happen
-    sigma       standard deviations: a number or `Noise(absolute, relative)` for all columns; or
-                column -> one of these, an array with one number for each row, or the name of the
-                column that holds the standard deviations. Relative standard deviations refer to the
-                predictions of the model, never to the measurements. Other possibilities: with
-                `EstimatedSigma(name)`, the model computes the standard deviation, and igpe
-                estimates the unknowns in it together with the others;
-                `igpe.losses.LogNormal(deviation)` compares logarithms;
+                the start, give a dict {input: number}: {"feed": 0.0}. Before the start, only events
+                with before=True happen
+    sigma       standard deviations: a number or `Noise(absolute, relative)` for all columns; or a
+                dict {column: value}, where the value is one of these, an array with one number for
+                each row, or the name of the column that holds the standard deviations. Relative
+                standard deviations refer to the predictions of the model, never to the
+                measurements. Other possibilities: with `EstimatedSigma(name)`, the model computes
+                the standard deviation, and igpe estimates the unknowns in it together with the
+                others; `igpe.losses.LogNormal(deviation)` compares logarithms;
                 `igpe.losses.Censored(deviation, below=limit)` allows values below a limit of
                 detection. None: unknown; if several quantities are measured, igpe weights each one
                 in inverse proportion to the size of its residuals in all experiments (maximum
@@ -190,11 +191,11 @@ class Experiment(Suggesting):
                 quantities at the same time, or `igpe.losses.AR1(0.7)` between times of the same
                 quantity. If you omit the number, igpe estimates the correlation. Steps 1 and 3
                 treat the errors as independent in any case. None: independent errors
-    units       column (or "time") -> its unit, for example "mol/L"; igpe converts the values to the
-                model's units
-    columns     column of the table -> the name that igpe uses for it: a name in the model, `time`
-                or `experiment`; for example {"t / h": "time", "c(A)": "A"}. Omitted columns keep
-                their names
+    units       a dict {column or "time": unit}, for example {"A": "mol/L"}; igpe converts the
+                values to the model's units
+    columns     a dict {column of the table: name that igpe uses for it}, where the name is a name
+                in the model, `time` or `experiment`; for example {"t / h": "time", "c(A)": "A"}.
+                Omitted columns keep their names
     only        a list of the measured columns to use; by default, all columns except `time`,
                 `experiment`, inputs and standard deviations
     replicates  whether several rows of the table may have the same time
@@ -284,8 +285,9 @@ class Experiment(Suggesting):
     ) -> "Experiment":
         """Return a copy of the experiment with other measurements.
 
-        data            a table or its path. Inputs that are columns of the present table come from
-                        the new table if it has these columns, and stay as they are otherwise
+        data            a table with the new measurements, or its path. Inputs that are columns of
+                        the present table come from the new table if it has these columns, and stay
+                        as they are otherwise
         one_of_several  whether the table has a column `experiment`; if so, igpe uses only the rows
                         with the name of this experiment
         sigma           standard deviations of the new measurements, as for `Experiment`; None:

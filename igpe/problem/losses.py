@@ -94,7 +94,7 @@ class L1(Loss):
 
     def limits(self, spread: float) -> tuple[float, ...]:
         """Return decreasing limits. With the last limit, the approximation changes an estimate by
-        about a hundredth of its standard error, or less."""
+        at most about a hundredth of its standard error."""
         return (spread, 0.1 * spread, 0.01 * spread)
 
 

@@ -57,7 +57,8 @@ def along_time(
         other = called.get(quantity)
         if other in used and name in used:
             raise ModelError(
-                f"'{other}' and '{name}' are the same quantity (a Reference). Use only one name."
+                f"'{other}' and '{name}' refer to the same quantity (a Reference). Use only one "
+                "name."
             )
         if other is None or other not in used:
             called[quantity] = name

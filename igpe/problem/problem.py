@@ -64,15 +64,16 @@ class Problem(Suggesting):
                   an indexed Var stands for all its members
     experiments   an `Experiment`, or a list of them
     local         parameters that have a separate value in each experiment
-    priors        parameter -> `NormalPrior(mean, deviation)`, or `Prior(law, parameters)`
+    priors        a dict {parameter: prior}; a prior is `NormalPrior(mean, deviation)` or
+                  `Prior(law, parameters)`
     loss          `LeastSquares()`, `L1()` or `Huber(delta)`
-    time_varying  name of a time-indexed Var -> `PiecewiseConstant(...)`
+    time_varying  a dict {name of a time-indexed Var: `PiecewiseConstant(...)`}
     logarithmic   parameters whose bounds are positive and span decades: igpe distributes starts
                   evenly on a logarithmic scale, and the Gauss-Newton methods (shooting) iterate on
                   the logarithms of these parameters
-    space         name of a ContinuousSet other than time -> its grid: a number of intervals, or
-                  `igpe.integrators.FiniteDifference(50, scheme="central")`. The states are then
-                  members such as `c[0.5]`, and columns of tables have these names
+    space         a dict {name of a ContinuousSet other than time: grid}; a grid is a number of
+                  intervals, or `igpe.integrators.FiniteDifference(50, scheme="central")`. The
+                  states are then members such as `c[0.5]`, and columns of tables have these names
     raises        ModelError, DataError or ProblemError; the message states the cause and the remedy
 
     Names of unknowns: a parameter has its own name, `k1`; an estimated start value has a name such
@@ -350,8 +351,8 @@ class Problem(Suggesting):
     def with_data(self, data: Data, sigma: Any = None) -> "Problem":
         """Return a copy of the problem with other measurements made under the same conditions.
 
-        data    a table or its path; if the problem has several experiments, the table must have a
-                column `experiment`
+        data    a table with the new measurements, or its path; if the problem has several
+                experiments, the table must have a column `experiment`
         sigma   standard deviations of the new measurements, as for `Experiment`; None: unchanged
         raises  DataError if the table does not fit the problem
         """

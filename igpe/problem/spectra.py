@@ -39,9 +39,9 @@ class Spectra(Suggesting):
                  wavelength (a Series, or an array in the order of the columns); None: igpe
                  estimates the noise level from the singular values that contain only noise
     species      names of the model's quantities that absorb; None: all states of the model
-    pure         species -> its known spectrum: a Series by wavelength, which igpe interpolates
-                 linearly, or an array with one number for each wavelength, in the order of the
-                 columns
+    pure         a dict {species: known spectrum}; a spectrum is a Series by wavelength, which igpe
+                 interpolates linearly, or an array with one number for each wavelength, in the
+                 order of the columns
     nonnegative  whether unknown spectra must be nonnegative. The constraint excludes rate constants
                  that require negative spectra. If the true spectra are zero at many wavelengths,
                  the constraint biases the rate constants; if it changes an unknown significantly,
@@ -53,8 +53,8 @@ class Spectra(Suggesting):
                  that does not change with time, such as a baseline; or the number of contributions
                  that vary in time. igpe needs to know nothing else about them. A number requires
                  nonnegative=False
-    shared       True: the species have the same spectra in all experiments with shared=True; these
-                 experiments must have the same wavelengths
+    shared       whether the species have the same spectra in all experiments with shared=True;
+                 these experiments must have the same wavelengths
     raises       DataError; the message states the cause and the remedy
     """
 
@@ -285,7 +285,7 @@ class Spectra(Suggesting):
 
         window      length of the filter window: an odd number of wavelengths. The wavelengths must
                     be evenly spaced
-        order       order of the polynomials that are fitted, less than `window`
+        order       order of the fitted polynomials, less than `window`
         derivative  order of the derivative; 0: smoothing only. Derivatives may be negative, so
                     `nonnegative` is set to False for them
 
@@ -333,7 +333,8 @@ class Spectra(Suggesting):
         return Rank(size, weighted.shape, None if sigma is None else 1.0, left, right)
 
     def evolving_factors(self, count: int = 6) -> pd.DataFrame:
-        """Singular values of the spectra up to each time (forward) and from it on (backward).
+        """Singular values of the spectra up to each time (forward) and from each time on
+        (backward).
 
         A contribution appears at the time at which a forward singular value rises above the noise.
         A contribution vanishes at the time at which a backward singular value falls into the noise

@@ -75,11 +75,11 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
     undecided: tuple[tuple[float, ...], ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each region and unknown.
+        """Return a table with one row for each region and unknown.
 
         outer_lower, outer_upper  endpoints of an interval that provably contains the region
-        inner_lower, inner_upper  smallest and largest value proved to belong to the region; NaN if
-                                  there is no such value
+        inner_lower, inner_upper  smallest and largest values that are proved to belong to the
+                                  region; NaN if there is no such value
         below, above              whether the data constrain the unknown from below and from
                                   above: "limited" if they do, "reaches its bound" if they
                                   do not within the bounds, "not decided" if neither is proved
@@ -114,7 +114,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def intervals(self) -> pd.DataFrame:
-        """One row for each unknown, over all regions: the four ends, and `identifiable`.
+        """A table with one row for each unknown, over all regions: the four ends, and
+        `identifiable`.
 
         identifiable  True: the data provably constrain the unknown on both sides within its
                       bounds; False: it is proved that they do not; None: neither is proved

@@ -131,7 +131,7 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     place.
 
     unknowns      names of the n unknowns
-    lower, upper  their bounds (n,)
+    lower, upper  (n,) bounds of the unknowns
     parameters    (n,) the best parameter values found
     objective     proven upper bound on the sum of squares at `parameters`
     lower_bound   lower bound on the sum of squares, proven for all parameter values within the
@@ -145,8 +145,8 @@ class DynamicCertificate(Shown, Stored, name="certificate", number="igpe dynamic
     open_share    fraction of the full box's volume that is not decided
     rows          (experiment, time, quantity) of each residual; the experiment is empty for priors
     tree          the boxes; the first is the full box
-    relative_sigma  quantity -> assumed relative standard deviation of its residuals, if no standard
-                    deviation was given
+    relative_sigma  a dict {quantity: assumed relative standard deviation of its residuals}, for
+                    quantities without a given standard deviation
     """
 
     unknowns: tuple[str, ...]

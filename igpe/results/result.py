@@ -69,8 +69,7 @@ class Result(ResultData, Stored, name="result", number=1):
     criterion     name of the objective if it is not a sum of squares; otherwise empty
     time_unit     unit of the times; empty if unknown
     equations     equations of the first experiment's model, typeset by `igpe.problem.card`
-    sources       a dict that maps each experiment to the name and the SHA-256 checksum of its data
-                  file
+    sources       a dict {experiment: name and SHA-256 checksum of its data file}
     combined      unknowns that can be determined only in combination, even from perfect
                   measurements
     unprovable    reason why `igpe.certify` does not support the problem; empty if it supports the
@@ -128,7 +127,7 @@ class Result(ResultData, Stored, name="result", number=1):
 
         path          name of the file, which must end in .html
         title         heading of the page
-        author, date  printed below the title; the default date is today
+        author, date  author and date to print below the title; the default date is today
         raises        DataError for a path with another ending
         """
         if path is not None and Path(path).suffix.lower() not in {".html", ".htm"}:

@@ -281,21 +281,21 @@ def rivals(
 ) -> Rivals:
     """Fit rival models to the same measurements, without start values, and rank them.
 
-    problems   name -> problem, all with the same measurements
+    problems   a dict {name: problem}; all problems must have the same measurements
     settings, seed, certify  as for `igpe.estimate`, used for each fit
     cross_validation  whether to leave out one experiment at a time and predict it from a fit to the
                       others; requires at least two experiments, and no unknowns that belong to only
                       one of them
     behaviour  whether to check if other measurements of the same quantities under the same
                conditions could distinguish the rivals that these measurements do not distinguish
-    nested     smaller rival -> larger rival that contains it; None: igpe identifies such pairs
-               from the names of the unknowns
+    nested     a dict {smaller rival: larger rival that contains it}; None: igpe identifies such
+               pairs from the names of the unknowns
     executor, store, timeout   executor, store and time limit of the fits, as for `igpe.campaign`;
                                each rival is one task
     progress   a function that receives each message; or True, False or None, as for `igpe.estimate`
     returns    the ranked rivals; if the call is interrupted (Ctrl-C), only those fitted so far
-    raises     ProblemError for fewer than two problems, Unsupported for robust losses, which are not
-               likelihoods, DataError if the measurements of the problems differ,
+    raises     ProblemError for fewer than two problems, Unsupported for robust losses, which are
+               not likelihoods, DataError if the measurements of the problems differ,
                EstimationFailed if no rival could be fitted, and the errors of `igpe.campaign`. If
                some, but not all, rivals cannot be fitted, `failures` lists them
     """
@@ -453,14 +453,16 @@ def _lines(found: Rivals) -> Iterator[str]:
         yield f"{name} could not be fitted: {why}"
     for one, other in found.same:
         yield (
-            f"{one} and {other} have the same outputs (fitted to each other at a few points): "
-            "no measurement of the same quantities under the same conditions can distinguish "
-            "them."
+            f"{one} and {other} have the same outputs (igpe fitted them to each other at a few "
+            "points): no measurement of the same quantities under the same conditions can "
+            "distinguish them."
         )
     both = {*found.same, *(pair[::-1] for pair in found.same)}
     for right, rival in found.contained:
         if (right, rival) not in both:
-            yield f"{rival} can produce all outputs of {right} (fitted at a few points)."
+            yield (
+                f"{rival} can produce all outputs of {right} (igpe fitted them at a few points)."
+            )
     for right, rival in found.separable:
         yield (
             f"{right} and {rival} differ in their outputs (proved by algebra, for nearly all "

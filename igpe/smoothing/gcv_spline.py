@@ -149,9 +149,9 @@ class GcvSpline:
     With the boundary correction, the curve is an average of curves with penalties on the fourth and
     fifth derivatives, unless a feature is sharp and GCV clearly prefers the natural spline. If
     there are fewer than 8 distinct times, or a gap is longer than a quarter of the time range, the
-    curve is the natural spline. With fewer than 4 distinct times, it is a line or a constant. The
-    natural spline is exact for at most 3000 distinct times; for more times, it has 3000 knots. If
-    every value is exact, the curve is the spline through all values.
+    curve is the natural spline. With fewer than 4 distinct times, this spline is a line or a
+    constant. The natural spline is exact for at most 3000 distinct times; for more times, it has
+    3000 knots. If every value is exact, the curve is the spline through all values.
 
     boundary_correction  whether to remove the conditions f'' = f''' = 0 at the ends of the curve
     penalty_factor       factor by which the chosen penalty on f'' is multiplied; 0.01, for example,

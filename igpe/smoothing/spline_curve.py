@@ -120,11 +120,11 @@ class Interpolation:
     """The not-a-knot cubic spline through the measurements; replicates are averaged.
 
     The errors of the curve are the errors of the measurements, propagated through the spline, which
-    is linear in the measurements: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. Without given
-    standard deviations, sigma comes from the deviation of each measurement from the line between
-    its neighbours (Gasser, Sroka & Jennen-Steinmetz 1986) and from the scatter of replicates;
-    curvature of the data increases this estimate of sigma. With one, two or three distinct times,
-    the curve is a constant, a line or a parabola.
+    is linear in the measurements: with B c = y, Cov(c) = sigma^2 (B' W B)^-1. If standard
+    deviations are not given, igpe estimates sigma from the scatter of replicates and from the
+    distance between each measurement and the line that joins its neighbours (Gasser, Sroka &
+    Jennen-Steinmetz 1986); curvature of the data increases this estimate of sigma. With one, two or
+    three distinct times, the curve is a constant, a line or a parabola.
     """
 
     @property

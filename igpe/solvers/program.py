@@ -202,7 +202,8 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class AmplProgram:
-    """An external solver program, called as AMPL calls it: `program model.nl -AMPL options`.
+    """An external solver program, which igpe calls in the same way as AMPL does:
+    `program model.nl -AMPL options`.
 
     program      name of the program: couenne, bonmin, scip, pounce, ...
     options      command-line arguments, e.g. ("tol=1e-9",)
@@ -470,7 +471,7 @@ class Scip:
     feasibility  tolerance of the constraints. The default of SCIP, 1e-6, is too loose for least
                  squares, because SCIP treats the objective as a constraint and underestimates small
                  residuals
-    threads      number of threads of the linear solver
+    threads      number of threads for the linear solver
     seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)
     """

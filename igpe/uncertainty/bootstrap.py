@@ -53,7 +53,7 @@ INEXACT = 1e-6  # of one unit of chi squared: a decrease that no interval sees
 class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     """Estimates from simulated repetitions of the measurements.
 
-    estimate      unknown -> value estimated from the measurements
+    estimate      a dict {unknown: value estimated from the measurements}
     units         units of the unknowns
     replications  table with one row for each refit, indexed by the number of the refit. The columns
                   are `status`, `objective`, one for each unknown and, if there are few degrees of
@@ -61,10 +61,10 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
                   deviation)
     asked         number of replications requested
     complete      False if the run was interrupted
-    kind          how errors were drawn
+    kind          description of how the errors were drawn
     seed          random seed of the errors
     confidence    confidence level of the intervals
-    acceleration  unknown -> acceleration of its BCa interval
+    acceleration  a dict {unknown: acceleration of its BCa interval}
     undetermined  unknowns that the measurements do not determine; the refits keep their values
     notes         remarks for the user
     """
@@ -307,7 +307,7 @@ def bootstrap(
                   executor
     seed          seed of the random errors
     confidence    confidence level of the intervals
-    method        method of the refits
+    method        method that performs the refits
     executor, store, timeout   executor, store and time limit of the refits, as for `igpe.campaign`
     progress      a function that receives each message; or True, False or None, as for
                   `igpe.estimate`

@@ -51,8 +51,8 @@ def compare_models(
     uses the chi-squared distribution if sigma is known, and otherwise the F distribution.
 
     results  a dict {name: result}; all results must be fits to the same measurements
-    nested   a dict that maps the name of each smaller model to the name of the larger model that
-             contains it; None: igpe identifies such pairs from the names of the unknowns
+    nested   a dict {smaller model: larger model that contains it} with the names of the models;
+             None: igpe identifies such pairs from the names of the unknowns
     raises   DataError if the measurements differ or only some have standard deviations,
              ProblemError if there are fewer than two models, or if `nested` names a model that is
              not in `results`, Unsupported for fits with a robust loss, which is not a

@@ -154,7 +154,7 @@ class Prediction(Shown, Stored, name="prediction", number=1):
                 errors are infinite if the measurements do not determine the prediction
     measured    table with the columns `experiment`, `name`, `time` and `measured`
     confidence  confidence level of the pointwise bands (at each time separately)
-    kind        name of the method
+    kind        how the bands were computed: "linearised", or the number of bootstrap refits
     time_unit   unit of the times; empty if unknown
     """
 

@@ -104,14 +104,14 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
     """Profile likelihoods with their intervals.
 
     names         names of all free unknowns
-    parameters    the values at the optimum
+    parameters    values of these unknowns at the optimum
     objective     the sum of squares at the optimum, or, if standard deviations are estimated, -2
                   log-likelihood up to a constant
     rise          increase in the objective at the endpoints of intervals, from the chi-squared
                   distribution, or from the F distribution if sigma is unknown
     confidence    confidence level of each interval
     profiles      one `Profile` for each requested unknown
-    linearised    unknown -> (lower, upper) from the covariance, for comparison
+    linearised    a dict {unknown: (lower, upper)} from the covariance, for comparison
     integrations  number of integrations of the full model with derivatives; 0 for collocation
     seconds       wall time
     notes         remarks for the user
@@ -156,7 +156,8 @@ class Profiles(Shown, Stored, name="set of profiles", number=1):
         return min(values), max(values)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each profile: estimate, interval, linearised interval, unit, remark."""
+        """Return a table with one row for each profile: estimate, interval, linearised interval,
+        unit, remark."""
         rows = [
             {
                 "estimate": p.estimate,

@@ -103,12 +103,12 @@ class Samples(Shown):
     """Draws from the posterior, without the burn-in of the chains.
 
     names         names of the n unknowns
-    estimate      unknown -> value at the maximum of the likelihood
+    estimate      a dict {unknown: value at the maximum of the likelihood}
     chains        (walkers, steps, n) values of the unknowns
     log_density   (walkers, steps) logarithm of the posterior density, up to an additive constant
-    autocorrelation  unknown -> autocorrelation time of a walker, in steps
+    autocorrelation  a dict {unknown: autocorrelation time of a walker}, in steps
     acceptance    fraction of accepted proposals
-    burnt         number of burn-in steps, which were discarded
+    burnt         number of steps that are discarded at the start of each chain
     seed          seed of all random numbers
     confidence    confidence level of the intervals
     notes         remarks for the user
@@ -139,7 +139,7 @@ class Samples(Shown):
         return _module("arviz_base").from_dict({"posterior": posterior, "sample_stats": stats})
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each unknown.
+        """Return a table with one row for each unknown.
 
         The columns are the estimate, mean, standard deviation, median, equal-tailed interval, R-hat
         and effective sample size (Vehtari et al. 2021), and the autocorrelation time in steps.

@@ -106,7 +106,7 @@ def test_other_measurements_without_units_are_remarked_on(folder):
     made("--data", "my.csv", *CHAIN)
     table().to_csv("plain.csv", index=False)
     said = run("check", "model.py", "--data", "plain.csv").stderr
-    assert "'plain.csv' gives no unit for 'B'; igpe takes its values as mmol/L." in said
+    assert "'plain.csv' gives no unit for 'B'; igpe assumes mmol/L." in said
     assert "unit" not in run("check", "model.py", "--data", "my.csv").stderr
 
 

@@ -244,12 +244,12 @@ def test_nothing_overlaps_or_is_cut(short, paper):
 def test_where_names_do_not_fit_it_says_so():
     structure = checked(100, range(1, 100))
     (ax,) = structure.plot()
-    assert ax.get_ylabel() == "200 equations: names left out"
+    assert ax.get_ylabel() == "200 equations: names omitted"
     assert texts(ax.get_yticklabels()) == []
     assert max(ax.figure.get_size_inches()) <= 16
     _, small = plt.subplots(figsize=(3, 2), layout="constrained")
     checked(14, range(1, 13)).plot(small)
-    assert small.get_ylabel() == "28 equations: names left out"
+    assert small.get_ylabel() == "28 equations: names omitted"
 
 
 def test_given_axes_are_used_and_counted(short):

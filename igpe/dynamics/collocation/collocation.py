@@ -74,12 +74,12 @@ class Collocation(Checked):
     """Least squares on the discretised equations; igpe refines the mesh until the optimum is
     stable.
 
-    solver           IPOPT with its settings
+    solver           the solver IPOPT, with its settings
     points           number of Radau points in each element
-    tolerance        the refinement stops when, from one mesh to the next, no unknown changes by
-                     more than tolerance * max(|value|, 1e-3 * width of its bounds). igpe does not
-                     refine a mesh if its estimated discretisation error is below a tenth of the
-                     tolerance
+    tolerance        tolerance of the mesh refinement, which stops when no unknown changes from one
+                     mesh to the next by more than tolerance * max(|value|, 1e-3 * width of its
+                     bounds). igpe does not refine a mesh if its estimated discretisation error is
+                     below a tenth of the tolerance
     max_refinements  maximum number of meshes after the first
     time_limit       time limit in seconds for each call, or for each fit if weights depend on the
                      model; None: no limit

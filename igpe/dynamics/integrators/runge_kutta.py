@@ -86,8 +86,8 @@ class RungeKutta(Integrator):
     slack      factor by which errors in derivatives may exceed errors in states. Gauss-Newton steps
                do not need accurate derivatives, but without error control the derivatives of stiff
                equations are wrong by orders of magnitude
-    pair       BY_STIFFNESS starts every interval with the explicit pair and changes to the implicit
-               pair if the longer steps of the latter reduce the work
+    pair       Runge-Kutta pair to use; BY_STIFFNESS starts every interval with the explicit pair
+               and changes to the implicit pair if the longer steps of the latter reduce the work
     """
 
     compiles: ClassVar[bool] = True

@@ -61,14 +61,16 @@ class IteratedSearch(Checked):
     agreeing    the search ends when this number of random starts, and at least a tenth of all
                 finished starts, have reached the best optimum. Without the second condition, a few
                 starts that lead to a flat line through the measurements could end the search
-    patience    number of modified starts that may fail to find a better optimum before the search
-                ends; it also ends when 25 searches have ended at the best optimum
+    patience    number of successive modified starts without a better optimum after which the search
+                ends; the search also ends when 25 low-accuracy searches have reached the best
+                optimum
     most        maximum number of modified starts; each is an optimum with some values redrawn, or a
                 mixture of two optima
     work        limit on the work of the low-accuracy searches (`Residuals.work`); the default
                 corresponds to about a minute of processor time
     pool        number of the best optima from which the modified starts are formed
-    finalists   number of accurate searches
+    finalists   number of accurate searches that must succeed; they start at the best optima, one
+                after another
     iterations  maximum number of iterations of a low-accuracy search; a search that starts at one
                 of the best optima may take four times as many
     seed        seed of the random starts; the same seed gives the same result

@@ -43,7 +43,7 @@ class MultiStart(Checked):
 
     local    method that performs the local searches. Single shooting simulates all trials first and
              searches from the best; any other method searches from the first `starts` trials
-    trials   number of points within the bounds, from a seeded Sobol sequence
+    trials   number of trial points; igpe takes them from a seeded Sobol sequence within the bounds
     starts   number of local searches
     seed     seed of the Sobol sequence; the same seed gives the same result
     """

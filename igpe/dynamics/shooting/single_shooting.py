@@ -47,8 +47,9 @@ class SingleShooting:
     integrator  method that computes the model's trajectories and sensitivities
     search      the least-squares method
     restarts    settings for additional starts, which igpe tries if a fit is bad; by default, there
-                are no additional starts. igpe does not restart if standard deviations are estimated: the method then
-                maximises the likelihood, and the objective is sum (r / s)^2 + 2 log s
+                are no additional starts. igpe does not restart if standard deviations are
+                estimated: the method then maximises the likelihood, and the objective is
+                sum (r / s)^2 + 2 log s
     hierarchical  whether the search eliminates unknowns that affect only outputs (scales, offsets,
                   estimated standard deviations): each step finds their best values without
                   integrating again. The result is still the joint optimum of all unknowns
@@ -61,7 +62,7 @@ class SingleShooting:
 
     @classmethod
     def as_published(cls, integrator: Integrator = Automatic()) -> "SingleShooting":
-        """Return the single-shooting baseline of Michalik et al. (2009), ISS.
+        """Return ISS, the single-shooting method that Michalik et al. (2009) use as a baseline.
 
         A failed integration ends the run.
         """

@@ -20,7 +20,7 @@ Row = Sequence[Fraction]
 
 @dataclass(frozen=True)
 class Law:
-    """Conserved weighted sum of species; `coefficients`: species -> integer."""
+    """Conserved weighted sum of species; `coefficients` is a dict {species: integer}."""
 
     coefficients: Mapping[str, int]
 

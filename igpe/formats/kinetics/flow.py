@@ -32,9 +32,9 @@ class MolarFeed:
 class Stream:
     """A feed of solution, in volume per time, which increases the volume of the contents.
 
-    flow  name of the time-dependent input
-    of    a dict that maps species to their concentrations in the stream; a concentration is a
-          number, or the name of a constant input
+    flow  name of the time-dependent input that contains the volumetric flow
+    of    a dict {species: concentration in the stream}; a concentration is a number, or the name of
+          a constant input
     """
 
     flow: str
@@ -45,8 +45,10 @@ class Stream:
 class MolarVolumes:
     """Ideal mixing: the algebraic equation V = sum of (amount * molar volume).
 
-    of      species -> molar volume (volume per amount); the molar volume of all other species is 0
-    inert   constant input (for example, the amount of solvent) -> its molar volume
+    of      a dict {species: molar volume (volume per amount)}; the molar volume of all other
+            species is 0
+    inert   a dict {constant input: molar volume}; the input is, for example, the amount of a
+            solvent
     """
 
     of: Mapping[str, float]
@@ -63,8 +65,9 @@ class MolarVolumes:
 class Semibatch(Reactor):
     """dn/dt = V*(net rate of production by the reactions) + feeds; the states are amounts.
 
-    volume   `MolarVolumes`, a number, or the name of a constant input. If `volume` is None, V is a
-             state, which the streams increase; the experiment gives the start value of V
+    volume   volume of the contents: `MolarVolumes`, a number, or the name of a constant input. If
+             `volume` is None, V is a state, which the streams increase; the experiment gives the
+             start value of V
     feeds    list of `MolarFeed`s and `Stream`s
     amounts  pattern for the names of amounts: "n_{}" gives `n_A`; a concentration has the name of
              its species
@@ -205,8 +208,9 @@ class Cstr(Reactor):
     concentrations.
 
     dilution  flow divided by volume, 1/time: name of a time-dependent input, or a number
-    inlet     a dict that maps species to their concentrations in the feed; a concentration is a
-              number, or the name of a time-dependent input. For species that are not listed, it is 0
+    inlet     a dict {species: concentration in the feed}; a concentration is the name of a
+              time-dependent input, or a number. For species that are not listed, this concentration
+              is 0
 
     See `Reactor` for the other fields. The flow changes the conserved sums, so `algebraic` cannot
     be used here.
@@ -265,7 +269,8 @@ class PlugFlow(Reactor):
     axial mixing. For a tube that changes with time or has dispersion, use a model distributed in
     space (docs/space.md).
 
-    velocity  length per time: name of a constant input, or a number; 1.0 for residence times
+    velocity  velocity of the flow, length per time: name of a constant input, or a number; 1.0 for
+              residence times
 
     See `Reactor` for the other fields. `catalyst` must be None, because a catalyst deactivates over
     time, not along the tube. If there is a jacket, its temperature must be a number, or an input

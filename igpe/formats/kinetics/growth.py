@@ -26,12 +26,13 @@ class MichaelisMenten(RateLaw):
 
     vmax           largest rate
     km             substrate concentration at which the rate is half its maximum
-    substrate      S; may be omitted if the left side has only one species
-    inhibitors     species that competes with S (may be the product) -> its constant Kc
+    substrate      name of S; may be omitted if the left side has only one species
+    inhibitors     a dict {species: constant Kc} of the species that compete with S (the product may
+                   be one of them)
     enzyme         species whose concentration multiplies the rate; vmax is then kcat
-    uncompetitive  a dict that maps each species that binds to the enzyme-substrate complex to its
-                   constant Ku. A species in both `inhibitors` and `uncompetitive` is a mixed inhibitor; if its two
-                   constants are equal, it is a non-competitive inhibitor
+    uncompetitive  a dict {species: constant Ku} of the species that bind to the enzyme-substrate
+                   complex. A species in both `inhibitors` and `uncompetitive` is a mixed
+                   inhibitor; if its two constants are equal, it is a non-competitive inhibitor
     excess         constant Ks of inhibition by the substrate itself
     equilibrium    P/S at equilibrium, for "S <-> P"; the numerator is then vmax*(S - P/equilibrium)
 
@@ -89,7 +90,7 @@ class Hill(RateLaw):
     vmax        largest rate
     half        concentration at which the rate is half its maximum
     exponent    n
-    regulator   S; may be omitted if the left side has only one species
+    regulator   name of S; may be omitted if the left side has only one species
     repressing  whether S slows the reaction
 
     Source: Cornish-Bowden, Fundamentals of Enzyme Kinetics, 4th ed. (2012), chapter 12.
@@ -144,10 +145,11 @@ class Monod(_Growth):
 
     growth              maximum specific growth rate, 1/time
     half                substrate concentration at which the specific rate is half of `growth`
-    substrate, biomass  S and X; may be omitted if each is the only species on its side
-    limits, inhibitors  dicts that map further species to their constants K. Growth needs each species in `limits` (for
-                        example oxygen); each contributes the factor c/(K + c). Each species in
-                        `inhibitors` contributes the factor K/(K + c)
+    substrate, biomass  names of S and X; may be omitted if each is the only species on its side of
+                        the reaction
+    limits, inhibitors  dicts {species: constant K} of further species. Growth needs each
+                        species in `limits` (for example oxygen); each contributes the factor
+                        c/(K + c). Each species in `inhibitors` contributes the factor K/(K + c)
 
     Source: Monod, Annu. Rev. Microbiol. 3 (1949) 371.
     """
@@ -169,7 +171,7 @@ class Haldane(_Growth):
     """growth*S/(half + S + S^2/excess)*X: growth inhibited by excess substrate.
 
     growth, half  as for `Monod`
-    excess        constant of inhibition by the substrate, a concentration
+    excess        substrate inhibition constant, a concentration
     substrate, biomass, limits, inhibitors  as for `Monod`
 
     Source: Andrews, Biotechnol. Bioeng. 10 (1968) 707, eq. 3.
@@ -223,8 +225,8 @@ class Maintenance(RateLaw):
     growing, for "S ->".
 
     demand     maintenance coefficient: amount of substrate consumed per unit of biomass and time
-    biomass    X
-    substrate  S; may be omitted if the left side has only one species
+    biomass    name of X
+    substrate  name of S; may be omitted if the left side has only one species
     half       substrate concentration at which the rate is half of demand*X; this form keeps S
                positive. None: the rate is demand*X
 

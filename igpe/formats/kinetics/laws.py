@@ -39,7 +39,7 @@ _TERM = re.compile(r"(?:(?P<count>\d+/\d+|\d+(?:\.\d+)?|\.\d+)\s*\*?\s*)?(?P<nam
 class Equation:
     """Stoichiometry of one reaction: reactants and products.
 
-    left, right  dicts that map each species to its stoichiometric coefficient, a positive number
+    left, right  dicts {species: stoichiometric coefficient}; coefficients are positive
     reversible   whether the arrow points both ways
     """
 
@@ -217,10 +217,11 @@ class MassAction(RateLaw):
     """forward*(product of concentrations on the left) - backward*(product of concentrations on the
     right).
 
-    forward      rate constant of the reaction as written
+    forward      rate constant of the forward reaction (left to right)
     backward     rate constant of the reverse reaction
     equilibrium  equilibrium constant forward/backward, if `backward` is not given
-    orders       species on the left -> order, if it differs from the stoichiometric coefficient
+    orders       a dict {species: order} for the species on the left whose order differs from the
+                 stoichiometric coefficient
     """
 
     forward: Constant
@@ -285,8 +286,8 @@ class PowerLaw(RateLaw):
     """constant*product of (c/reference)^order, with orders that may be unknown.
 
     constant   the rate when all concentrations equal `reference`
-    orders     species -> order: number, or name of a parameter; products and inert species are also
-               allowed
+    orders     a dict {species: order}; an order is a number or the name of a parameter; products
+               and inert species are also allowed
     reference  reference concentration; a value within the measured range makes `constant` and
                `orders` nearly uncorrelated
 
@@ -373,11 +374,11 @@ class Reaction:
     text    equation, for example "A + 2 B -> C"; "<->" marks a reversible reaction
     rate    rate law; by default mass action with the constant k1 (k1f and k1r if the reaction is
             reversible) for the first reaction in the list, k2 for the second, and so on
-    yields  a dict that maps species whose stoichiometry is not known to their yields (numbers or
-            names of parameters). The rate of a species on the left is divided by its yield:
-            "S -> X" with {"S": "Y"} consumes rate/Y of S, where Y is the biomass produced per unit
-            of substrate consumed. The rate of a species on the right is multiplied by its yield:
-            "S -> X + P" with {"P": "Y_P"} produces Y_P*rate of P
+    yields  a dict {species: yield} of the species whose stoichiometry is not known; a yield is a
+            number or the name of a parameter. The rate of a species on the left is divided by its
+            yield: "S -> X" with {"S": "Y"} consumes rate/Y of S, where Y is the biomass produced
+            per unit of substrate consumed. The rate of a species on the right is multiplied by its
+            yield: "S -> X + P" with {"P": "Y_P"} produces Y_P*rate of P
     raises  ModelError for yields of species that do not react
     """
 

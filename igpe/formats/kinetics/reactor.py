@@ -57,8 +57,8 @@ class Deactivation:
     constant   rate constant of deactivation
     order      order with respect to the activity: 1 (exponential), 2 (sintering), or the name
                of a parameter
-    poisons    a dict that maps each species that causes deactivation to its order n. The species may be a reactant
-               (parallel deactivation), a product (series deactivation) or a poison
+    poisons    a dict {species: order n} of the species that cause deactivation: reactants
+               (parallel deactivation), products (series deactivation) or poisons
     residual   residual activity: number, or name of a parameter
     reactions  the reactions that need the catalyst, listed by their numbers, starting from 1; None:
                all reactions

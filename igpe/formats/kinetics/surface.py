@@ -34,7 +34,7 @@ class Transfer(RateLaw):
     coefficient  kLa, 1/time
     solubility   concentration in equilibrium with gas at the reference pressure (Henry's law)
     pressure     partial pressure divided by the reference pressure of `solubility`
-    dissolved    G; may be omitted if the right side has only one species
+    dissolved    name of the gas G; may be omitted if the right side has only one species
 
     Source: Bailey and Ollis, Biochemical Engineering Fundamentals, 2nd ed. (1986), eq. 8.8.
     """
@@ -68,8 +68,8 @@ class Dissolution(RateLaw):
     coefficient  initial rate of dissolution in pure solvent per amount of solid, 1/time
     saturation   concentration of the saturated solution
     initial      amount of solid at the start, per volume of liquid
-    solid        A_s; may be omitted if the left side has only one species
-    dissolved    A; may be omitted if the right side has only one species
+    solid        name of the solid A_s; may be omitted if the left side has only one species
+    dissolved    name of A; may be omitted if the right side has only one species
 
     Source: Hixson and Crowell, Ind. Eng. Chem. 23 (1931) 923, eq. 4.
     """
@@ -175,8 +175,8 @@ class LangmuirHinshelwood(_Surface):
     """constant*(product of K*c of the reactants)/(1 + sum of K*c)^sites: all reactants adsorb.
 
     constant      rate constant of the surface reaction
-    adsorption    species that adsorbs (may be a product or inert) -> its adsorption constant K,
-                  1/concentration
+    adsorption    a dict {species: adsorption constant K, 1/concentration} of all species that
+                  adsorb, including products and inert species
     dissociative  species that dissociate when they adsorb; their terms in the sum are sqrt(K*c)
     sites         exponent; by default the number of adsorbed reactant molecules, where a molecule
                   that dissociates counts twice

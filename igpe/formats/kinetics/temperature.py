@@ -159,8 +159,8 @@ class Eyring(Thermodynamic):
     """kB*T/h*exp(entropy/gas - enthalpy/(gas*T)): a rate constant from transition state theory.
 
     enthalpy, entropy  enthalpy and entropy of activation, J/mol and J/(mol K)
-    time               name of the model's unit of time in Pyomo; it must be the reactor's unit of
-                       time, if the reactor has units
+    time               name of the model's unit of time in Pyomo; it must equal the reactor's unit
+                       of time, if the reactor has units
 
     gas                as for `Thermodynamic`
 

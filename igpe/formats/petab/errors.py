@@ -54,7 +54,7 @@ def petab_objective(
     compared, the objective is therefore `negative_log_likelihood` plus the sum of log(y ln 10) over
     these measurements.
 
-    parameters  a dict {unknown: value}; by default, the nominal values of the parameter table
+    parameters  a dict {unknown: value}; by default the nominal values of the parameter table
     priors      whether to include the problem's priors (for PEtab 2, uniform priors as well)
     raises      ProblemError if the problem was not read by `read_petab`; otherwise the errors of
                 `negative_log_likelihood`
@@ -73,7 +73,7 @@ def petab_gradient(
     table gives them a logarithmic scale; see `igpe.dynamics.likelihood.likelihood_gradient`.
 
     problem     a problem that `read_petab` returned
-    parameters  a dict {unknown: value}; by default, the nominal values of the parameter table
+    parameters  a dict {unknown: value}; by default the nominal values of the parameter table
     priors      whether to include the problem's priors
     returns     a named tuple: `value` is the objective, and `gradient` maps the name of each
                 unknown to the derivative
@@ -333,8 +333,8 @@ def petab_simulations(
 ) -> pd.DataFrame:
     """Simulate the values of all measurements, in the order of the measurement table.
 
-    parameters  a dict {unknown: value}; by default, the nominal values of the parameter table
-    integrator  integrator for the simulation
+    parameters  a dict {unknown: value}; by default the nominal values of the parameter table
+    integrator  the integrator that solves the equations
     returns     the measurement table, with a column `simulation` instead of `measurement`. This
                 column contains the values of the observable itself, even if logarithms are
                 compared, and NaN where the model cannot be integrated

@@ -58,12 +58,12 @@ def read_workbook(
     path     path of an Excel, CSV, text or Parquet file; if it is a list of paths, the experiments
              of all files are combined
     sheets   names of the sheets to read; by default all
-    roles    header -> role of the column: "time", "experiment", "measured", "input" (set, not
-             measured), "ignore", "replicates", "component", "sd of A", "conversion of A",
-             "yield of B from A" or "area"; a column of times may also be "clock", "elapsed",
-             "hh:mm" or "mm:ss"
-    names    header -> name in the model
-    units    a dict that maps headers or names of conditions to units that the file does not contain
+    roles    a dict {header: role of the column}; a role is "time", "experiment", "measured",
+             "input" (set, not measured), "ignore", "replicates", "component", "sd of A",
+             "conversion of A", "yield of B from A" or "area"; a column of times may also be
+             "clock", "elapsed", "hh:mm" or "mm:ss"
+    names    a dict {header: name in the model}
+    units    a dict {header or name of a condition: unit}, for units that the file does not contain
     marked   strings that mark missing values, in addition to "", "-", "NA" and "n.a."
     decimal  decimal separator of numbers that are stored as text: "," or "."
     dates    order of day and month in dates: "day first" or "month first"

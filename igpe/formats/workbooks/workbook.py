@@ -200,7 +200,7 @@ class Workbook:
 
         model       the builder of the problem's model
         start       start values as for `Experiment`, or run -> such a dict
-        names       header -> name in the model, if the two differ
+        names       a dict {header: name in the model}, for names that differ
         inputs      names of conditions and set quantities to use as inputs; by default those that
                     the model contains
         time_unit   unit of the model's time; by default the unit of the reactor, or otherwise of

@@ -131,8 +131,8 @@ class AR1(Checked, Correlation):
         return self if self.step is not None else replace(self, step=float(np.median(gaps)))
 
     def whitening(self, layout: Layout) -> Any:
-        """Return the matrix that subtracts from each error its prediction from the previous error,
-        and scales the difference to variance 1."""
+        """Return the matrix that subtracts from each error the value predicted by the previous
+        error, and scales the difference to variance 1."""
         order = np.lexsort((layout.time, layout.column))
         time, column = layout.time[order], layout.column[order]
         follows = np.flatnonzero(column[1:] == column[:-1]) + 1
@@ -180,8 +180,8 @@ class Correlated(Checked, Correlation):
     are the standard deviations from `sigma`. If a value is missing, igpe uses the marginal
     covariance of the other values.
 
-    between  a dict that maps pairs of measured columns to the correlations of their errors, for
-             example {("A", "B"): 0.6}; pairs that are not listed have correlation 0. None: igpe
+    between  a dict {pair of measured columns: correlation of their errors}, for example
+             {("A", "B"): 0.6}; pairs that are not listed have correlation 0. None: igpe
              estimates all correlations, assuming that they are the same at all times and in all
              experiments. If sigma is None as well, igpe estimates the full covariance
     columns  names of the measured columns; the experiment sets this argument

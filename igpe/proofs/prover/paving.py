@@ -77,9 +77,9 @@ class Paving(Shown, Suggesting):
 def pave(problem: Problem, region: CertifiedRegion, boxes: int = 2000) -> Paving:
     """Divide the plane of two unknowns into boxes inside and outside a certified region.
 
-    A box is proved to lie inside if the sum of squares exceeds the region's `inner_level` nowhere
-    in the box. A box is proved to lie outside if the sum of squares exceeds the region's `cut`
-    everywhere in the box (set inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
+    A box is proved to lie inside if the sum of squares does not exceed the region's `inner_level`
+    anywhere in the box. A box is proved to lie outside if the sum of squares exceeds the region's
+    `cut` everywhere in the box (set inversion, Jaulin & Walter, Automatica 29 (1993) 1053).
 
     problem  the problem for which the region was certified
     region   a finished result of `igpe.certify_region`

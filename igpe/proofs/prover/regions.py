@@ -344,7 +344,7 @@ class RegionProof:
 
 LOST = (
     "The model and its derivatives could not be integrated at the best parameter values. Give "
-    "other parameter values, at which both remain finite."
+    "other parameter values for which both remain finite."
 )
 
 

@@ -325,7 +325,7 @@ class Incumbent:
         if not np.isfinite(self.objective):
             raise EstimationFailed(
                 "igpe could not enclose the solution at the given parameter values up to the last "
-                "measurement. Give other parameter values, at which the solution remains finite.",
+                "measurement. Give other parameter values for which the solution remains finite.",
                 Status.INTEGRATION_BROKE,
             )
         return self.cut

@@ -39,7 +39,8 @@ def explore(
     """In a notebook, show sliders for the unknowns and a plot of measurements and model.
 
     problem  the problem, with its measurements
-    start    unknown -> initial value of its slider; by default the middle of its bounds
+    start    a dict {unknown: initial value of its slider}; by default, a slider starts at the
+             middle of the bounds
     method   estimator for the button "Estimate from here"
     raises   SolverMissing if ipywidgets is not installed (pip install 'igpe[notebook]'),
              ProblemError if a value of `start` belongs to no unknown, EstimationFailed if the

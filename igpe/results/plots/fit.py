@@ -373,7 +373,7 @@ def plot_ellipses(
     """Plot the joint linearised confidence regions of pairs of unknowns.
 
     result  a result of `igpe.estimate`
-    pairs   pairs of names; None: the six most strongly correlated pairs
+    pairs   pairs of names of unknowns; None: the six most strongly correlated pairs
     axes    matplotlib axes, one per pair; None: draw in a new figure
     raises  ProblemError if fewer than two unknowns have a standard error
     """

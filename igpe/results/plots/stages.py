@@ -278,7 +278,8 @@ def plot_estimates(
     """Plot measurements and predictions for several sets of values, one colour for each set.
 
     problem    problem whose experiments are drawn
-    estimates  name -> a Result, an Estimate, or a dict {unknown: value}
+    estimates  a dict {name: estimate}; an estimate is a Result, an Estimate, or a dict {unknown:
+               value}
     axes       matplotlib axes, one for each quantity of each experiment; None: draw in a new figure
     """
     rows, several = _rows(problem), len(problem.experiments) > 1

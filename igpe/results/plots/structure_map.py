@@ -165,8 +165,8 @@ def _names(ax: Any, one: StructureMap, places: _Places, font: float) -> None:
     if font < SMALLEST:
         ax.set(xticks=[], yticks=[])
         rows, columns = len(one.equations), len(places.columns)
-        ax.set_ylabel(f"{rows} equations: names left out", fontsize="small")
-        ax.set_xlabel(f"{columns} columns: names left out", fontsize="small")
+        ax.set_ylabel(f"{rows} equations: names omitted", fontsize="small")
+        ax.set_xlabel(f"{columns} columns: names omitted", fontsize="small")
         ax.xaxis.set_label_position("top")
         return
     ax.set_xticks(places.x, [_shown(n) for n in places.columns], rotation=90, fontsize=font)

@@ -104,8 +104,8 @@ class MultipleShooting(Checked):
 
     At the end of the search, the intervals join into a continuous trajectory (exact matching). The
     method tolerates bad start values of parameters, because the states start near their
-    measurements. Estimated start values of measured states also start near the measurements,
-    whatever `start` contains.
+    measurements. igpe also takes the first guesses of the estimated start values of measured states
+    from the measurements, whatever `start` contains.
 
     Exact matching enforces the constraints of the model; the preceding continuation does not.
     Constraints can be equations or inequalities that relate unknowns and states at any of the
@@ -116,8 +116,8 @@ class MultipleShooting(Checked):
     integrator  integrator for exact matching, used for all intervals and their derivatives
     rough       integrator for the continuation, which needs less accuracy
     intervals   maximum number of intervals in each experiment; intervals begin at measured times
-    finer       if measurement errors do not explain the residuals, igpe tries again with the number
-                of intervals multiplied by this factor; 1: no second attempt
+    finer       factor by which igpe multiplies the number of intervals for a second attempt if
+                measurement errors do not explain the residuals; 1: no second attempt
     unobserved  start values of states that are not measured: a number, or a dict {state: number};
                 by default igpe simulates these states and interpolates the other states
     links       continuations from free nodes; igpe tries them in this order until measurement
