@@ -94,7 +94,7 @@ def start_time_of(times: FloatArray, given: float | None) -> float:
 class Unknown(Suggesting):
     """A start value that igpe estimates.
 
-    lower, upper  bounds, in the unit of the state
+    lower, upper  bounds of the start value, in the unit of the state
     guess         value at which a search may start; by default a value from the smoothed data, or
                   the middle of the bounds
     raises        DataError if the bounds are reversed or not finite, or if the guess lies outside
@@ -145,7 +145,7 @@ function, or a mapping or Series, which is linear between positions."""
 
 
 class Experiment(Suggesting):
-    """The measurements of one run, and the conditions of this run.
+    """The measurements and the conditions of one run.
 
     data        a DataFrame with a column `time` and one column for each measured quantity (NaN:
                 missing), or the path of a CSV, Excel or Parquet file with such a table; None if
@@ -370,7 +370,7 @@ class Experiment(Suggesting):
 
     @property
     def times(self) -> FloatArray:
-        """(n_times,) distinct times of the measurements and spectra, increasing."""
+        """(n_times,) distinct times of the measurements and spectra, in increasing order."""
         return self.measurements.times
 
     @property

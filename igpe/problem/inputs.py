@@ -64,7 +64,7 @@ class Table:
 def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that is interpolated linearly between the given points.
 
-    times   (n,) increasing times
+    times   (n,) times of the points, in increasing order
     values  (n,) values at these times
     raises  DataError if the points are not finite or the times do not increase
     """
@@ -74,7 +74,7 @@ def linear_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
 def step_input(times: npt.ArrayLike, values: npt.ArrayLike) -> Table:
     """An input that jumps at the given times and is constant between them.
 
-    times   (n,) increasing times
+    times   (n,) times of the jumps, in increasing order
     values  (n,) values, each of which is valid from its time until the next time
     raises  DataError if the points are not finite or the times do not increase
 

@@ -49,7 +49,7 @@ class MAiNGO:
     gap          relative gap between incumbent and bound at which the solver stops
     absolute     absolute gap for an optimum near 0, in the objective's unit; None:
                  1e-6 * min(1, s), where s is the size of the objective
-    feasibility  tolerance of the constraints
+    feasibility  tolerance for violations of the constraints
     options      further options of MAiNGO: (("BAB_maxIterations", 1000), ...)
 
     Every variable needs finite bounds, unless an equation defines it. The shortest time limit of

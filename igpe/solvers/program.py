@@ -207,8 +207,8 @@ class AmplProgram:
 
     program      name of the program: couenne, bonmin, scip, pounce, ...
     options      command-line arguments, e.g. ("tol=1e-9",)
-    files        (name, text) of option files that the program reads from its working directory,
-                 e.g. (("couenne.opt", "allowable_fraction_gap 1e-4"),)
+    files        option files that the program reads from its working directory, as pairs (name,
+                 text), e.g. (("couenne.opt", "allowable_fraction_gap 1e-4"),)
     time_option  name of the option that limits the time in seconds, e.g. "max_wall_time". If there
                  is no such option, igpe interrupts the program at the time limit
     time_line    line that igpe adds to the first of `files` to set a time limit; {} stands for the
@@ -408,7 +408,7 @@ def Couenne(
     """Couenne: spatial branch and bound, as an external program.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    feasibility  tolerance of the constraints
+    feasibility  tolerance for violations of the constraints
     absolute     absolute gap for an optimum near 0, in the objective's unit; None:
                  1.1e-5 * min(1, s), where s is the size of the objective
 
@@ -435,7 +435,7 @@ def ScipProgram(
     """SCIP as a program, where there is no wheel.
 
     gap          relative gap between incumbent and bound at which the solver stops
-    feasibility  tolerance of the constraints
+    feasibility  tolerance for violations of the constraints
     absolute     absolute gap for an optimum near 0, in the objective's unit; None:
                  1e-6 * min(1, s), where s is the size of the objective
     """
@@ -468,9 +468,9 @@ class Scip:
     gap          relative gap between incumbent and bound at which the solver stops
     absolute     absolute gap for an optimum near 0, in the objective's unit; None:
                  1e-6 * min(1, s), where s is the size of the objective
-    feasibility  tolerance of the constraints. The default of SCIP, 1e-6, is too loose for least
-                 squares, because SCIP treats the objective as a constraint and underestimates small
-                 residuals
+    feasibility  tolerance for violations of the constraints. The default of SCIP, 1e-6, is too
+                 loose for least squares, because SCIP treats the objective as a constraint and
+                 underestimates small residuals
     threads      number of threads for the linear solver
     seed         seed of SCIP's random choices; the same seed gives the same run
     options      further parameters of SCIP: (("limits/nodes", 1000), ...)

@@ -41,9 +41,9 @@ class Region(Shown):
     names       names of the two unknowns
     estimate    estimates of the two unknowns
     units       units of the two unknowns
-    edge        closed curve: a table with one column for each of the two unknowns, and the column
-                `end`: "" where the likelihood ratio determines the edge, and otherwise "bound
-                reached", "open" or "no solution beyond"
+    edge        edge of the region, a closed curve: a table with one column for each of the two
+                unknowns, and the column `end`: "" where the likelihood ratio determines the edge,
+                and otherwise "bound reached", "open" or "no solution beyond"
     linearised  the linearised region: points on the ellipse, one column for each unknown; empty if
                 a standard error is not defined
     confidence  confidence level of the region

@@ -31,7 +31,8 @@ LENGTH = Rule(lambda v: is_number(v) and v > 0, "a number above 0")
 
 
 class LinearStepper(Stepper):
-    """Steps of the linearised equations; n_q is the number of unknowns except start values."""
+    """Computes steps of the linearised equations; n_q is the number of unknowns except start
+    values."""
 
     def function(self, system: Augmented) -> Batched:
         """(tau, x, z, p) -> f, f_t, f_x, f_q, each row by row."""

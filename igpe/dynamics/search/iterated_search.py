@@ -58,9 +58,10 @@ class IteratedSearch(Checked):
     local       the method of the accurate searches, which eliminate no unknowns
     starts      number of random starts at which the model can be integrated, from a seeded Sobol
                 sequence
-    agreeing    the search ends when this number of random starts, and at least a tenth of all
-                finished starts, have reached the best optimum. Without the second condition, a few
-                starts that lead to a flat line through the measurements could end the search
+    agreeing    number of random starts that must reach the best optimum before the search ends;
+                they must also be at least a tenth of all finished starts. Without the second
+                condition, a few starts that lead to a flat line through the measurements could end
+                the search
     patience    number of successive modified starts without a better optimum after which the search
                 ends; the search also ends when 25 low-accuracy searches have reached the best
                 optimum

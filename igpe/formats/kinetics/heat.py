@@ -124,7 +124,7 @@ class HeatBalance:
         """Slopes of the `states`.
 
         rates   rates of all reactions, mol per volume and time
-        volume  volume by which the exchange is divided
+        volume  volume by which the heat exchange is divided
         inflow  volumetric inflow divided by the volume of the contents, 1/time
         """
         now, jacket = m.component(TEMPERATURE)[t], self.jacket

@@ -30,8 +30,8 @@ def networks(
     constants. The same experiments can therefore be used for all networks. The name of a network
     lists its reactions, separated by semicolons.
 
-    reactions  strings ("A -> B"), or `Reaction`s with rate laws
-    at_most, at_least  maximum and minimum number of reactions in a network
+    reactions  list of strings ("A -> B"), or `Reaction`s with rate laws
+    at_most, at_least  largest and smallest number of reactions in a network
     present    species that are present from the start or are fed. igpe omits networks in which
                a reactant is neither present nor made by another reaction
     always     reactions, written as in `reactions`, that every network contains

@@ -178,8 +178,8 @@ class LangmuirHinshelwood(_Surface):
     adsorption    a dict {species: adsorption constant K, 1/concentration} of all species that
                   adsorb, including products and inert species
     dissociative  species that dissociate when they adsorb; their terms in the sum are sqrt(K*c)
-    sites         exponent; by default the number of adsorbed reactant molecules, where a molecule
-                  that dissociates counts twice
+    sites         exponent of the denominator; by default the number of adsorbed reactant molecules,
+                  where a molecule that dissociates counts twice
     equilibrium   equilibrium constant of the overall reaction, if it is reversible; the driving
                   force is then (product of c of the reactants) - (product of c of the
                   products)/equilibrium

@@ -187,7 +187,8 @@ class BranchAndBound(Checked):
     def estimate(
         self, problem: Problem, start: Mapping[str, float], profiles: Sequence[Profile] = ()
     ) -> Estimate:
-        """See `Estimator`. If `start` has values, a local method starts there before the proof.
+        """See `Estimator`. If `start` contains values, a local search runs from them before the
+        proof.
 
         raises  the same errors as `igpe.certify`
         """
@@ -308,10 +309,10 @@ def certify(
                 At the limit, or on Ctrl-C, igpe returns what it has proved so far
     progress    a function that receives each message; or True, False or None, as for
                 `igpe.estimate`
-    executor    None: the proof runs in this process; a number: it runs in that many processes;
-                otherwise an executor, as for `igpe.campaign`. All executors produce the same tree
-                of boxes; the tree for None may differ. If the search ends early, unfinished boxes
-                are lost, and the tree may also differ between executors
+    executor    where the proof runs. None: in this process; a number: in that many processes;
+                otherwise in an executor, as for `igpe.campaign`. All executors produce the same
+                tree of boxes; the tree for None may differ. If the search ends early, unfinished
+                boxes are lost, and the tree may also differ between executors
     raises      KeyboardInterrupt on Ctrl-C before the first bound is proved (the exception contains
                 the parameter values); Unsupported for implicit algebraic variables, constraints,
                 losses other than least squares, estimated standard deviations and operations
