@@ -15,3 +15,4 @@ from .plan import Plan as Plan
 from .rival_design import BoxHill as BoxHill
 from .rival_design import BuzziFerraris as BuzziFerraris
 from .rival_design import HunterReiner as HunterReiner
+from .series import DesignSeries as DesignSeries

@@ -36,6 +36,7 @@ from igpe.problem.noise.sigma import Deviation, NoiseModel
 from igpe.problem.problem import Problem
 
 CHECKED = 61  # times at which the model's constraints over time are kept
+JUST_AFTER = 1e-7  # of the horizon: so long after a jump they are kept as well
 NEAREST = 1e-2  # of its range: so large a number to choose counts at least
 SHIFT = 1e-3  # of a number's range, either way
 ROOT = float(np.sqrt(2.0))
@@ -365,11 +366,8 @@ def _alone(
             bounds[n] = f.lower, f.upper
         else:
             inputs[n] = f.shapes(conditions.begin)[0]
-    inner = [b for f in free.values() for b in f.breaks if conditions.begin < b < conditions.end]
-    grid = np.linspace(conditions.begin, conditions.end, CHECKED)
-    is_limited = bool(constraints(problem))
     only = placeholder(
-        np.union1d(grid, inner) if is_limited else [conditions.end],
+        _checked(free, conditions) if constraints(problem) else [conditions.end],
         measured,
         name="plan",
         start=start,
@@ -378,6 +376,20 @@ def _alone(
         sigma=carried(measured),
     )
     return Problem(problem.model, parameters=bounds, experiments=only)
+
+
+def _checked(free: Mapping[str, DesignVariable], held: ExperimentConditions) -> FloatArray:
+    """(n,) times at which the model's constraints over time are kept; where inputs jump, before and
+    after."""
+    tables = [u for u in held.inputs.values() if isinstance(u, Table)]
+    breaks = np.array([
+        *(b for f in free.values() for b in f.breaks),
+        *(b for u in tables for b in u.times),
+    ])
+    even = np.linspace(held.begin, held.end, CHECKED)
+    inner = breaks[(breaks > held.begin) & (breaks < held.end)]
+    after = inner + JUST_AFTER * (held.end - held.begin)
+    return np.unique(np.concatenate([even, inner, after]))
 
 
 def carried(measured: Mapping[str, Deviation]) -> dict[str, Any]:

@@ -62,20 +62,21 @@ def refine(
 
     Where the two disagree the integrated model is right, if shooting can follow it.
     """
-    refined = _refine(problem, residuals, rough, known)
-    return refined._replace(notes=(*refined.notes, *residuals.slow))
-
-
-def _refine(problem: Problem, residuals: Residuals, rough: Estimate, known: float) -> Refined:
-    box = problem.box
-    x = box.vector(rough.parameters)
-    at = residuals(x)
+    at = residuals(problem.box.vector(rough.parameters))
     if at is None:
         why = f" {residuals.broken.sentence}" if residuals.broken else ""
         lost = f"The model could not be integrated at the estimate.{why}"
-        return Refined(rough, None, (lost,))
-    if np.isfinite(known) and objective_at(problem, at) - known > WORSE * abs(known):
-        return Refined(rough, at, polished=False)
+        refined = Refined(rough, None, (lost,))
+    elif np.isfinite(known) and objective_at(problem, at) - known > WORSE * abs(known):
+        refined = Refined(rough, at, polished=False)
+    else:
+        refined = _refine(problem, residuals, rough, at)
+    return refined._replace(notes=(*refined.notes, *residuals.slow))
+
+
+def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Linearised) -> Refined:
+    box = problem.box
+    x = box.vector(rough.parameters)
     fit, is_shot = Fit(x, at, rough.status, 0), is_plain(problem) and len(box) > 0
     if is_shot:
         fit = refitted_on_bounds(residuals, _fitted(residuals, x, at, box), box, SEARCH)

@@ -1,0 +1,161 @@
+"""Experiments one after the other: plans and their measurements in a file that lasts for days."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from igpe.core.errors import ProblemError
+from igpe.core.json_form import Stored
+from igpe.core.markup import Rows, Shown, frame_rows
+from igpe.planning.design import design
+from igpe.planning.design_problem import Values
+from igpe.planning.design_variables import ProblemWithoutData
+from igpe.planning.plan import NONE, Plan
+from igpe.problem.experiment import Experiment
+from igpe.problem.problem import Problem
+from igpe.problem.tables import Data, read_table
+
+
+@dataclass(frozen=True)
+class SeriesRecord(Stored, name="series of plans"):
+    """Content of the file.
+
+    plans   all plans
+    sheets  for each plan with measurements, its table as a dict {column: values}
+    """
+
+    plans: tuple[Plan, ...] = ()
+    sheets: tuple[Mapping[str, Any], ...] = ()
+
+
+class DesignSeries(Shown):
+    """A series of plans and their measurements, stored in a file after each change.
+
+    path       path of the file; if it exists, the series continues
+    problem    the problem with the measurements before the series, or a `ProblemWithoutData`
+    functions  dict that maps each input which is a function of time to this function; the file
+               contains only the names of functions
+    raises     DataError if the file contains no series of plans, or does not fit the problem
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        problem: Problem | ProblemWithoutData,
+        *,
+        functions: Mapping[str, Callable[[Any], Any]] = NONE,
+    ) -> None:
+        if not isinstance(problem, Problem | ProblemWithoutData):
+            raise ProblemError(
+                f"DesignSeries got a {type(problem).__name__}; expected an igpe.Problem or an "
+                "igpe.planning.ProblemWithoutData."
+            )
+        self.path, self._begin, self._record = Path(path), problem, SeriesRecord()
+        if self.path.exists():
+            stored = SeriesRecord.form().read(self.path)
+            plans = [{**plan, "functions": functions} for plan in stored["plans"]]
+            self._record = SeriesRecord.from_dict({**stored, "plans": plans})
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All plans, in the order of planning."""
+        return self._record.plans
+
+    @property
+    def open_plan(self) -> Plan | None:
+        """The last plan, if it has no measurements yet."""
+        return self.plans[-1] if len(self.plans) > len(self._record.sheets) else None
+
+    @property
+    def problem(self) -> Problem | ProblemWithoutData:
+        """The problem with all measurements so far."""
+        pairs = zip(self.plans, self._record.sheets, strict=False)
+        added = [e for plan, sheet in pairs for e in _measured(plan, pd.DataFrame(sheet))]
+        begin = self._begin
+        if not added:
+            return begin
+        if isinstance(begin, Problem):
+            given = begin.given
+            return Problem(**{**given, "experiments": [*given["experiments"], *added]})
+        return Problem(
+            begin.model,
+            parameters=begin.parameters,
+            experiments=added,
+            local=begin.local,
+            priors=begin.priors,
+        )
+
+    def plan(self, parameters: Values, **settings: Any) -> Plan:
+        """Plan the next experiments by `igpe.design`, and store the plan.
+
+        parameters  the parameter values at which igpe linearises the model
+        settings    further arguments of `igpe.design`
+        raises      ProblemError if the last plan has no measurements, and the errors of
+                    `igpe.design`
+        """
+        if self.open_plan is not None:
+            raise ProblemError(
+                f"Plan {len(self.plans)} has no measurements yet. Add them with add(data), or "
+                "remove this plan with discard()."
+            )
+        planned = design(self.problem, parameters, **settings)
+        self._store(replace(self._record, plans=(*self.plans, planned)))
+        return planned
+
+    def add(self, data: Data) -> None:
+        """Store the measurements of the last plan.
+
+        data    the completed `Plan.table()`, or its path. Experiments without rows are left out
+        raises  ProblemError if there is no open plan, DataError if the table does not fit the plan
+        """
+        if self.open_plan is None:
+            raise ProblemError(
+                "Every plan of this series has its measurements. Call plan(...) before you add "
+                "further measurements."
+            )
+        table = read_table(data)
+        _measured(self.open_plan, table)
+        sheet = {str(n): table[n].tolist() for n in table.columns}
+        self._store(replace(self._record, sheets=(*self._record.sheets, sheet)))
+
+    def discard(self) -> None:
+        """Remove the last plan from the file, if it has no measurements."""
+        if self.open_plan is not None:
+            self._store(replace(self._record, plans=self.plans[:-1]))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Table with one row for each plan: the names of its experiments, the criterion, its value
+        before and after the plan, and whether the plan has measurements."""
+        rows = [
+            {
+                "experiments": ", ".join(e.name for e in plan.experiments),
+                "criterion": type(plan.criterion).__name__,
+                "before": plan.before,
+                "after": plan.after,
+                "measured": k < len(self._record.sheets),
+            }
+            for k, plan in enumerate(self.plans)
+        ]
+        return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="plan"))
+
+    def _store(self, record: SeriesRecord) -> None:
+        record.to_json(self.path)
+        self._record = record
+
+    def _shown(self) -> tuple[list[Rows], list[str]]:
+        count = len(self.plans)
+        line = f"{count} plan{'s' * (count != 1)} in {self.path}."
+        return [frame_rows(self.table)] if count else [], [line]
+
+
+def _measured(plan: Plan, table: pd.DataFrame) -> list[Experiment]:
+    """The experiments of a plan that have rows in a table."""
+    names = [e.name for e in plan.experiments]
+    if "experiment" in table.columns and len(names) > 1:
+        present = set(table["experiment"].astype(str))
+        names = [n for n in names if n in present] or names
+    return [plan.experiment(n, table) for n in names]

@@ -1,0 +1,79 @@
+"""Plans and measurements in a file, day after day."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_limits import AT, FREE, P, unconstrained
+
+import igpe
+
+GIVEN = {
+    "free": FREE,
+    "times": P.Sampling(np.linspace(0.5, 4, 8), at_most=4),
+    "pool": 16,
+    "starts": 1,
+}
+
+
+def nothing():
+    """A model without measurements."""
+    return P.ProblemWithoutData(unconstrained, ["k", "E"], ["A"], 4.0, start={"V": 1.0})
+
+
+def test_a_series_continues_from_its_file(tmp_path):
+    path = tmp_path / "series.json"
+    first = P.DesignSeries(path, nothing()).plan(AT, measure={"A": 0.02}, **GIVEN)
+    again = P.DesignSeries(path, nothing())  # the next day
+    assert again.open_plan.sentence == first.sentence
+    sheet = first.simulated(seed=1)
+    again.add(sheet)
+    assert again.open_plan is None
+    result = igpe.estimate(again.problem, certify=False)
+    second = again.plan(result, **GIVEN, experiments=2)
+    assert second.before == pytest.approx(first.after, rel=0.5)  # at other values
+    assert [e.name for e in second.experiments] == ["plan2", "plan3"]
+    last = P.DesignSeries(path, nothing())
+    filled = second.simulated(seed=2)
+    filled.to_csv(tmp_path / "sheet.csv", index=False)
+    last.add(tmp_path / "sheet.csv")
+    problem = P.DesignSeries(path, nothing()).problem
+    assert [e.name for e in problem.experiments] == ["plan1", "plan2", "plan3"]
+    values = problem.experiments[2].measurements.of("A")[1]
+    assert values == pytest.approx(filled.loc[filled["experiment"] == "plan3", "A"])
+    assert list(last.table["measured"]) == [True, True]
+    assert "2 plans in" in repr(last)
+
+
+def test_a_series_of_a_problem_with_data_keeps_its_experiments(tmp_path):
+    table = pd.DataFrame({"time": [1.0, 2.0, 3.0], "A": [0.62, 0.36, 0.23]})
+    run = igpe.Experiment(table, start={"A": 1.0, "V": 1.0}, sigma=0.02, name="before")
+    problem = igpe.Problem(unconstrained, parameters=["k", "E"], experiments=run)
+    series = P.DesignSeries(tmp_path / "series.json", problem)
+    plan = series.plan(AT, **GIVEN, experiments=2)
+    some = plan.simulated(seed=1)
+    series.add(some[some["experiment"] == "plan1"])  # the other one failed
+    assert [e.name for e in series.problem.experiments] == ["before", "plan1"]
+
+
+def test_wrong_order_is_refused_and_a_plan_can_be_discarded(tmp_path):
+    path = tmp_path / "series.json"
+    series = P.DesignSeries(path, nothing())
+    with pytest.raises(igpe.errors.ProblemError, match="Every plan of this series has its"):
+        series.add(pd.DataFrame({"time": [1.0], "A": [1.0]}))
+    series.plan(AT, measure={"A": 0.02}, **GIVEN)
+    with pytest.raises(igpe.errors.ProblemError, match="Plan 1 has no measurements yet"):
+        series.plan(AT, measure={"A": 0.02}, **GIVEN)
+    with pytest.raises(igpe.errors.DataError):
+        series.add(pd.DataFrame({"time": [1.0], "B": [1.0]}))
+    assert P.DesignSeries(path, nothing()).open_plan is not None  # nothing is lost
+    series.discard()
+    assert P.DesignSeries(path, nothing()).plans == ()
+
+
+def test_other_files_and_problems_are_refused(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text('{"stored": "plan", "format": 2}')
+    with pytest.raises(igpe.errors.DataError, match="not a series of plans"):
+        P.DesignSeries(path, nothing())
+    with pytest.raises(igpe.errors.ProblemError, match="DesignSeries got a int"):
+        P.DesignSeries(path, 3)
