@@ -18,7 +18,7 @@ a bound of its own, and the largest of them holds for all.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,7 @@ FIRST = 10  # choices met that are improved by exchanges
 MOST = 40  # random choices that are improved as well, at most; modified E has many local optima:
 MOST_NOT_CONCAVE = 300
 SETS = 4  # of quantities, the best ones, whose samples are sought from random choices
+SUBSETS = 3  # experiments of which each may be without samples at first; more take turns
 KEPT = 0.5  # of the best samples, in every other of them
 EXCHANGES = 100_000  # so many single exchanges, divided by those of one round, are their number
 BETTER = 1e-9  # an exchange that brings less ends the search
@@ -296,9 +297,21 @@ class _Exchanges:
             volume = replace(gained, judge=replace(judge, criterion=DOptimal()))
             met = [*met, *_relaxed(volume, self.allowed).met]
         ranked = sorted(met, key=lambda v: -gained.value(v.astype(float)))
-        ends = [self.ended(v) for v in ranked[:FIRST]]
+        ends = [self.ended(v) for v in (*ranked[:FIRST], *self._sparse())]
         best = max(ends, key=lambda one: one.value)
         return best._replace(bound=bound, weights=weights)
+
+    def _sparse(self) -> list[BoolArray]:
+        """With budgets: the first sample alone in some or all of the experiments, if it is paid.
+
+        Single exchanges rarely pay for another experiment once one has many samples.
+        """
+        count, n_t, _ = self.gained.shape
+        used = [np.array(one) for one in product((True, False), repeat=min(count, SUBSETS))]
+        first = np.arange(n_t) == 0
+        starts = [np.resize(one, count)[:, None] & first for one in used if one.any()]
+        paid = [s for s in starts if self.allowed.budgets and self.allowed.affords(s)]
+        return [np.asarray(s[..., None] & self.allowed.quantities[0]) for s in paid]
 
     def restarted(self, best: SampleChoice) -> SampleChoice:
         """The best after exchanges from random choices; deterministic."""
@@ -308,7 +321,9 @@ class _Exchanges:
             if best.value >= best.bound - CLOSED:
                 break
             kept = (k % 2) * best.taken * (random.uniform(size=(*shape[:2], 1)) < KEPT)
-            end = self.ended(self.allowed.best(random.uniform(size=shape) + shape[1] * kept))
+            is_part = bool(self.allowed.budgets) and k % 2 == 1
+            filled = self.allowed.best(random.uniform(size=shape) + shape[1] * kept)
+            end = self.ended(np.asarray(kept, dtype=bool) if is_part else filled)
             if end.value > best.value:
                 best = best._replace(taken=end.taken, value=end.value)
         return best

@@ -213,7 +213,7 @@ def test_budgets_of_settings_samples_and_time_are_kept():
 
 
 def test_too_small_a_budget_gives_fewer_experiments():
-    plan = planned(unconstrained, budgets=P.Budget(10, experiment=4.0, sample=1.0))
+    plan = planned(unconstrained, budgets=P.Budget(9.5, experiment=4.0, sample=1.0))
     assert len(plan.experiments) == 1
     assert len(plan.experiments[0].times) == 5
     with pytest.raises(igpe.errors.ProblemError, match="budget"):
@@ -294,3 +294,67 @@ def test_wrong_budgets_are_refused(budgets, message):
 def test_budgets_that_say_nothing_are_refused(given, message):
     with pytest.raises(igpe.errors.ProblemError, match=message):
         P.Budget(**given)
+
+
+@pytest.mark.parametrize("seed", [5, 7, 11, 18])
+def test_plans_within_a_budget_are_nearly_the_best_of_all(seed):
+    """Settings from lists, samples, and one budget for both: against all combinations."""
+    random = np.random.default_rng(seed)
+    amounts, inlets = np.round(random.uniform(0.3, 2, 3), 4).tolist(), (330.0, 350.0, 370.0)
+    budget = P.Budget(
+        random.uniform(8, 14), settings={"A": random.uniform(0, 2)},
+        sample=random.uniform(0.5, 1.5), time=random.uniform(0, 0.8),
+        experiment=random.uniform(0, 2),
+    )  # fmt: skip
+    times = np.array([1.0, 2.0, 3.0, 4.0])
+    free = {"A": P.OneOf(amounts), "Tin": P.OneOf(inlets)}
+    plan = planned(unconstrained, free=free, times=P.Sampling(times, at_most=4), budgets=budget)
+    costs, informations = [0.0], [np.zeros((2, 2))]
+    for a, inlet in product(amounts, inlets):
+        power = AT["E"] * (350 / inlet - 1)
+        rate = AT["k"] * np.exp(-power)
+        relative = times * a * np.exp(-rate * times) * rate / 0.05
+        rows = np.stack([-relative, relative * power], axis=1)
+        for taken in product((False, True), repeat=4):
+            chosen = rows[list(taken)]
+            if len(chosen):
+                material, last = budget.settings["A"] * a, times[list(taken)][-1]
+                counted = budget.sample * len(chosen) + budget.time * last
+                costs.append(budget.experiment + material + counted)
+                informations.append(chosen.T @ chosen)
+    i, j = np.triu_indices(len(costs))
+    within = np.add(np.array(costs)[i], np.array(costs)[j]) <= budget.at_most
+    pairs = np.array(informations)[i[within]] + np.array(informations)[j[within]]
+    best = float(np.linalg.det(pairs).max() ** -0.25)
+    assert best * (1 - 1e-6) <= plan.after <= 1.03 * best
+
+
+def test_experiments_that_distinguish_rivals_keep_limits_too():
+    def second_order(times):
+        m = fed(times)
+        m.del_component(m.balance)
+
+        def balance(m, t):
+            rate = m.k * pyo.exp(-m.E * (350 / m.Tin[t] - 1)) * m.A[t] ** 2
+            return m.dA[t] == m.feed[t] / m.V[t] * (5 - m.A[t]) - rate
+
+        m.balance = pyo.Constraint(m.t, rule=balance)
+        return m
+
+    table = pd.DataFrame({"time": [1.0, 2.0, 3.0], "A": [0.62, 0.36, 0.23]})
+    run = igpe.Experiment(table, start={"A": 1.0, "V": 1.0}, sigma=0.02)
+    problems = {
+        name: igpe.Problem(model, parameters={"k": (0.01, 10), "E": (0, 50)}, experiments=run)
+        for name, model in (("first", fed), ("second", second_order))
+    }
+    budget = P.Budget(4, sample=1.0)
+    times = P.Sampling(np.linspace(0.5, 4, 8))
+    plan = P.discriminate(
+        problems, {"first": AT, "second": AT}, free=FREE, times=times, budgets=budget,
+        pool=16, starts=1,
+    )  # fmt: skip
+    (one,) = plan.experiments
+    assert len(one.times) == 4
+    volume, temperature = reached(one)
+    assert volume.max() <= 1.5 + 1e-5
+    assert temperature.max() <= 375.05
