@@ -13,8 +13,8 @@ Each cell (system, level, replica) runs in a process of its own and is kept in t
 
 right           every identifiable unknown within 10 %, or those of another reported set are
 named           not right, but each wrong unknown is called not determined (by itself: also "only
-                as a ratio" or a product), its interval contains the truth, or another reported
-                set holds the truth
+                as a ratio" or a product), its interval contains the truth, or one other reported
+                set holds the truth: within 10 %, or in its intervals
 no answer       refused with a message, killed after LONGEST seconds, or crashed
 wrong           not right and not named
 out of reach    the optimum next to the truth (local least squares from the truth, weighted by the
@@ -225,8 +225,12 @@ def by_igpe(cell: Cell) -> dict[str, Any]:
     open_ |= {n for n, p in estimates.items() if not np.isfinite(p.standard_error) and not p.remark}
     open_ |= {n for n in estimates if re.search(IN_PAIRS.format(re.escape(n)), parameters)}
     holds = {n for n, p in estimates.items() if p.lower <= true[n] <= p.upper}
-    known = {n for n in off if any(near(dict(one), true, {n}) for one in sets[1:])}
-    is_named = off <= open_ | holds | known
+    others = [{p.name: p for p in o.estimates} for o in result.other_optima]
+    held = [{n for n, p in o.items() if p.lower <= true[n] <= p.upper} for o in others]
+    held = [
+        own | {n for n in off if near(dict(one), true, {n})} for own, one in zip(held, sets[1:])
+    ]
+    is_named = off <= open_ | holds or any(off <= open_ | holds | own for own in held)
     return {
         "class": "right" if is_right else "named" if is_named else "wrong",
         "off": {
