@@ -228,7 +228,8 @@ def by_igpe(cell: Cell) -> dict[str, Any]:
     others = [{p.name: p for p in o.estimates} for o in result.other_optima]
     held = [{n for n, p in o.items() if p.lower <= true[n] <= p.upper} for o in others]
     held = [
-        own | {n for n in off if near(dict(one), true, {n})} for own, one in zip(held, sets[1:])
+        own | {n for n in off if near(dict(one), true, {n})}
+        for own, one in zip(held, sets[1:], strict=True)
     ]
     is_named = off <= open_ | holds or any(off <= open_ | holds | own for own in held)
     return {
