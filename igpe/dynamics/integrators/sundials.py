@@ -175,12 +175,13 @@ def _heeding_interrupts(evaluate: Callable[[], None]) -> str:
 
     CasADi would take the exception of Python's handler for a failure of the equations, and go on.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return _failure(evaluate)
     with session():
-        if not in_session():  # another thread, or a handler of the user's
-            return _failure(evaluate)
         with redirect_stderr(_OfOthers()):
             error = _failure(evaluate)
-        require_going_on()  # the session remembers what CasADi took for a failure
+        if in_session():  # no handler of the user's
+            require_going_on()  # the session remembers what CasADi took for a failure
         return error
 
 
@@ -193,7 +194,8 @@ def _failure(evaluate: Callable[[], None]) -> str:
 
 
 class _OfOthers(io.TextIOBase):
-    """Standard error for other threads: CasADi would print the interrupt in this one."""
+    """Standard error for other threads: in this one, CasADi would print interrupts, and failed
+    factorisations."""
 
     def __init__(self) -> None:
         self._inner, self._own = sys.stderr, threading.get_ident()
