@@ -251,7 +251,7 @@ class ResidualWeights(Protocol):
 class Unweighted:
     """Every slope has the same weight, whatever its unit and error (Michalik et al. 2009, eq. 5).
 
-    All residuals are divided by the same typical error, which does not change the optimum.
+    igpe divides all residuals by the same typical error; this does not change the optimum.
     """
 
     def of(self, targets: Sequence[Target]) -> list[FloatArray]:

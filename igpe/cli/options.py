@@ -133,7 +133,7 @@ def problem_of(path: Path, data: Path | None) -> "Problem":
     from igpe.formats.workbooks.reading import table_for
     from igpe.formats.workbooks.workbook import ASSUMED
 
-    elsewhere = "Read the table in the model file, with igpe.read_workbook({})."
+    elsewhere = "In the model file, read the table with igpe.read_workbook({})."
 
     def table(**more: Any) -> Any:
         return table_for(data, problem, **more)

@@ -148,5 +148,5 @@ def refused(method: str) -> Unsupported:
     return Unsupported(
         f"{method} cannot follow events, steady-state starts, or conditions that depend on "
         "unknowns or states. igpe.estimate, igpe.simulate, igpe.SingleShooting, igpe.profile and "
-        "igpe.predict can."
+        "igpe.predict support them."
     )

@@ -116,8 +116,8 @@ def rank_notes(
         (
             those(open_, Identifiable.YES),
             "structurally identifiable (igpe.check), but the Jacobian at the optimum is rank "
-            "deficient: to first order, these measurements do not determine them. More or other "
-            "measurements of the same quantities may determine them.",
+            "deficient: to first order, these measurements do not determine them. Additional or "
+            "different measurements of the same quantities may determine them.",
         ),
         (
             those(open_, Identifiable.NO),

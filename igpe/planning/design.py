@@ -155,7 +155,7 @@ def scenarios(samples: Any, posed: DesignProblem, seed: int) -> list[Mapping[str
         raise ProblemError(
             f"samples={samples} cannot be drawn: the standard errors of {lost} are larger than "
             "the reference sizes (`sizes`; by default the values of the unknowns). Give a table "
-            "of values that these unknowns may have: samples=pd.DataFrame({...})."
+            "of values that these unknowns can have: samples=pd.DataFrame({...})."
         )
     random = np.random.default_rng(seed)
     drawn = random.multivariate_normal(np.zeros(len(box)), errors, int(samples), method="cholesky")
@@ -307,7 +307,7 @@ def _notes(posed: DesignProblem, courses: pd.DataFrame) -> tuple[str, ...]:
         notes.append(
             f"The errors of {traces} are purely relative, and some planned values are below "
             f"{TRACE:g} times the largest value, so the plan assumes very precise measurements of "
-            "small values. Give the smallest possible error: "
+            "small values. Give an absolute error as well: "
             "igpe.Noise(absolute=..., relative=...)."
         )
     pairs = zip(posed.full.box.names, posed.sizes, strict=True)
@@ -378,7 +378,7 @@ def design(
                  the estimates, or a table of such sets with a column for each unknown. The design
                  then maximises the mean of Φ over `parameters` and these sets
     budgets      one or several `Budget`s, which limit the cost, feed, time or number of samples.
-                 If they pay for fewer experiments than `experiments`, the plan has fewer
+                 If they do not cover all `experiments`, the plan has fewer
     pool, starts  number of random experiments, and number of local searches from the best of them
     seed         seed of the random experiments and searches
     integrator   the method that integrates the model with its sensitivities

@@ -225,7 +225,7 @@ class Sampling(Checked):
 
     @property
     def fine(self) -> FloatArray:
-        """(n,) the times that are compared in the end."""
+        """(n,) the candidate times for the final choice; for free times, on a fine grid."""
         return self._grid(FINE) if self.free else self.times
 
     def _grid(self, count: int) -> FloatArray:

@@ -134,8 +134,8 @@ def discriminate(
     free, conditions, times, measure, experiments, existing, like, budgets, pool, starts, seed,
     integrator                  as for `igpe.design`
     returns     the plan; if the call is interrupted (Ctrl-C), the best plan so far, with a note
-    raises      ProblemError if settings do not fit all models, or if there are fewer than two
-                models; EstimationFailed if no experiment could be integrated with all models;
+    raises      ProblemError if settings are not valid for all models, or if there are fewer than
+                two models; EstimationFailed if no experiment could be integrated with all models;
                 Unsupported as in `igpe.design`
     """
     counts = (("experiments", experiments), ("pool", pool), ("starts", starts))

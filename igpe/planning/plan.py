@@ -262,7 +262,7 @@ class Plan(LaboratoryPlan, Shown, Stored, name="plan", number=2):
             f"{ends[1]} after the planned experiment{'s' * (len(self.experiments) > 1)}."
         )
         if math.isnan(self.efficiency):
-            return f"{said} It is not proved how close this choice of samples is to the best one."
+            return f"{said} igpe has no proof of how close these samples are to the best choice."
         more = f" by more than {100 * (1 / self.efficiency - 1):.2g} %"
         return (
             f"{said} With these settings, no other allowed choice of samples is "

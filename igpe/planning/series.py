@@ -34,11 +34,11 @@ class SeriesRecord(Stored, name="series of plans"):
 class DesignSeries(Shown):
     """A series of plans and their measurements, stored in a file after each change.
 
-    path       path of the file; if it exists, the series continues
+    path       path of the file; if it exists, igpe continues the stored series
     problem    the problem with the measurements before the series, or a `ProblemWithoutData`
     functions  dict that maps each input which is a function of time to this function; the file
                contains only the names of functions
-    raises     DataError if the file contains no series of plans, or does not fit the problem
+    raises     DataError if the file contains no series of plans, or does not match the problem
     """
 
     def __init__(

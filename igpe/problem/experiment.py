@@ -188,9 +188,10 @@ class Experiment(Suggesting):
                 in inverse proportion to the size of its residuals in all experiments (maximum
                 likelihood). "equal": unknown but equal for all columns
     correlation  correlation of the errors: `igpe.losses.Correlated({("A", "B"): 0.6})` between
-                quantities at the same time, or `igpe.losses.AR1(0.7)` between times of the same
-                quantity. If you omit the number, igpe estimates the correlation. Steps 1 and 3
-                treat the errors as independent in any case. None: independent errors
+                different quantities at the same time, or `igpe.losses.AR1(0.7)` between different
+                times for the same quantity. If you omit the number, igpe estimates the
+                correlation. Steps 1 and 3 treat the errors as independent in any case. None:
+                independent errors
     units       a dict {column or "time": unit}, for example {"A": "mol/L"}; igpe converts the
                 values to the model's units
     columns     a dict {column of the table: name that igpe uses for it}, where the name is a name

@@ -163,7 +163,7 @@ class Problem(Suggesting):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments from which the problem was created."""
+        """The arguments with which the problem was created."""
         return dict(self._given)
 
     @property

@@ -345,7 +345,7 @@ def _check_parameter(problem: Any, place: str, name: str, instance: Instance) ->
         mend = ""
         if fixed is not None and fixed.ctype is Param:  # a number in the equations
             mend = f" '{name}' is a Param that cannot change; declare it with mutable=True."
-        everywhere = " The models of all experiments need all parameters: declare this one, too."
+        everywhere = " The model of every experiment needs all parameters: declare this one, too."
         raise ProblemError(
             f"{place}the model has no scalar Var '{name}'; it has {sorted(instance.scalars)}."
             f"{mend or closest(name, instance.scalars)} Parameters must be Vars or mutable "

@@ -161,7 +161,7 @@ class Spectra(Suggesting):
         """Return the spectra projected onto their leading singular vectors, for use in searches.
 
         Instead of one dimension for each wavelength, the projection has one for each contribution,
-        one for each known spectrum, and one more.
+        one for each known spectrum, and one additional dimension.
         """
         few = min(self.contributions + 1, *self.values.shape)
         pure = {n: s / self.noise for n, s in self.pure.items()}

@@ -114,8 +114,8 @@ class CertifiedRegion(DynamicCertificate, name="certificate", number="igpe dynam
 
     @property
     def intervals(self) -> pd.DataFrame:
-        """A table with one row for each unknown, over all regions: the four ends, and
-        `identifiable`.
+        """A table with one row for each unknown, over all regions: the four endpoints,
+        and `identifiable`.
 
         identifiable  True: the data provably constrain the unknown on both sides within its
                       bounds; False: it is proved that they do not; None: neither is proved

@@ -184,7 +184,7 @@ def identifiability(result: ResultData) -> Section:
     if len(combined) > 1:  # one unknown combines with nothing
         texts = combined.map(lambda v: f"{v:.3g}")
         texts.insert(0, "relative standard error", texts.pop("standard_error"))
-        caption = "Relative changes of the unknowns, the least determined combination first"
+        caption = "Relative changes of the unknowns, the least certain combination first"
         written += frame_table(texts, caption)
     return Section("Identifiability", written)
 

@@ -39,7 +39,7 @@ class Result(ResultData, Stored, name="result", number=1):
                   given
     confidence    confidence level of the intervals
     certificates  the proofs from step 3
-    candidates    all variants that were tried, best first
+    candidates    all candidates for the estimate that igpe computed, best first
     structure     the report from step 2, as text
     points        table with the columns `experiment`, `name`, `time`, `measured`, `fitted`,
                   `residual`, `sigma` (used in the fit), `unit` and `leverage`. If sigma was unknown

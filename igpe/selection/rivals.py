@@ -453,15 +453,16 @@ def _lines(found: Rivals) -> Iterator[str]:
         yield f"{name} could not be fitted: {why}"
     for one, other in found.same:
         yield (
-            f"{one} and {other} have the same outputs (igpe fitted them to each other at a few "
-            "points): no measurement of the same quantities under the same conditions can "
-            "distinguish them."
+            f"{one} and {other} have the same outputs (igpe fitted them to each other for a few "
+            "sets of parameter values): no measurement of the same quantities under the same "
+            "conditions can distinguish them."
         )
     both = {*found.same, *(pair[::-1] for pair in found.same)}
     for right, rival in found.contained:
         if (right, rival) not in both:
             yield (
-                f"{rival} can produce all outputs of {right} (igpe fitted them at a few points)."
+                f"{rival} can produce all outputs of {right} (igpe fitted these outputs for a "
+                "few sets of parameter values)."
             )
     for right, rival in found.separable:
         yield (

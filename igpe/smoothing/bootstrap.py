@@ -25,10 +25,10 @@ class BootstrapErrors(Checked):
     samples   number of repetitions; 50 repetitions give standard errors accurate to about 10 %
     seed      seed of the simulated noise; the same seed gives the same errors
 
-    If standard deviations are given, the simulated noise is normal. Otherwise it is drawn with
-    replacement from the residuals, corrected for the degrees of freedom of the curve. If the
-    residuals contain no information about the noise, the standard errors are those of the smoother
-    itself.
+    If standard deviations are given, the simulated noise is normal. Otherwise igpe draws the noise
+    with replacement from the residuals, which it scales to account for the degrees of freedom of
+    the curve. If the residuals contain no information about the noise, the standard errors are
+    those of the smoother itself.
     """
 
     smoother: Smoother = GcvSpline()

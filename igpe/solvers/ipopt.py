@@ -227,8 +227,8 @@ class Ipopt:
 
         sizes   whether to scale variables, objective and constraints to magnitude 1; the
                 constraints are scaled by their derivatives at the current values
-        raises  ModelError unless the model has exactly one active objective, which is to be
-                minimised
+        raises  ModelError unless the model has exactly one active objective, and this objective
+                is minimised
         """
         objective = objective_of(model)
         if not self.available():

@@ -468,7 +468,7 @@ class Scip:
     gap          relative gap between incumbent and bound at which the solver stops
     absolute     absolute gap for an optimum near 0, in the objective's unit; None:
                  1e-6 * min(1, s), where s is the size of the objective
-    feasibility  tolerance for violations of the constraints. The default of SCIP, 1e-6, is too
+    feasibility  tolerance for violations of the constraints. SCIP's own default, 1e-6, is too
                  loose for least squares, because SCIP treats the objective as a constraint and
                  underestimates small residuals
     threads      number of threads for the linear solver

@@ -278,7 +278,7 @@ def _reasons(tested: _Tested, evidence: Evidence, degrees: int) -> Iterator[str]
         p = probability(float(evidence.series[j]))
         yield f"Residuals of {tested.name(j)} {tested.pattern(j)} ({p})."
     if len(clear) > MOST:
-        yield f"Residuals of {len(clear) - MOST} more series are not random either."
+        yield f"Residuals of {len(clear) - MOST} other series are not random either."
     trend, replicates, size = (
         evidence.kinds.get(kind, 1.0) for kind in ("trend", "replicates", "size")
     )

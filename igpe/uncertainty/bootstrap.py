@@ -65,7 +65,7 @@ class Bootstrapped(Shown, Stored, name="bootstrap", number=1):
     seed          random seed of the errors
     confidence    confidence level of the intervals
     acceleration  a dict {unknown: acceleration of its BCa interval}
-    undetermined  unknowns that the measurements do not determine; the refits keep their values
+    undetermined  unknowns that the measurements do not determine; the refits hold them fixed
     notes         remarks for the user
     """
 

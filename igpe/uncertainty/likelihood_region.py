@@ -47,7 +47,7 @@ class Region(Shown):
     linearised  the linearised region: points on the ellipse, one column for each unknown; empty if
                 a standard error is not defined
     confidence  confidence level of the region
-    rise        increase in the sum of squares on the edge
+    rise        increase in the sum of squares at the boundary of the region
     integrations  number of integrations of the full model with derivatives
     """
 

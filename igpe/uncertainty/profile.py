@@ -363,7 +363,7 @@ def profile(
 ) -> Profiles:
     """Compute likelihood ratio intervals: the values of an unknown that fit the data well enough.
 
-    igpe holds one unknown at values further and further from its estimate and re-estimates all
+    igpe holds one unknown at values progressively further from its estimate and re-estimates all
     others. The interval ends where the rise in the sum of squares reaches a threshold. Unlike
     intervals from linearised errors, these intervals are valid for nonlinear problems and do not
     depend on the parametrisation.

@@ -343,7 +343,7 @@ REFUSED = {
     "an unreadable rule": (
         lambda: posed([Event(at=1.0, add={"A": lambda m, t: m.none[t]})]),
         ModelError,
-        "cannot be followed",
+        "cannot follow a rule",
     ),
     "steady of no input": (lambda: posed(steady={"u": 1.0}), ProblemError, "steady= contains"),
     "steady of no number": (lambda: posed(steady={"u": "x"}), DataError, "`steady` contains"),

@@ -53,9 +53,9 @@ HALVINGS = 4  # the least share of the unknowns that are redrawn is 2 to the min
 @dataclass(frozen=True)
 class IteratedSearch(Checked):
     """Low-accuracy searches, first from random starts and then from modified optima, followed by
-    accurate searches from the best of them.
+    accurate searches from the best optima.
 
-    local       the method of the accurate searches, which eliminate no unknowns
+    local       the method for the accurate searches, which eliminate no unknowns
     starts      number of random starts at which the model can be integrated, from a seeded Sobol
                 sequence
     agreeing    number of random starts that must reach the best optimum before the search ends;

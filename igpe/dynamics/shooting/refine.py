@@ -90,8 +90,8 @@ def _refine(problem: Problem, residuals: Residuals, rough: Estimate, at: Lineari
     if np.isfinite(rough.objective) and not (_agree(problem, rough.objective, own) or as_good):
         difference = (
             f"Step 5 ends at an objective of {rough.objective:.6g}, but an accurate "
-            f"integration gives {own:.6g} there: the mesh is too coarse, or the model is "
-            "unstable."
+            f"integration of the same estimate gives {own:.6g}: the mesh is too coarse, or the "
+            "model is unstable."
         )
         if not is_plain(problem) or fit.at is None or passed:
             note = f"{difference} Look at the plot before you trust either value."

@@ -52,7 +52,7 @@ def read_jumps(
             found = translate(plain(rule(instance.model, instant)))
         except (*REFUSALS, ModelError) as error:
             raise ModelError(
-                f"A rule of event {number} of experiment '{experiment.name}' cannot be followed: "
+                f"igpe cannot follow a rule of event {number} in experiment '{experiment.name}': "
                 f"{reason(error)}. Write it with the model's components at t and with Pyomo's "
                 "functions: lambda m, t: 0.5 * m.A[t]."
             ) from error
@@ -217,9 +217,9 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
         if any(id(v) in slopes for v in identify_variables(constraint.expr)):
             raise ModelError(
                 f"The constraint '{name}' contains a derivative but is not indexed by time, so it "
-                "applies only at single times. Write it as a rule indexed by time: m.balance = "
+                "applies only at individual times. Write it as a rule indexed by time: m.balance = "
                 "Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a ConstraintList or as "
-                "single constraints."
+                "individual constraints."
             )
     found = at_any_order(system.residual, system.symbols)
     if not found.spare_rows and not found.spare_columns:

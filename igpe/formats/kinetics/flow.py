@@ -228,7 +228,7 @@ class Cstr(Reactor):
         if self.algebraic:
             raise ModelError(
                 f"algebraic={list(self.algebraic)} requires conserved sums, but the flow through a "
-                "Cstr changes them; omit `algebraic`."
+                "Cstr changes the sums that reactions conserve; omit `algebraic`."
             )
         super().__post_init__()
         refuse_unknown("inlet", self.inlet, "species", self.species)

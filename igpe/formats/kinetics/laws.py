@@ -427,8 +427,8 @@ class Reaction:
 
     @property
     def fixed(self) -> tuple[Equation, ...]:
-        """Equations that together conserve exactly the sums that the reaction conserves for all
-        values of the yields.
+        """Equations without yields: together, they conserve a sum if and only if the reaction
+        conserves this sum for all values of the yields.
         """
         left, right = (
             {s: n for s, n in side.items() if s not in self.yields}

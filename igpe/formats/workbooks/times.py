@@ -138,7 +138,7 @@ def _seconds(column: Column, block: SheetTable, options: Options) -> tuple[Float
         raise DataError(
             f"Cell {block.place(row, column.number)} in '{block.grid.file.name}' contains "
             f"'{column.cells[row].text}', which does not match the other times in "
-            f"'{column.header}'. Correct it, or name another column of times: "
+            f"'{column.header}'. Correct it, or name another time column: "
             "roles={'t / h': 'time'}."
         )
     if Kind.DATE in kinds:

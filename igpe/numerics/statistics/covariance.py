@@ -361,7 +361,7 @@ def weak_sentences(names: Sequence[str], x: FloatArray, covariance: FloatArray) 
     ]
     if len(groups) > MOST:
         sentences.append(
-            f"{len(groups) - MOST} more groups of unknowns are also strongly correlated."
+            f"{len(groups) - MOST} other groups of unknowns are also strongly correlated."
         )
     every = combinations(x, covariance)
     if every and (groups or every[0].error > WEAK) and np.count_nonzero(every[0].components) > 1:

@@ -147,8 +147,8 @@ class RegionClaim:
                 yield (
                     p,
                     p,
-                    f"these parameter values lie outside region {k + 1}, to which they are "
-                    "assigned",
+                    f"the certificate assigns these parameter values to region {k + 1}, but they "
+                    "lie outside it",
                 )
         for other in self.parts[:k]:
             if (np.maximum(part.low, other.low) <= np.minimum(part.high, other.high)).all():

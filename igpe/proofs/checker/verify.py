@@ -292,8 +292,8 @@ def read_tree(source: Any) -> Tree:
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         given = data if isinstance(data, Mapping) else {}
         raise DataError(
-            f"This is a stored {given.get('stored', type(data).__name__)} of the format "
-            f"{given.get('format')!r}, but igpe.verify reads certificates of the format "
+            f"This is a stored {given.get('stored', type(data).__name__)} in the format "
+            f"{given.get('format')!r}, but igpe.verify reads certificates in the format "
             f"{FORMAT!r}. "
             "Give the file that `igpe certify --certificate` or proof.to_json(path) wrote."
         )

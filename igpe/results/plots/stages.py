@@ -248,8 +248,8 @@ def plot_gaps(estimate: Estimate, axes: Any = None) -> Plot:
     """Plot the largest gap and the objective after each iteration, one line for each stage.
 
     Each gap is divided by the size of its state. The objective is computed from the
-    residuals divided by their standard deviations. The definition of the objective may differ
-    between stages: for example, only the last stage may use a robust loss.
+    residuals divided by their standard deviations. The definition of the objective can differ
+    between stages, for example if only the last stage uses a robust loss.
 
     estimate  an estimate from `MultipleShooting(record=True)`
     axes      two matplotlib axes; None: draw in a new figure

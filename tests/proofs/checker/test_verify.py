@@ -141,7 +141,7 @@ def test_a_time_that_is_none_is_refused(problem: igpe.Problem, seconds: Any) -> 
 
 
 def test_another_stored_object_is_named(problem: igpe.Problem) -> None:
-    said = "a stored result of the format 1, but .* Give the file that `igpe certify --certificate`"
+    said = "a stored result in the format 1, but .* Give the file that `igpe certify --certificate`"
     with pytest.raises(igpe.errors.DataError, match=said):
         igpe.verify({"stored": "result", "format": 1}, problem)
 
@@ -171,7 +171,7 @@ def test_open_leaves_are_claims_as_well(problem: igpe.Problem) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"format": "other"}, "of the format 'other'"),
+        ({"format": "other"}, "in the format 'other'"),
         ({"tree": []}, "no boxes"),
         ({"point": [1.0]}, "1 coordinates, not 2"),
         ({"objective": float("nan")}, "not a finite number"),

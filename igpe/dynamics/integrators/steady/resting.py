@@ -45,8 +45,8 @@ EXACT = 1e-13
 NO_REASON = "The integration broke down."
 
 MOVES = (
-    "The model reaches no steady state before the experiment: after {:g} times the duration of the "
-    "longest experiment, states still drift, grow or oscillate. {}"
+    "The model does not reach a steady state before the experiment: after {:g} times the duration "
+    "of the longest experiment, states still drift, grow or oscillate. {}"
 )
 UNSTABLE = "The steady state before the experiment is unstable: a disturbance would grow."
 DEGENERATE = (

@@ -67,8 +67,8 @@ ROUGH_RTOL, ROUGH_ATOL, ROUGH_STEPS = 1e-6, 1e-8, 500
 a pole every further step is wasted. CVODES needs 90 ms to use up 20,000 steps there, as long as for
 fifty integrations that succeed."""
 EARLY = (
-    "The search was interrupted before the last horizon, and integrating the estimate to the "
-    "end would take too long, so its sum of squares is unknown."
+    "The search was interrupted before the last horizon. An integration to the end would take too "
+    "long, so the sum of squares of the estimate is unknown."
 )
 
 
@@ -83,7 +83,7 @@ class IncrementalShooting(Checked):
     intervals   times at which the horizons end; None: after 1, 2, 4, 8, ... measurements (see
                 `horizons`)
     robust      whether to integrate early horizons with low accuracy first, to widen bounds after a
-                bad fit, and to repair an estimate from which the model cannot be integrated over a
+                bad fit, and to repair an estimate for which the model cannot be integrated over a
                 longer horizon; False: the method follows the paper exactly
     restarts    settings for additional starts, which igpe tries if a fit is bad
     """

@@ -104,7 +104,7 @@ class MultipleShooting(Checked):
 
     At the end of the search, the intervals join into a continuous trajectory (exact matching). The
     method tolerates bad start values of parameters, because the states start near their
-    measurements. igpe also takes the first guesses of the estimated start values of measured states
+    measurements. If the start value of a measured state is estimated, igpe takes its first guess
     from the measurements, whatever `start` contains.
 
     Exact matching enforces the constraints of the model; the preceding continuation does not.
