@@ -44,7 +44,7 @@ class Noise(NoiseModel):
         if not (is_finite(*given) and min(given) >= 0 and max(given) > 0 and self.relative < 1):
             raise DataError(
                 f"Noise has absolute={shown(self.absolute)} and relative={shown(self.relative)}. "
-                "Neither may be negative, and at least one must be positive. Give `absolute` in "
+                "Both must be at least 0, and at least one must be positive. Give `absolute` in "
                 "the unit of the column, and `relative` as a fraction below 1: "
                 "igpe.Noise(relative=0.05) is 5 %."
             )
