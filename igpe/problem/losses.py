@@ -304,7 +304,7 @@ class Prior(Checked):
 
     @property
     def mean(self) -> float:
-        """The median of the parameter itself, not of its logarithm."""
+        """Location of the prior: its median, on the scale of the parameter, not its logarithm."""
         middle = float(self._distribution.median())
         return float(np.exp(SCALES[self.scale] * middle)) if SCALES[self.scale] else middle
 

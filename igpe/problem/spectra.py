@@ -53,8 +53,8 @@ class Spectra(Suggesting):
                  that does not change with time, such as a baseline; or the number of contributions
                  that vary in time. igpe needs to know nothing else about them. A number requires
                  nonnegative=False
-    shared       whether the species have the same spectra in all experiments with shared=True;
-                 these experiments must have the same wavelengths
+    shared       True: the species have the same spectra here as in all other experiments with
+                 shared=True; these experiments must have the same wavelengths
     raises       DataError; the message states the cause and the remedy
     """
 
