@@ -162,7 +162,7 @@ def _estimate(
     settings = settings or Settings()
     settings = (settings if seed is None else settings.seeded(seed)).suited(problem)
     if not isinstance(settings.seed, int) or settings.seed < 0:
-        raise ProblemError(f"The seed is {settings.seed!r}; give an integer of 0 or more.")
+        raise ProblemError(f"The seed is {settings.seed!r}; give a non-negative integer.")
     require_plain(
         problem, "igpe.estimate", constraints_too=False, losses_too=False, spectra_too=False
     )

@@ -53,7 +53,8 @@ class Estimate(Shown):
 
     @property
     def equivalent_iterations(self) -> float:
-        """Total iterations over all starts, each weighted by the length of its horizon.
+        """Total iterations over all starts; each iteration is weighted by the length of its
+        horizon.
 
         I_equiv = sum of n_i t_i / t_end (Michalik et al. 2009, ISS, section 5); 0 if there are no
         horizons.

@@ -256,10 +256,10 @@ class Spectra(Suggesting):
         "snv" subtracts from each spectrum its mean and divides the difference by the standard
         deviation of the spectrum. "msc" fits each spectrum by an offset plus a scale times the mean
         spectrum; it subtracts the offset and divides by the scale. Both methods also remove changes
-        of the total absorbance that the reaction causes: use them only if these changes are small.
-        Corrected spectra may be negative, so `nonnegative` is set to False.
+        in the total absorbance that the reaction causes: use them only if these changes are small.
+        Corrected spectra can be negative, so `nonnegative` is set to False.
 
-        raises  DataError for another method, or if some spectra are known (`pure`)
+        raises  DataError for an unknown method, or if some spectra are known (`pure`)
         """
         if method not in ("snv", "msc"):
             raise DataError(f"`method` is {shown(method)}; expected 'snv' or 'msc'.")
@@ -286,7 +286,7 @@ class Spectra(Suggesting):
         window      length of the filter window: an odd number of wavelengths. The wavelengths must
                     be evenly spaced
         order       order of the fitted polynomials, less than `window`
-        derivative  order of the derivative; 0: smoothing only. Derivatives may be negative, so
+        derivative  order of the derivative; 0: smoothing only. Derivatives can be negative, so
                     `nonnegative` is set to False for them
 
         The filter makes the errors at neighbouring wavelengths correlated. Standard errors account

@@ -219,7 +219,7 @@ def _refuse_unsolvable(system: System, instance: Instance) -> None:
                 f"The constraint '{name}' contains a derivative but is not indexed by time, so it "
                 "applies only at single times. Write it as a rule indexed by time: m.balance = "
                 "Constraint(m.t, rule=lambda m, t: m.dA[t] == ...), not in a ConstraintList or as "
-                "single constraints."
+                "individual constraints."
             )
     found = at_any_order(system.residual, system.symbols)
     if not found.spare_rows and not found.spare_columns:
