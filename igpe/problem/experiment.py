@@ -198,7 +198,7 @@ class Experiment(Suggesting):
                 Omitted columns keep their names
     only        a list of the measured columns to use; by default, all columns except `time`,
                 `experiment`, inputs and standard deviations
-    replicates  whether several rows of the table may have the same time
+    replicates  whether several rows of the table can have the same time
     spectra     `Spectra` of the same run, at the times of `data` or at other times
     raises      DataError for invalid data; the message names the invalid columns and rows
     """

@@ -265,8 +265,8 @@ class Restarts(Checked):
     seed: Count = 0
 
     def explained(self, size: int) -> float:
-        """Return the largest cost of `size` residuals that measurement errors of known size
-        explain."""
+        """Return the largest cost that measurement errors of known size can explain, for `size`
+        residuals."""
         return float(chdtri(size, self.chance))
 
     def run(
